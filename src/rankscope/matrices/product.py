@@ -1,10 +1,14 @@
 """A matrix kept as two factors, never multiplied out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Num
 from torch import Tensor
+
+from rankscope.matrices.reading import Reading
 
 
 @dataclass(frozen=True)
@@ -20,11 +24,34 @@ class Product:
         return self.left.shape[-2], self.right.shape[-2]
 
 
+@dataclass(frozen=True)
+class ProductReading:
+    """How the product `name` is read: scale * left @ right.mT of the two matrices read.
+
+    kq    K_h^T Q_h     left K_h transposed, right Q_h transposed
+    vo    O_h V_h       left O_h,            right V_h transposed
+    lora  scale B A     left B,              right A transposed
+    """
+
+    name: str
+    kind: Literal["kq", "vo", "lora"]
+    left: Reading
+    right: Reading
+    scale: float = 1.0
+
+    def product(self, tensors: Mapping[str, Tensor]) -> Product:
+        """The product, read out of tensors by name."""
+        left = self.left.view(tensors[self.left.parameter]).W
+        right = self.right.view(tensors[self.right.parameter]).W
+        return Product(left=left if self.scale == 1.0 else self.scale * left, right=right)
+
+
 def product_change(now: Product, before: Product) -> Product:
     """now - before, as factors of twice the inner width.
 
-    K Q^T - K0 Q0^T = (K - K0) Q^T + K0 (Q - Q0)^T = [K - K0, K0] [Q, Q - Q0]^T, differences in float64. The
-    shorter form [K, -K0] [Q, Q0]^T is the same matrix, but loses everything at relative changes of 1e-8.
+    K Q^T - K0 Q0^T = (K - K0) Q^T + K0 (Q - Q0)^T = [K - K0, K0] [Q, Q - Q0]^T, differences in
+    float64. The shorter form [K, -K0] [Q, Q0]^T is the same matrix, but loses everything at
+    relative changes of 1e-8.
     """
     left, right = now.left.double(), now.right.double()
     left0, right0 = before.left.double(), before.right.double()

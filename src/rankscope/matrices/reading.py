@@ -1,26 +1,33 @@
 """A matrix as it is read out of a stored tensor.
 
-A `Reading` is data: which tensor, how its axes split, which of them are outputs and which inputs. Model,
-state dict and staged copy are all read by the same readings, so they agree by construction, and a run can
-keep its readings (the manifest) as JSON.
+A `Reading` is data: which tensor, how its axes split, which of them are outputs and which inputs.
+Model, state dict and staged copy are all read by the same readings, so they agree by construction,
+and a run can keep its readings (the manifest) as JSON.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from jaxtyping import Num
 from torch import Tensor
 
 Axes = tuple[tuple[str, int], ...]
+T = TypeVar("T")
+
+
+def dotted(*parts: str) -> str:
+    """The parts joined by dots, empty ones (the name of the root module) left out."""
+    return ".".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)
 class View:
-    """A named matrix of a network: `W` with m outputs and n inputs, sharing memory where strides allow.
+    """A named matrix of a network: `W`, m outputs by n inputs, sharing memory where strides allow.
 
     `out_axes` and `in_axes` say what the m rows and n columns are made of, outermost first: a 3x3
-    convolution has in_axes (("in", 64), ("tap0", 3), ("tap1", 3)). A part (one gate, one head) names the
-    whole matrix it was cut from in `part_of`.
+    convolution has in_axes (("in", 64), ("tap0", 3), ("tap1", 3)). A part (one gate, one head)
+    names the whole matrix it was cut from in `part_of`.
     """
 
     name: str
@@ -44,14 +51,14 @@ class View:
 class Reading:
     """How the matrix `name` is read out of the tensor `parameter`.
 
-    The tensor is narrowed to `span` (axis, start, stop) if given, its storage order split into the named
-    `axes`, some of them fixed by `index`; the axes named in `outputs` become rows, those in `inputs` columns.
+    The tensor is narrowed to `span` (axis, start, stop) if given, its storage order split into the
+    named `axes`, some of them fixed by `index`; `outputs` become rows, `inputs` columns.
 
-        Linear          axes (out, in)                      outputs (out,)       inputs (in,)
-        Embedding       axes (token, out)                   outputs (out,)       inputs (token,)
-        Conv2d          axes (out, in, tap0, tap1)          outputs (out,)       inputs (in, tap0, tap1)
-        ConvTranspose2d axes (in, out, tap0, tap1)          outputs (out,)       inputs (in, tap0, tap1)
-        Q of packed QKV axes (qkv, head, unit, in), qkv=0   outputs (head, unit) inputs (in,)
+        Linear           axes (out, in)               outputs (out,)        inputs (in,)
+        Embedding        axes (token, out)            outputs (out,)        inputs (token,)
+        Conv2d           axes (out, in, tap0, tap1)   outputs (out,)        inputs (in, tap0, tap1)
+        ConvTranspose2d  axes (in, out, tap0, tap1)   outputs (out,)        inputs (in, tap0, tap1)
+        GPT-NeoX keys    axes (head, qkv, unit, in)   outputs (head, unit)  inputs (in,), qkv=1
     """
 
     name: str
@@ -96,6 +103,45 @@ class Reading:
             part_of=self.part_of,
         )
 
+    def split(self, axis: str, into: Axes) -> "Reading":
+        """The same matrix with one axis named as several: out as (head, unit)."""
+        names = tuple(name for name, _ in into)
+        return replace(
+            self,
+            axes=_with(self.axes, (axis, dict(self.axes)[axis]), into),
+            outputs=_with(self.outputs, axis, names),
+            inputs=_with(self.inputs, axis, names),
+        )
+
+    def at(self, axis: str, position: int, *, name: str, kind: str) -> "Reading":
+        """The part at one position of an axis: one head, one gate."""
+        return replace(
+            self,
+            name=name,
+            kind=kind,
+            outputs=_with(self.outputs, axis, ()),
+            inputs=_with(self.inputs, axis, ()),
+            index=(*self.index, (axis, position)),
+            part_of=self.part_of or self.name,
+        )
+
+    def narrow(self, axis: str, start: int, stop: int, *, name: str, kind: str) -> "Reading":
+        """The part between two positions of a stored axis: the queries of a fused projection."""
+        assert self.span is None, f"reading {self.name!r} is narrowed already"
+        position = [stored for stored, _ in self.axes].index(axis)
+        return replace(
+            self,
+            name=name,
+            kind=kind,
+            axes=_with(self.axes, (axis, dict(self.axes)[axis]), ((axis, stop - start),)),
+            span=(position, start, stop),
+            part_of=self.part_of or self.name,
+        )
+
+    def transposed(self) -> "Reading":
+        """The transposed matrix."""
+        return replace(self, outputs=self.inputs, inputs=self.outputs)
+
     @property
     def out_axes(self) -> Axes:
         return tuple((name, dict(self.axes)[name]) for name in self.outputs)
@@ -111,3 +157,11 @@ class Reading:
     @property
     def n(self) -> int:
         return math.prod(size for _, size in self.in_axes)
+
+
+def _with(items: tuple[T, ...], item: T, new: tuple[T, ...]) -> tuple[T, ...]:
+    """`items` with `item`, if it is there, replaced by `new`."""
+    if item not in items:
+        return items
+    position = items.index(item)
+    return (*items[:position], *new, *items[position + 1 :])

@@ -1,0 +1,26 @@
+"""Every benchmark, as tables: `python -m benchmarks [spectra tracker store] [--device cuda]`."""
+
+import argparse
+from importlib import import_module
+from importlib.util import find_spec
+
+ON_DEVICE = ("spectra", "tracker")
+BENCHMARKS = (*ON_DEVICE, "store")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", metavar="benchmark", help=", ".join(BENCHMARKS))
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    arguments = parser.parse_args()
+    if unknown := sorted(set(arguments.names) - set(BENCHMARKS)):
+        parser.error(f"no benchmark {', '.join(unknown)}; choose from {', '.join(BENCHMARKS)}")
+    for name in arguments.names or BENCHMARKS:
+        if find_spec(f"benchmarks.{name}") is None:
+            continue
+        run = import_module(f"benchmarks.{name}").main
+        run(arguments.device) if name in ON_DEVICE else run()
+
+
+if __name__ == "__main__":
+    main()

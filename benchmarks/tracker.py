@@ -1,0 +1,134 @@
+"""What tracking costs: the share of training time, at the papers' cadence.
+
+On the CPU a small Transformer, on a GPU VGG-16 and the ViT of the papers (`--device cuda`). Epochs
+with and without a tracker take turns in one run, so that a machine's moods meet both alike.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from benchmarks.networks import ViT, vgg16
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor, nn
+
+import rankscope as rs
+from rankscope.lab.models.transformer import TransformerConfig
+
+Batch = tuple[Tensor, Tensor]
+
+
+def main(device: str = "cpu", *, epochs: int = 5) -> None:
+    cases = gpu_cases() if device == "cuda" else cpu_cases()
+    table = Table(title=f"Tracker: cost per epoch on {device}, one snapshot an epoch")
+    for heading in ("network", "pairs", "products", "epoch", "tracked", "share", "its own account"):
+        table.add_column(heading, justify="left" if heading == "network" else "right")
+    for name, make in cases.items():
+        table.add_row(name, *measure(make, device, epochs))
+    Console().print(table)
+
+
+def cpu_cases() -> dict[str, Callable[[], tuple[nn.Module, Batch, int, bool]]]:
+    def transformer() -> tuple[nn.Module, Batch, int, bool]:
+        model = TransformerConfig(layers=4, width=128, heads=4, vocabulary=256, context=64).build()
+        tokens = torch.randint(256, (32, 65))
+        return model, (tokens[:, :-1], tokens[:, 1:]), 222, False
+
+    return {"Transformer, 4 layers of 128": transformer}
+
+
+def gpu_cases() -> dict[str, Callable[[], tuple[nn.Module, Batch, int, bool]]]:
+    def images(model: nn.Module, batch: int) -> tuple[nn.Module, Batch, int, bool]:
+        return (
+            model,
+            (torch.randn(batch, 3, 32, 32), torch.randint(10, (batch,))),
+            50_000 // batch,
+            True,
+        )
+
+    return {"VGG-16": lambda: images(vgg16(), 128), "ViT, depth 6": lambda: images(ViT(), 512)}
+
+
+def measure(
+    make: Callable[[], tuple[nn.Module, Batch, int, bool]], device: str, epochs: int
+) -> list[str]:
+    """One row of the table: medians over epochs, tracked and bare in turn."""
+    torch.manual_seed(0)
+    model, batch, steps, compiled = make()
+    model, batch = model.to(device), (batch[0].to(device), batch[1].to(device))
+    pairs = rs.discover_pairs(model, batch[0])
+    train = training(model, batch, compiled=compiled)
+    train(steps if device == "cuda" else 10, None, 0)  # warm up
+    bare, tracked = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        # One snapshot an epoch, in its middle, so that the worker's time falls inside what is
+        # timed.
+        with rs.Tracker(
+            model, path, schedule=lambda step: step % steps == steps // 2, pairs=pairs
+        ) as tracker:
+            tracker.observe(steps // 2 - steps)
+            tracker.flush()
+            for epoch in range(epochs):
+                bare.append(train(steps, None, 0))
+                tracked.append(train(steps, tracker, epoch * steps))
+                tracker.flush()
+        ds = rs.open(path)
+        own = sum(
+            float(ds[f"tracker_{part}_seconds"][1:].median())
+            for part in ("copy", "wait", "compute")
+        )
+        products = ds.sizes.get("product", 0)
+    epoch, with_tracker = statistics.median(bare), statistics.median(tracked)
+    return [
+        str(len(pairs)),
+        str(products),
+        f"{epoch:.2f} s",
+        f"{with_tracker:.2f} s",
+        f"{100 * (with_tracker / epoch - 1):+.1f}%",
+        f"{1000 * own:.0f} ms",
+    ]
+
+
+def training(
+    model: nn.Module, batch: Batch, *, compiled: bool
+) -> Callable[[int, rs.Tracker | None, int], float]:
+    """A function that trains some steps and returns the seconds they took."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    forward = torch.compile(model) if compiled else model
+    device = batch[0].device
+
+    def train(steps: int, tracker: rs.Tracker | None, start: int) -> float:
+        synchronize(device)
+        began = time.perf_counter()
+        for step in range(start + 1, start + steps + 1):
+            with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+                logits = forward(batch[0]).flatten(0, -2)
+                loss = nn.functional.cross_entropy(logits, batch[1].flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if tracker is not None:
+                tracker.observe(step, loss=loss)
+        synchronize(device)
+        return time.perf_counter() - began
+
+    return train
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--epochs", type=int, default=5)
+    arguments = parser.parse_args()
+    main(arguments.device, epochs=arguments.epochs)

@@ -1,0 +1,227 @@
+"""`ds.rankscope`: the metrics on an opened run, computed from its spectra when asked for.
+
+Spectra are stored padded with NaN to the longest one; here each is cut at its own length first, so
+a NaN in an answer means a zero matrix or a failed decomposition. Long runs are read part by part.
+"""
+
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+import xarray as xr
+
+from rankscope import metrics
+
+# Spectra looked at in one go; a metric needs about ten times that while it works.
+PART_BYTES = 16 * 1024 * 1024
+
+Metric = Callable[..., np.ndarray]
+Options = dict[str, Any]
+Selection = dict[Hashable, slice | np.ndarray]
+
+
+def _method(metric: Metric) -> Callable[..., xr.DataArray]:
+    """The metric as a method, with the metric's name and documentation."""
+
+    def method(
+        self: "RankscopeAccessor", *, of: str = "singular_values", **options: Any
+    ) -> xr.DataArray:
+        return self.apply(metric, of=of, **options)
+
+    return _named_after(metric, method)
+
+
+def _normalized_method(metric: Metric) -> Callable[..., xr.DataArray]:
+    """The same for a metric that divides by R = min(m, n), more than a product has values."""
+
+    def method(self: "RankscopeAccessor", *, of: str = "singular_values") -> xr.DataArray:
+        m, n = self._shape(of)
+        return self.apply(metric, of=of, R=_smaller(m, n))
+
+    return _named_after(metric, method)
+
+
+def _named_after(
+    metric: Metric, method: Callable[..., xr.DataArray]
+) -> Callable[..., xr.DataArray]:
+    method.__name__ = metric.__name__
+    method.__qualname__ = f"RankscopeAccessor.{metric.__name__}"
+    method.__doc__ = f"{metric.__doc__}\n\n    of: the stored spectra to look at."
+    return method
+
+
+@xr.register_dataset_accessor("rankscope")  # type: ignore[no-untyped-call]
+class RankscopeAccessor:
+    """Metrics of the spectra in a run: `ds.rankscope.effective_rank(of="change_singular_values")`.
+
+    `of` names the stored spectra; the answer has their dimensions without k.
+    """
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    effective_rank = _method(metrics.effective_rank)
+    normalized_effective_rank = _normalized_method(metrics.normalized_effective_rank)
+    spectral_entropy = _method(metrics.spectral_entropy)
+    normalized_spectral_entropy = _normalized_method(metrics.normalized_spectral_entropy)
+    stable_rank = _method(metrics.stable_rank)
+    energy_rank = _method(metrics.energy_rank)
+    frobenius_norm = _method(metrics.frobenius_norm)
+    spectral_norm = _method(metrics.spectral_norm)
+    nuclear_norm = _method(metrics.nuclear_norm)
+    condition_number = _method(metrics.condition_number)
+
+    def numerical_rank(
+        self, *, of: str = "singular_values", floor: float | xr.DataArray | None = None
+    ) -> xr.DataArray:
+        """How many values exceed `floor`.
+
+        Unless given, it is the solver's rounding, and for changes of weights the rounding of the
+        type these are stored in, so that a rank-1 change of bfloat16 weights has rank 1.
+        """
+        if floor is None and of == "change_singular_values":
+            floor = self.rounding_floor()
+        if floor is not None:
+            return self.apply(metrics.numerical_rank, of=of, floor=floor)
+        m, n = self._shape(of)
+        return self.apply(_rank_above_solver, of=of, m=m, n=n).rename("numerical_rank")
+
+    def rounding_floor(self, *, safety: float = 2.0) -> xr.DataArray:
+        """The level under which a change of weights is their rounding: `metrics.rounding_floor`."""
+        dtype, m, n = (self._dataset[name] for name in ("dtype", "m", "n"))
+        norms = self.frobenius_norm()
+        times = [dim for dim in norms.dims if dim not in dtype.dims]
+
+        def floor(dtype: str, norm: Any, m: Any, n: Any) -> metrics.PerMatrix:
+            kind, norm = getattr(torch, dtype), np.asarray(norm, np.float64)
+            return metrics.rounding_floor(kind, norm, int(m), int(n), safety=safety)
+
+        floors: xr.DataArray = xr.apply_ufunc(
+            floor,
+            dtype,
+            norms,
+            m,
+            n,
+            input_core_dims=[[], times, [], []],
+            output_core_dims=[times],
+            vectorize=True,
+        )
+        return floors.transpose(*norms.dims).rename("rounding_floor")
+
+    def mean_alignment(self, *, of: str = "alignment") -> xr.DataArray:
+        """Mean of A_ii over i <= min(10, R) of each pair. yunis2024 Eq. 3."""
+        return self._dataset[of].isel(i=slice(10)).mean("i", skipna=True).rename("mean_alignment")
+
+    def status(self) -> xr.DataArray:
+        """The status of each matrix at each step in words."""
+        status = self._dataset["status"]
+        words = np.array(status.attrs["flag_meanings"].split())
+        return status.copy(data=words[status.to_numpy()])
+
+    def apply(
+        self, function: Metric, *, of: str = "singular_values", **options: Any
+    ) -> xr.DataArray:
+        """Your own metric: `function(S, **options)`, from arrays (..., k) cut to length to (...).
+
+        An option that is a DataArray over steps or matrices is passed on as the matching array.
+        """
+        spectra, widths = self._spectra(of), self._widths(of)
+        answers = [
+            _apply_by_width(
+                function,
+                spectra.isel(part).load(),
+                widths.isel(part, missing_dims="ignore"),
+                _isel(options, part),
+            )
+            for part in _parts(spectra)
+        ]
+        return _concat(answers, spectra.dims[0]).rename(function.__name__)
+
+    def _spectra(self, of: str) -> xr.DataArray:
+        known = [str(name) for name, array in self._dataset.items() if "k" in array.dims]
+        if of not in known:
+            raise ValueError(f"this run has no spectra {of!r}; it has {', '.join(known) or 'none'}")
+        return self._dataset[of]
+
+    def _shape(self, of: str) -> tuple[xr.DataArray, xr.DataArray]:
+        prefix = "product_" if of.startswith("product_") else ""
+        return self._dataset[f"{prefix}m"], self._dataset[f"{prefix}n"]
+
+    def _widths(self, of: str) -> xr.DataArray:
+        """How long each spectrum is: min(m, n), of a product also at most its inner width r.
+
+        The change of a product is itself one of inner width 2 r.
+        """
+        m, n = self._shape(of)
+        if not of.startswith("product_"):
+            return _smaller(m, n)
+        inner = self._dataset["product_r"] * (2 if of.startswith("product_change_") else 1)
+        return _smaller(_smaller(m, n), inner)
+
+
+def _smaller(a: xr.DataArray, b: xr.DataArray) -> xr.DataArray:
+    return a.where(a < b, b)
+
+
+def _rank_above_solver(S: np.ndarray, m: metrics.PerMatrix, n: metrics.PerMatrix) -> np.ndarray:
+    return metrics.numerical_rank(S, floor=metrics.solver_floor(S, m, n))
+
+
+def _parts(spectra: xr.DataArray) -> Iterator[Selection]:
+    """Selections along the first dimension, of bounded size and whole chunks, that make up all."""
+    dim, length = spectra.dims[0], spectra.shape[0]
+    chunk = spectra.encoding.get("preferred_chunks", {}).get(dim, 1)
+    chunk_bytes = max(1, spectra.nbytes // max(1, length) * chunk)
+    rows = chunk * max(1, PART_BYTES // chunk_bytes)
+    if dim == "k" or rows >= length:
+        yield {}
+        return
+    for start in range(0, length, rows):
+        yield {dim: slice(start, start + rows)}
+
+
+def _apply_by_width(
+    function: Metric, spectra: xr.DataArray, widths: xr.DataArray, options: Options
+) -> xr.DataArray:
+    if not widths.dims:  # a single matrix was selected
+        return _apply(function, spectra.isel(k=slice(int(widths))), options)
+    (dim,) = widths.dims
+    groups = [np.flatnonzero(widths == width) for width in np.unique(widths)]
+    answers = [
+        _apply(
+            function,
+            spectra.isel({dim: group, "k": slice(int(widths[group[0]]))}),
+            _isel(options, {dim: group}),
+        )
+        for group in groups
+    ]
+    return _concat(answers, dim).isel({dim: np.argsort(np.concatenate(groups))})
+
+
+def _apply(function: Metric, spectra: xr.DataArray, options: Options) -> xr.DataArray:
+    arrays = {name: value for name, value in options.items() if isinstance(value, xr.DataArray)}
+    others = {name: value for name, value in options.items() if name not in arrays}
+
+    def on_arrays(S: np.ndarray, *values: np.ndarray) -> np.ndarray:
+        return function(S, **dict(zip(arrays, values, strict=True)), **others)
+
+    answer: xr.DataArray = xr.apply_ufunc(
+        on_arrays, spectra, *arrays.values(), input_core_dims=[["k"], *([] for _ in arrays)]
+    )
+    return answer
+
+
+def _isel(options: Options, selection: Selection) -> Options:
+    return {
+        name: value.isel(selection, missing_dims="ignore")
+        if isinstance(value, xr.DataArray)
+        else value
+        for name, value in options.items()
+    }
+
+
+def _concat(answers: list[xr.DataArray], dim: Hashable) -> xr.DataArray:
+    if len(answers) == 1:
+        return answers[0]
+    return xr.concat(answers, dim, coords="minimal", compat="override", join="override")

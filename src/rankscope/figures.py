@@ -1,0 +1,193 @@
+"""Stored runs to matplotlib figures, one function per kind of figure (yunis2024, figs. 1-3).
+
+Time runs along the snapshots, as in the paper: they stand at equal distances and the ticks give the
+training step of each. Schedules are dense early and sparse late, so early changes stay visible this
+way.
+"""
+
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Num
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.figure import Figure
+
+import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
+
+# Even in lightness, read alike with and without colour blindness; its palest end vanishes on white.
+COLOURS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.92, 256)), name="rankscope")
+MISSING = "0.85"  # grey of a snapshot that could not be measured
+MOST_LINES = 100
+MOST_LABELS = 40
+MOST_TICKS = 7
+
+
+def singular_values_over_time(ds: xr.Dataset, matrix: str) -> Figure:
+    """Each singular value of `matrix` as a line over time, darker where larger (fig. 1)."""
+    figure = Figure(figsize=(5.5, 4), layout="constrained")
+    draw_singular_values(figure.add_subplot(), ds, matrix)
+    return figure
+
+
+def effective_rank_by_depth(ds: xr.Dataset) -> Figure:
+    """Heat map of normalised effective rank: whole matrices in model order over time (fig. 2)."""
+    figure = Figure(figsize=(6.5, heat_map_height(len(whole_matrices(ds)))), layout="constrained")
+    draw_effective_rank(figure.add_subplot(), ds)
+    return figure
+
+
+def overview(ds: xr.Dataset, matrix: str | None = None) -> Figure:
+    """Singular values of one matrix (the middle one unless named) beside the ranks of all."""
+    names = whole_matrices(ds)
+    figure = Figure(figsize=(11, heat_map_height(len(names))), layout="constrained")
+    left, right = figure.subplots(1, 2, width_ratios=(5, 6))
+    draw_singular_values(left, ds, matrix or names[len(names) // 2])
+    draw_effective_rank(right, ds)
+    return figure
+
+
+def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
+    """Heat map of A_ii of one pair, i against time (fig. 3 top); below it its mean beside chance.
+
+    The paper draws no reference level. The lower panel sets the mean over the first min(10, R)
+    directions (Eq. 3) against the background, the pair's mean off-diagonal overlap: chance as
+    measured.
+    """
+    found = select(ds, "pair", pair)
+    values = trimmed(found["alignment"].to_numpy())  # (step, i)
+    figure = Figure(figsize=(6.5, 5), layout="constrained")
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
+    mesh = draw_heat_map(upper, values.T)
+    upper.set(title=pair, ylabel="direction $i$")
+    upper.set_yticks(ticks := evenly(values.shape[1]), labels=[str(i + 1) for i in ticks])
+    figure.colorbar(mesh, ax=upper, label="alignment $A_{ii}$")
+    marker = "." if len(values) == 1 else ""
+    lower.plot(
+        found.rankscope.mean_alignment().to_numpy(),
+        marker=marker,
+        color=COLOURS(0.0),
+        label="mean, $i$ ≤ 10",
+    )
+    background = found["alignment_background"].to_numpy()
+    lower.plot(background, marker=marker, color="0.5", label="background (chance as measured)")
+    lower.set(ylabel="alignment", ylim=(0, None))
+    lower.legend(frameon=False, fontsize="small")
+    label_time(lower, ds)
+    return figure
+
+
+def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
+    """Heat map of a(t), the mean of A_ii over i <= min(10, R), for all pairs (fig. 3 bottom).
+
+    Lines across the colour bar mark the lowest and the highest background of a pair (median over
+    snapshots): narrow heads meet by chance more than wide layers do.
+    """
+    if "alignment" not in ds:
+        raise ValueError("this run has no variable 'alignment'; track it with pairs")
+    names = [str(name) for name in ds["pair"].to_numpy()]
+    values = ds.rankscope.mean_alignment().transpose("pair", "step").to_numpy()
+    figure = Figure(figsize=(8, heat_map_height(len(names))), layout="constrained")
+    axes = figure.add_subplot()
+    mesh = draw_heat_map(axes, values, lowest=0.0)
+    label_rows(axes, names)
+    axes.set(title="alignment of neighbouring matrices", ylabel="pair")
+    label_time(axes, ds)
+    bar = figure.colorbar(
+        mesh, ax=axes, label="mean alignment, $i$ ≤ 10 (white: range of background)"
+    )
+    background = ds["alignment_background"].median("step")
+    for level in (float(background.min()), float(background.max())):
+        bar.ax.axhline(level, color="white", linewidth=2)
+    return figure
+
+
+def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
+    """Write `path`.png and `path`.svg (`path` has no suffix) and return both."""
+    png, svg = (Path(f"{path}.{suffix}") for suffix in ("png", "svg"))
+    png.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(png, dpi=160)
+    figure.savefig(svg)
+    return png, svg
+
+
+def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
+    """Draw fig. 1; on a linear axis, since it shows that large values outgrow small ones."""
+    values = trimmed(select(ds, "matrix", matrix)["singular_values"].to_numpy())  # (step, k)
+    k = values.shape[1]
+    shade = Normalize(1, max(k, 2))
+    marker = "." if len(values) == 1 else ""
+    for i in reversed(evenly(k, MOST_LINES)):  # the largest last, on top
+        axes.plot(values[:, i], color=COLOURS(shade(i + 1)), linewidth=0.8, marker=marker)
+    axes.set(title=matrix, ylabel="singular value", ylim=(0, None))
+    label_time(axes, ds)
+    bar = axes.figure.colorbar(ScalarMappable(shade, COLOURS), ax=axes, label="rank (1 = largest)")
+    bar.ax.invert_yaxis()
+
+
+def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
+    """Draw fig. 2; colours span the values found, since changes are small beside 0 to 1."""
+    names = whole_matrices(ds)
+    ranks = ds.rankscope.normalized_effective_rank().sel(matrix=names).transpose("matrix", "step")
+    mesh = draw_heat_map(axes, ranks.to_numpy())
+    label_rows(axes, names)
+    axes.set(title="normalised effective rank", ylabel="matrix, in model order")
+    label_time(axes, ds)
+    axes.figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)")
+
+
+def draw_heat_map(
+    axes: Axes, values: Num[np.ndarray, "row step"], *, lowest: float | None = None
+) -> QuadMesh:
+    """One cell per row and snapshot centred on whole numbers, first row on top; NaN is grey."""
+    rows, steps = values.shape
+    edges = np.arange(steps + 1) - 0.5, np.arange(rows + 1) - 0.5
+    mesh = axes.pcolormesh(*edges, np.ma.masked_invalid(values), cmap=COLOURS, vmin=lowest)
+    axes.set_facecolor(MISSING)
+    axes.invert_yaxis()
+    return mesh
+
+
+def label_time(axes: Axes, ds: xr.Dataset) -> None:
+    """Ticks at some snapshots, each with its training step."""
+    steps = ds["step"].to_numpy()
+    ticks = evenly(len(steps), MOST_TICKS)
+    axes.set_xticks(ticks, labels=[str(steps[i]) for i in ticks])
+    axes.set_xlabel("training step (snapshots at equal distances)")
+
+
+def label_rows(axes: Axes, names: list[str]) -> None:
+    ticks = evenly(len(names), MOST_LABELS)
+    axes.set_yticks(ticks, labels=[names[i] for i in ticks], fontsize="x-small")
+
+
+def heat_map_height(rows: int) -> float:
+    return min(max(3.5, 1.5 + 0.16 * rows), 8.0)
+
+
+def whole_matrices(ds: xr.Dataset) -> list[str]:
+    """Names of the matrices that are not part of another, in model order."""
+    return [str(name) for name in ds["matrix"].to_numpy()[ds["part_of"].to_numpy() == ""]]
+
+
+def select(ds: xr.Dataset, dim: str, name: str) -> xr.Dataset:
+    known = [str(other) for other in ds[dim].to_numpy()] if dim in ds.coords else []
+    if name not in known:
+        raise ValueError(f"this run has no {dim} {name!r}; it has {', '.join(known) or 'none'}")
+    return ds.sel({dim: name})
+
+
+def trimmed(values: Num[np.ndarray, "step k"]) -> Num[np.ndarray, "step r"]:
+    """Without the NaN columns that pad a short spectrum to the longest one of the run."""
+    measured = np.flatnonzero(~np.isnan(values).all(axis=0))
+    return values[:, : measured[-1] + 1 if len(measured) else 0]
+
+
+def evenly(count: int, most: int = MOST_TICKS) -> list[int]:
+    """At most `most` positions of range(count), evenly spread, first and last among them."""
+    spread = np.linspace(0, count - 1, min(count, most)).round()
+    return [int(position) for position in np.unique(spread)]

@@ -1,0 +1,1 @@
+"""The laboratory: models, data and experiments of the two papers."""

@@ -1,0 +1,69 @@
+"""Text for language models without a download: the Python standard library's own source."""
+
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Int, UInt8
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Text:
+    """Bytes of a text, split into training and validation parts; `vocabulary` is 256."""
+
+    train: UInt8[Tensor, " train"]
+    validation: UInt8[Tensor, " validation"]
+    vocabulary: int = 256
+
+
+@dataclass(frozen=True)
+class StandardLibraryText:
+    """The top-level modules of the standard library in order of name, up to `size` bytes.
+
+    The last tenth is for validation. The text differs a little from one Python version to the next.
+    `folder` is where the modules are; None asks the running interpreter.
+    """
+
+    size: int = 4_000_000
+    validation_share: float = 0.1
+    folder: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or not 0 < self.validation_share < 1:
+            raise ValueError(f"expected size >= 1 and 0 < validation_share < 1, got {self}")
+
+    def build(self) -> Text:
+        folder = self.folder or Path(sysconfig.get_path("stdlib"))
+        text = b"".join(path.read_bytes() for path in source_files(folder))[: self.size]
+        if not text:
+            raise ValueError(
+                f"no Python source files in {folder}; this Python's standard library is zipped, "
+                "frozen or stripped: use a Python installed with its sources"
+            )
+        data = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        split = len(data) - int(len(data) * self.validation_share)
+        return Text(train=data[:split], validation=data[split:])
+
+
+def source_files(folder: Path) -> list[Path]:
+    """Python files by name, but `_sysconfigdata...`, which differs between machines."""
+    return sorted(p for p in folder.glob("*.py") if not p.name.startswith("_sysconfigdata"))
+
+
+def draw_batch(
+    text: UInt8[Tensor, " length"], *, batch: int, context: int, generator: torch.Generator
+) -> tuple[Int[Tensor, "batch context"], Int[Tensor, "batch context"]]:
+    """Random windows of the text and the same windows one byte later: inputs and targets."""
+    if len(text) <= context:
+        raise ValueError(f"a window of {context} bytes needs a longer text, got {len(text)} bytes")
+    start = torch.randint(len(text) - context, (batch, 1), generator=generator)
+    windows = text[start + torch.arange(context + 1)].long()  # (batch, context + 1)
+    return windows[:, :-1], windows[:, 1:]
+
+
+def unigram_entropy(text: UInt8[Tensor, " length"]) -> float:
+    """Entropy in nats of the bytes' frequencies: the loss of a model that ignores its context."""
+    frequency = torch.bincount(text.long()).double() / len(text)
+    return float(torch.special.entr(frequency).sum())

@@ -1,0 +1,177 @@
+"""The pre-norm Transformer language model of yunis2024 (section 3, app. A.4), at any size."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from rankscope.pairs import Pair
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """A Transformer language model; the defaults other than sizes are the paper's.
+
+    The paper's own has 12 layers, width 768, 12 heads and context 2048. Its code starts every layer
+    as a copy of one layer, which shapes alignment at step 0 (the layers share their singular
+    vectors): `copied_layers` says whether to do so. `hidden` is `width` unless given.
+    """
+
+    layers: int
+    width: int
+    heads: int
+    vocabulary: int
+    context: int
+    hidden: int | None = None
+    copied_layers: bool = False
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = (self.layers, self.width, self.heads, self.vocabulary, self.context)
+        if min(sizes) < 1 or (self.hidden is not None and self.hidden < 1):
+            raise ValueError(f"a Transformer's sizes must be at least 1, got {self}")
+        if self.width % 2 or self.width % self.heads:
+            raise ValueError(
+                f"width must be even and a multiple of the {self.heads} heads, got {self.width}"
+            )
+
+    def build(self) -> "Transformer":
+        """The model at initialisation, on the CPU; drawn from `seed` alone."""
+        # On the meta device the layers' own initialisers draw nothing from the global generator.
+        with torch.device("meta"):
+            model = Transformer(self)
+        model.to_empty(device="cpu")
+        initialise(model, torch.Generator().manual_seed(self.seed))
+        return model
+
+
+class Transformer(nn.Module):
+    """Tokens to logits of the next token; no norm after the last layer, output not tied."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocabulary, config.width)
+        self.blocks = nn.ModuleList(
+            Block(config.width, config.heads, config.hidden or config.width)
+            for _ in range(config.layers)
+        )
+        self.output = nn.Linear(config.width, config.vocabulary)
+        self.positions: Tensor
+        self.register_buffer(
+            "positions", torch.empty(config.context, config.width), persistent=False
+        )
+
+    def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time vocabulary"]:
+        # The factor makes tokens about as large as positions (vaswani2017, section 3.4).
+        x = (
+            self.embedding(tokens) * math.sqrt(self.config.width)
+            + self.positions[: tokens.shape[1]]
+        )
+        for block in self.blocks:
+            x = block(x)
+        logits: Tensor = self.output(x)
+        return logits
+
+    def alignment_pairs(self) -> tuple[Pair, ...]:
+        """The paper's: neighbours along the layers, and queries with keys in each head."""
+        pairs = [Pair("embedding", "blocks.0.attn.qkv", kind="input")]
+        for layer in range(self.config.layers):
+            if layer > 0:
+                earlier = f"blocks.{layer - 1}.w2"
+                pairs.append(Pair(earlier, f"blocks.{layer}.attn.qkv", kind="w2-qkv"))
+            pairs += block_pairs(f"blocks.{layer}", self.config.heads)
+        return (*pairs, Pair(f"blocks.{self.config.layers - 1}.w2", "output", kind="output"))
+
+
+def block_pairs(block: str, heads: int) -> list[Pair]:
+    """The pairs inside one block: Q-K per head on their output sides, V-O, O-W1, W1-W2."""
+    attention = f"{block}.attn"
+    queries_keys = [
+        Pair(f"{attention}.h{h}.q", f"{attention}.h{h}.k", kind="qk", later_side="out")
+        for h in range(heads)
+    ]
+    return [
+        *queries_keys,
+        Pair(f"{attention}.v", f"{attention}.out_proj", kind="vo"),
+        Pair(f"{attention}.out_proj", f"{block}.w1", kind="o-w1"),
+        Pair(f"{block}.w1", f"{block}.w2", kind="w1-w2"),
+    ]
+
+
+class Block(nn.Module):
+    """x + attention(norm(x)), then x + W2 relu(W1 norm(x))."""
+
+    def __init__(self, width: int, heads: int, hidden: int) -> None:
+        super().__init__()
+        self.norm1 = nn.LayerNorm(width)
+        self.attn = CausalAttention(width, heads)
+        self.norm2 = nn.LayerNorm(width)
+        self.w1 = nn.Linear(width, hidden)
+        self.w2 = nn.Linear(hidden, width)
+
+    def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
+        x = x + self.attn(self.norm1(x))
+        x = x + self.w2(F.relu(self.w1(self.norm2(x))))
+        return x
+
+
+class CausalAttention(nn.Module):
+    """Multi-head self-attention to earlier positions, queries, keys and values from one matrix."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out_proj = nn.Linear(width, width)
+
+    def forward(self, x: Float[Tensor, "batch time width"]) -> Float[Tensor, "batch time width"]:
+        qkv = self.qkv(x).unflatten(-1, (3, self.heads, -1))  # (batch, time, 3, heads, unit)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4)  # each (batch, heads, time, unit)
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y: Tensor = self.out_proj(mixed.transpose(1, 2).flatten(2))
+        return y
+
+
+@torch.no_grad()
+def initialise(model: Transformer, generator: torch.Generator) -> None:
+    """Draw every parameter anew, as the paper's code does.
+
+    Embedding and output uniform in (-0.1, 0.1), output bias 0; blocks as
+    `nn.TransformerEncoderLayer` does them: packed QKV Xavier, other matrices and the biases of W1
+    and W2 uniform in +-1/sqrt(n).
+    """
+    model.positions.copy_(sinusoids(*model.positions.shape))
+    model.embedding.weight.uniform_(-0.1, 0.1, generator=generator)
+    model.output.weight.uniform_(-0.1, 0.1, generator=generator)
+    model.output.bias.zero_()
+    for block in model.blocks:
+        assert isinstance(block, Block)
+        initialise_block(block, generator)
+    if model.config.copied_layers:
+        for block in model.blocks:
+            block.load_state_dict(model.blocks[0].state_dict())
+
+
+def initialise_block(block: Block, generator: torch.Generator) -> None:
+    block.norm1.reset_parameters()
+    block.norm2.reset_parameters()
+    attention = block.attn
+    nn.init.xavier_uniform_(attention.qkv.weight, generator=generator)
+    for linear in (attention.out_proj, block.w1, block.w2):
+        bound = 1 / math.sqrt(linear.in_features)
+        linear.weight.uniform_(-bound, bound, generator=generator)
+        linear.bias.uniform_(-bound, bound, generator=generator)
+    attention.qkv.bias.zero_()
+    attention.out_proj.bias.zero_()
+
+
+def sinusoids(context: int, width: int) -> Float[Tensor, "context width"]:
+    """sin and cos of position / 10000^(2i / width), interleaved (vaswani2017, section 3.5)."""
+    position = torch.arange(context, dtype=torch.float64)[:, None]
+    frequency = 10000.0 ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angle = position * frequency
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1).float()

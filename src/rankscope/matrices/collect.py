@@ -1,0 +1,171 @@
+"""views() and products(): the matrices of a model or a state dict, by name."""
+
+import difflib
+import fnmatch
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from torch import Tensor, nn
+
+from rankscope.matrices.coverage import Coverage, Covered
+from rankscope.matrices.manifest import Manifest
+from rankscope.matrices.model import manifest
+from rankscope.matrices.product import Product
+from rankscope.matrices.reading import Reading, View
+from rankscope.matrices.state_dict import assumed_manifest
+from rankscope.matrices.wrappers import full_tensor, named_tensors, state_dict_tensors
+
+Patterns = str | Iterable[str]
+
+
+@dataclass(frozen=True, eq=False)
+class Views(Mapping[str, View]):
+    """The matrices by name, each read out of the model's memory when asked for.
+
+    Print `coverage` to see what became of every tensor with two or more axes. With sharded
+    parameters every access gathers, so every rank must make it.
+    """
+
+    manifest: Manifest
+    coverage: Coverage
+    readings: Mapping[str, Reading]
+    tensors: Mapping[str, Tensor]
+
+    def __getitem__(self, name: str) -> View:
+        if name not in self.readings:
+            raise KeyError(f"no matrix {name!r}{_close(name, self.readings)}")
+        reading = self.readings[name]
+        return reading.view(full_tensor(self.tensors[reading.parameter]))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.readings
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.readings)
+
+    def __len__(self) -> int:
+        return len(self.readings)
+
+    def __repr__(self) -> str:
+        return f"Views({len(self)} matrices of {len(self.coverage)} tensors; print .coverage)"
+
+
+def views(
+    source: nn.Module | Mapping[str, Any],
+    *,
+    like: nn.Module | Manifest | None = None,
+    include: Patterns | None = None,
+    exclude: Patterns | None = None,
+    parts: bool = False,
+) -> Views:
+    """The matrices of a model or a state dict.
+
+    Args:
+        like: the model (the meta device will do) or the manifest that a state dict belongs to: it
+            is then read exactly as the model is; without, rules are assumed from names and shapes.
+        include, exclude: patterns such as "blocks.*.mlp.*" on matrix names.
+        parts: also gates, blocks of fused projections, and heads.
+    """
+    found, tensors = _read(source, like)
+    candidates = [each for each in found.readings if parts or each.part_of is None]
+    names = _chosen([each.name for each in candidates], include, exclude)
+    kept = {each.name: each for each in candidates if each.name in names}
+    return Views(
+        manifest=found,
+        coverage=Coverage(tuple(_without_excluded(line, kept) for line in found.coverage)),
+        readings=kept,
+        tensors=tensors,
+    )
+
+
+def products(
+    source: nn.Module | Mapping[str, Any], *, like: nn.Module | Manifest | None = None
+) -> dict[str, Product]:
+    """K_h^T Q_h and O_h V_h of every attention head, and B A of every LoRA pair, as factors."""
+    found, tensors = _read(source, like)
+    needed = {side.parameter for each in found.products for side in (each.left, each.right)}
+    full = {name: full_tensor(tensors[name]) for name in tensors if name in needed}
+    return {each.name: each.product(full) for each in found.products}
+
+
+def _read(
+    source: nn.Module | Mapping[str, Any], like: nn.Module | Manifest | None
+) -> tuple[Manifest, dict[str, Tensor]]:
+    """The manifest of the source, and the tensors it speaks of."""
+    if like is None:
+        if isinstance(source, nn.Module):
+            return manifest(source), named_tensors(source)
+        tensors = state_dict_tensors(source)
+        return assumed_manifest(tensors), tensors
+    known = like if isinstance(like, Manifest) else manifest(like)
+    if isinstance(source, nn.Module):
+        return _matched(known, named_tensors(source))
+    names = [line.tensor for line in known.coverage]
+    return _matched(known, state_dict_tensors(source, known=names))
+
+
+def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dict[str, Tensor]]:
+    """The tensors as the manifest names them, in the shapes it expects; coverage lists the rest."""
+    # Files often keep only one name of a tied tensor, and not always the first.
+    for alias, first in known.ties.items():
+        if first not in tensors and alias in tensors:
+            tensors = {**tensors, first: tensors[alias]}
+    missing = [name for name in known.tensors if name not in tensors and name not in known.ties]
+    if missing:
+        raise ValueError(
+            f"state dict: {len(missing)} of {len(known.tensors)} tensors of the model are missing, "
+            f"first {missing[0]!r}{_close(missing[0], tensors)}"
+        )
+    aliases = {alias: tensors[first] for alias, first in known.ties.items() if first in tensors}
+    tensors = {**aliases, **tensors}
+    expected = {line.tensor: line for line in known.coverage}
+    for name in known.tensors:
+        if tuple(tensors[name].shape) != expected[name].shape:
+            raise ValueError(
+                f"tensor {name!r}: expected shape {expected[name].shape} as in the model, got "
+                f"{tuple(tensors[name].shape)}; give the model this state dict belongs to as like="
+            )
+    extra = tuple(
+        Covered(name, tuple(tensor.shape), "not read", "not in the model given as like=")
+        for name, tensor in tensors.items()
+        if tensor.ndim >= 2 and name not in expected
+    )
+    return replace(known, coverage=Coverage((*known.coverage, *extra))), tensors
+
+
+def _chosen(names: list[str], include: Patterns | None, exclude: Patterns | None) -> set[str]:
+    kept = set(names) if include is None else _matching(names, include)
+    return kept if exclude is None else kept - _matching(names, exclude)
+
+
+def _matching(names: list[str], patterns: Patterns) -> set[str]:
+    matched: set[str] = set()
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        hits = fnmatch.filter(names, pattern)
+        if not hits:
+            raise ValueError(
+                f"pattern {pattern!r} matches no matrix{_close(pattern, names)}; "
+                "heads, gates and blocks are there with parts=True"
+            )
+        matched.update(hits)
+    return matched
+
+
+def _close(name: str, names: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.4)
+    return f", close: {', '.join(repr(each) for each in close)}" if close else ""
+
+
+def _without_excluded(line: Covered, kept: Mapping[str, Reading]) -> Covered:
+    """The line when only the readings in `kept` are wanted."""
+    left = tuple(name for name in line.matrices if name in kept)
+    if left == line.matrices:
+        return line
+    if left:
+        excluded = len(line.matrices) - len(left)
+        how = f"{line.how}; {excluded} of {len(line.matrices)} excluded"
+        return replace(line, how=how, matrices=left)
+    if any(reading.parameter == line.tensor for reading in kept.values()):
+        return replace(line, how=f"{line.how}; parts only", matrices=())
+    return replace(line, status="not read", how="excluded", matrices=())

@@ -1,0 +1,74 @@
+"""What became of every tensor with two or more axes: how it was read, or why not."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from rankscope.matrices.reading import Axes, Reading
+
+Status = Literal["read", "assumed", "flattened", "tied", "not read"]
+
+
+@dataclass(frozen=True)
+class Covered:
+    """One tensor: `how` it was read, or why it was not; `matrices` names the whole ones it gave."""
+
+    tensor: str
+    shape: tuple[int, ...]
+    status: Status
+    how: str
+    matrices: tuple[str, ...] = ()
+    tied_to: str | None = None
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """One line per tensor with two or more axes; prints as a table."""
+
+    lines: tuple[Covered, ...]
+
+    def __iter__(self) -> Iterator[Covered]:
+        return iter(self.lines)
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def __getitem__(self, tensor: str) -> Covered:
+        """The line of a tensor."""
+        return {line.tensor: line for line in self.lines}[tensor]
+
+    def __str__(self) -> str:
+        counts = Counter(line.status for line in self.lines)
+        matrices = sum(len(line.matrices) for line in self.lines)
+        summary = ", ".join(f"{count} {status}" for status, count in counts.items())
+        rows = [("tensor", "shape", "status", "how")]
+        rows += [(line.tensor, _times(line.shape), line.status, line.how) for line in self.lines]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        table = [
+            "  ".join(
+                [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]
+            )
+            for row in rows
+        ]
+        return "\n".join([f"{matrices} matrices of {len(self)} tensors: {summary}", *table])
+
+
+def tied(tensor: str, shape: tuple[int, ...], first: str) -> Covered:
+    """The line of a second name of a tensor."""
+    return Covered(tensor, shape, "tied", f"tied to {first}", tied_to=first)
+
+
+def described(reading: Reading) -> str:
+    """What became rows and columns, "out x in*tap0*tap1", and if it is stored transposed."""
+    stored = next(axis for axis, _ in reading.axes if axis not in dict(reading.index))
+    transposed = "" if stored in reading.outputs else ", stored transposed"
+    return f"{_product(reading.out_axes)} x {_product(reading.in_axes)}{transposed}"
+
+
+def _product(axes: Axes) -> str:
+    return "*".join(name for name, _ in axes)
+
+
+def _times(shape: tuple[int, ...]) -> str:
+    return "x".join(str(size) for size in shape)

@@ -1,0 +1,46 @@
+"""Expert weights kept as one tensor of three axes: one matrix per expert."""
+
+from torch import nn
+
+from rankscope.matrices.reading import Axes, Reading, dotted
+
+
+def expert_readings(module: nn.Module, name: str) -> tuple[Reading, ...]:
+    """The stacks a module owns, when its class or its name says that it holds experts."""
+    if not holds_experts(f"{name} {type(module).__name__}"):
+        return ()
+    # Hugging Face marks the classes whose experts are stored (in, out).
+    transposed = bool(getattr(module, "is_transposed", False))
+    return tuple(
+        reading
+        for key, parameter in module._parameters.items()
+        if parameter is not None and parameter.ndim == 3
+        for reading in stack_readings(
+            dotted(name, key), tuple(parameter.shape), transposed=transposed
+        )
+    )
+
+
+def holds_experts(text: str) -> bool:
+    return "expert" in text.lower() or "moe" in text.lower()
+
+
+def stack_readings(
+    parameter: str, shape: tuple[int, ...], *, transposed: bool = False
+) -> tuple[Reading, ...]:
+    """One matrix per expert of a tensor (expert, out, in), or (expert, in, out)."""
+    experts, first, second = shape
+    sides = (("in", first), ("out", second)) if transposed else (("out", first), ("in", second))
+    axes: Axes = (("expert", experts), *sides)
+    return tuple(
+        Reading(
+            name=f"{parameter.removesuffix('.weight')}.e{expert}",
+            parameter=parameter,
+            kind="expert",
+            axes=axes,
+            outputs=("out",),
+            inputs=("in",),
+            index=(("expert", expert),),
+        )
+        for expert in range(experts)
+    )

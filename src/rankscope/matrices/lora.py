@@ -1,0 +1,54 @@
+"""LoRA pairs as products, scale * B A. PEFT and loralib name their factors alike: names decide."""
+
+import math
+import re
+from collections.abc import Mapping
+
+from torch import nn
+
+from rankscope.matrices.product import ProductReading
+from rankscope.matrices.reading import Reading, dotted
+
+# `q_proj.lora_A.default.weight`, `tok.lora_embedding_A.default`; saved files have no adapter.
+FACTOR_A = re.compile(
+    r"((?P<layer>.*)\.)?lora_(embedding_)?A(\.(?!weight$)(?P<adapter>[^.]+))?(\.weight)?"
+)
+
+
+def lora_products(
+    shapes: Mapping[str, tuple[int, ...]], modules: Mapping[str, nn.Module]
+) -> tuple[ProductReading, ...]:
+    """The LoRA pairs among named tensors; the scale is the one of the layer's module, or 1."""
+    found = []
+    for down, shape in shapes.items():
+        match = FACTOR_A.fullmatch(down)
+        up = down.replace("lora_A", "lora_B").replace("lora_embedding_A", "lora_embedding_B")
+        if match is None or up not in shapes or math.prod(shapes[up][1:]) != shape[0]:
+            continue
+        layer, adapter = match["layer"] or "", match["adapter"] or "default"
+        scale = lora_scale(modules.get(layer), adapter)
+        suffix = "" if adapter == "default" else adapter
+        found.append(
+            _product(dotted(layer, "lora", suffix), (down, shape), (up, shapes[up]), scale)
+        )
+    return tuple(found)
+
+
+def lora_scale(module: nn.Module | None, adapter: str) -> float:
+    """PEFT keeps `scaling` by adapter, loralib one number."""
+    scaling = getattr(module, "scaling", 1.0)
+    if isinstance(scaling, Mapping):
+        scaling = scaling.get(adapter, 1.0)
+    return float(scaling)
+
+
+def _product(
+    name: str, down: tuple[str, tuple[int, ...]], up: tuple[str, tuple[int, ...]], scale: float
+) -> ProductReading:
+    (a, a_shape), (b, b_shape) = down, up
+    # Factors of convolutions have taps: A's belong to the inputs, B's are 1 x 1.
+    a_axes = (("rank", a_shape[0]), ("in", math.prod(a_shape[1:])))
+    b_axes = (("out", b_shape[0]), ("rank", math.prod(b_shape[1:])))
+    left = Reading(b.removesuffix(".weight"), b, "lora", b_axes, ("out",), ("rank",))
+    right = Reading(a.removesuffix(".weight"), a, "lora", a_axes, ("in",), ("rank",))
+    return ProductReading(name, "lora", left, right, scale)

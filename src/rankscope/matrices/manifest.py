@@ -1,0 +1,106 @@
+"""The manifest: every reading of a network as plain data, kept with a run as JSON."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from rankscope.matrices.attention import Attention
+from rankscope.matrices.coverage import Coverage, Covered
+from rankscope.matrices.product import ProductReading
+from rankscope.matrices.reading import Reading
+
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Every reading of a network: `matrices` are whole ones and their gates.
+
+    Heads and products follow from `attentions` and `lora`.
+    """
+
+    matrices: tuple[Reading, ...]
+    attentions: tuple[Attention, ...]
+    lora: tuple[ProductReading, ...]
+    coverage: Coverage
+
+    @cached_property
+    def readings(self) -> tuple[Reading, ...]:
+        """Whole matrices and parts (`part_of` set): gates, blocks of fused projections, heads."""
+        return (*self.matrices, *(part for each in self.attentions for part in each.parts()))
+
+    @cached_property
+    def products(self) -> tuple[ProductReading, ...]:
+        """K-Q and V-O of every head, then LoRA pairs."""
+        return (*(product for each in self.attentions for product in each.products()), *self.lora)
+
+    @cached_property
+    def ties(self) -> dict[str, str]:
+        """Tied tensors: name -> the name under which the same tensor is read."""
+        return {line.tensor: line.tied_to for line in self.coverage if line.tied_to is not None}
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """The names of the tensors that readings and products need."""
+        return tuple(dict.fromkeys(reading.parameter for reading in self._sources()))
+
+    def _sources(self) -> Iterator[Reading]:
+        yield from self.matrices
+        for attention in self.attentions:
+            yield from attention.readings
+        for product in self.lora:
+            yield from (product.left, product.right)
+
+    def to_json(self) -> str:
+        fields = {
+            "schema": SCHEMA,
+            "matrices": [_plain(reading) for reading in self.matrices],
+            "attentions": [_plain(attention) for attention in self.attentions],
+            "lora": [_plain(product) for product in self.lora],
+            "coverage": [_plain(line) for line in self.coverage],
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> "Manifest":
+        fields = json.loads(text)
+        if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
+            raise ValueError(
+                f"manifest: expected a JSON object with schema {SCHEMA}, got {text[:60]!r}"
+            )
+        return cls(
+            matrices=tuple(_reading(each) for each in fields["matrices"]),
+            attentions=tuple(_attention(each) for each in fields["attentions"]),
+            lora=tuple(_product(each) for each in fields["lora"]),
+            coverage=Coverage(tuple(Covered(**_tuples(each)) for each in fields["coverage"])),
+        )
+
+
+def _plain(record: Reading | Attention | ProductReading | Covered) -> dict[str, Any]:
+    return asdict(record)
+
+
+def _reading(fields: dict[str, Any]) -> Reading:
+    return Reading(**_tuples(fields))
+
+
+def _attention(fields: dict[str, Any]) -> Attention:
+    roles = ("query", "key", "value", "output")
+    readings = {role: fields[role] and _reading(fields[role]) for role in roles}
+    return Attention(**{**fields, **readings})
+
+
+def _product(fields: dict[str, Any]) -> ProductReading:
+    sides = {side: _reading(fields[side]) for side in ("left", "right")}
+    return ProductReading(**{**fields, **sides})
+
+
+def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where the records have tuples, nested ones too."""
+    return {key: _tuple(value) for key, value in fields.items()}
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(_tuple(item) for item in value) if isinstance(value, list) else value

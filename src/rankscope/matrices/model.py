@@ -1,0 +1,162 @@
+"""The manifest of a model: what each module's rules say about every tensor."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from torch import Tensor, nn
+
+from rankscope.matrices.attention import Attention
+from rankscope.matrices.coverage import Coverage, Covered, described, tied
+from rankscope.matrices.lora import lora_products
+from rankscope.matrices.manifest import Manifest
+from rankscope.matrices.reading import Reading, dotted
+from rankscope.matrices.recognition import attention_rule, why_unknown
+from rankscope.matrices.rules import flattened_reading, view_rule
+from rankscope.matrices.wrappers import children, walk
+
+
+def manifest(model: nn.Module) -> Manifest:
+    """How every matrix and product of the model is read. Works on the meta device."""
+    modules = tuple(walk(model))
+    first_names: dict[int, str] = {}
+    readings: list[Reading] = []
+    lines: list[Covered] = []
+    for name, module in modules:
+        own, own_lines = _module_readings(name, module, first_names)
+        readings += own
+        lines += own_lines
+    shapes = {line.tensor: line.shape for line in lines if line.matrices}
+    ties = {line.tensor for line in lines if line.tied_to in shapes}
+    attentions, notes = _attentions(modules, readable=shapes.keys() | ties)
+    return checked(
+        Manifest(
+            matrices=tuple(readings),
+            attentions=attentions,
+            lora=lora_products(shapes, dict(modules)),
+            coverage=Coverage(tuple(_noted(line, notes) for line in lines)),
+        )
+    )
+
+
+def attentions(model: nn.Module) -> dict[str, Attention]:
+    """The attention modules of a model by name."""
+    return {attention.name: attention for attention in manifest(model).attentions}
+
+
+def _module_readings(
+    name: str, module: nn.Module, first_names: dict[int, str]
+) -> tuple[list[Reading], list[Covered]]:
+    """Readings and coverage of the tensors a module owns; new ones enter `first_names`."""
+    if "_flat_param" in module._parameters:
+        raise ValueError(
+            f"module {name!r} keeps its weights as one flat shard; use fully_shard (FSDP2), or "
+            "use_orig_params=True and read inside FullyShardedDataParallel.summon_full_params"
+        )
+    ruled = view_rule(module, name)
+    readings: list[Reading] = []
+    lines: list[Covered] = []
+    for key, tensor in module._parameters.items():
+        if tensor is None or tensor.ndim < 2:
+            continue
+        parameter, shape = dotted(name, key), tuple(tensor.shape)
+        first = first_names.setdefault(id(tensor), parameter)
+        if first != parameter:
+            lines.append(tied(parameter, shape, first))
+        elif not tensor.is_floating_point():
+            lines.append(Covered(parameter, shape, "not read", unreadable(tensor)))
+        else:
+            own = [reading for reading in ruled if reading.parameter == parameter]
+            own = own or [flattened_reading(parameter, shape)]
+            readings += own
+            lines.append(covered(parameter, shape, own, type(module).__name__))
+    _check_owned(ruled, name, module)
+    return readings, [*lines, *_buffers(name, module)]
+
+
+def _check_owned(ruled: Iterable[Reading], name: str, module: nn.Module) -> None:
+    owned = {dotted(name, key) for key in module._parameters}
+    for reading in ruled:
+        if reading.parameter not in owned:
+            raise ValueError(
+                f"matrix {reading.name!r}: the rule for {type(module).__name__} reads "
+                f"{reading.parameter!r}, expected a parameter of its own: {sorted(owned)}"
+            )
+
+
+def _buffers(name: str, module: nn.Module) -> list[Covered]:
+    return [
+        Covered(dotted(name, key), tuple(tensor.shape), "not read", "a buffer, not trained")
+        for key, tensor in module._buffers.items()
+        if tensor is not None and tensor.ndim >= 2
+    ]
+
+
+def unreadable(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} values, not real floating point"
+
+
+def covered(parameter: str, shape: tuple[int, ...], readings: list[Reading], layer: str) -> Covered:
+    """The line of a tensor that is read; `layer` names the rule."""
+    wholes = tuple(reading.name for reading in readings if reading.part_of is None)
+    many = f"{len(wholes)} matrices " if len(wholes) > 1 else ""
+    parts = len(readings) - len(wholes)
+    cut = f", in {parts} parts too" if parts else ""
+    if readings[0].kind == "flattened":
+        how = f"no rule for {layer}: first axis x all others"
+        return Covered(parameter, shape, "flattened", how, wholes)
+    how = f"{layer}: {many}{described(readings[0])}{cut}"
+    return Covered(parameter, shape, "read", how, wholes)
+
+
+def _attentions(
+    modules: tuple[tuple[str, nn.Module], ...], *, readable: set[str]
+) -> tuple[tuple[Attention, ...], dict[str, str]]:
+    """The attention modules of readable tensors; notes on tensors of these and of their likes."""
+    found: list[Attention] = []
+    notes: dict[str, str] = {}
+    seen: set[int] = set()
+    for name, module in modules:
+        if id(module) in seen or (found and _is_inside(name, found[-1])):
+            continue
+        seen.add(id(module))
+        attention = attention_rule(module, name)
+        if attention is not None:
+            parameters = [reading.parameter for reading in attention.readings]
+            # Quantized weights are no numbers to multiply.
+            if readable.issuperset(parameters):
+                found.append(attention)
+                notes |= dict.fromkeys(parameters, _heads(attention))
+        elif reason := why_unknown(module, name):
+            notes |= {dotted(name, key, "weight"): reason for key in children(module)}
+    return tuple(found), notes
+
+
+def _is_inside(name: str, attention: Attention) -> bool:
+    return not attention.name or name.startswith(f"{attention.name}.")
+
+
+def _heads(attention: Attention) -> str:
+    shared = attention.kv_heads != attention.heads
+    keys = f" meeting {attention.kv_heads} key heads" if shared else ""
+    missing = "" if attention.output else ", no V-O products: no output projection found"
+    return f"{attention.heads} heads{keys} of width {attention.head_dim}{missing}"
+
+
+def _noted(line: Covered, notes: dict[str, str]) -> Covered:
+    """The line with what its attention module says."""
+    if line.tensor not in notes or not line.matrices:
+        return line
+    return replace(line, how=f"{line.how}; {notes[line.tensor]}")
+
+
+def checked(found: Manifest) -> Manifest:
+    """The manifest, if no two readings share a name."""
+    tensors: dict[str, str] = {}
+    for reading in found.readings:
+        if reading.name in tensors:
+            raise ValueError(
+                f"matrix {reading.name!r} is read from both {tensors[reading.name]!r} and "
+                f"{reading.parameter!r}; give one another name with view_rule.register"
+            )
+        tensors[reading.name] = reading.parameter
+    return found

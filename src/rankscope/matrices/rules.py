@@ -1,0 +1,228 @@
+"""How each type of layer is read: module -> Readings of the tensors it owns itself.
+
+Add a layer type with `@view_rule.register(MyLayer)` on a function of module and name.
+"""
+
+from functools import singledispatch
+
+from torch import nn
+from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
+from torch.nn.parameter import UninitializedParameter
+
+from rankscope.matrices.experts import expert_readings
+from rankscope.matrices.reading import Axes, Reading, dotted
+
+GATES = {"lstm": "ifgo", "gru": "rzn", "rnn": ""}
+
+
+@singledispatch
+def view_rule(module: nn.Module, name: str) -> tuple[Reading, ...]:
+    """The matrices in the tensors that the module `name` owns itself.
+
+    A tensor of two or more axes that no reading covers will be flattened to its first axis.
+    """
+    if "Conv1D" in {base.__name__ for base in type(module).__mro__}:
+        return conv1d_readings(module, name)
+    return expert_readings(module, name)
+
+
+def owned_shape(module: nn.Module, name: str, key: str, *, axes: int) -> tuple[int, ...] | None:
+    """The shape of a parameter the module owns; None where it owns none (a parametrized weight)."""
+    parameter = module._parameters.get(key)
+    if parameter is None:
+        return None
+    tensor, layer = dotted(name, key), type(module).__name__
+    if isinstance(parameter, UninitializedParameter):
+        raise ValueError(f"tensor {tensor!r} of a {layer} has no shape yet; run one forward pass")
+    if parameter.ndim != axes:
+        raise ValueError(
+            f"tensor {tensor!r} of a {layer}: expected {axes} axes, got shape "
+            f"{tuple(parameter.shape)}; if these are shards, use fully_shard (FSDP2) or read "
+            "inside FullyShardedDataParallel.summon_full_params"
+        )
+    return tuple(parameter.shape)
+
+
+def weight_name(name: str) -> str:
+    """The matrix name of a module's weight: the module's own, or "weight" for a bare layer."""
+    return name or "weight"
+
+
+def matrix(name: str, parameter: str, kind: str, axes: Axes) -> Reading:
+    """A tensor stored (out, ...): the first axis outputs, the rest inputs."""
+    names = tuple(axis for axis, _ in axes)
+    return Reading(name, parameter, kind, axes, outputs=names[:1], inputs=names[1:])
+
+
+@view_rule.register(nn.Linear)
+def _linear(module: nn.Linear, name: str) -> tuple[Reading, ...]:
+    shape = owned_shape(module, name, "weight", axes=2)
+    return () if shape is None else (linear_reading(name, shape),)
+
+
+def linear_reading(name: str, shape: tuple[int, ...]) -> Reading:
+    axes = (("out", shape[0]), ("in", shape[1]))
+    return matrix(weight_name(name), dotted(name, "weight"), "linear", axes)
+
+
+def conv1d_readings(module: nn.Module, name: str) -> tuple[Reading, ...]:
+    """GPT-2's layer of this name is a Linear stored (in, out)."""
+    shape = owned_shape(module, name, "weight", axes=2)
+    return () if shape is None else (transposed_linear_reading(name, shape),)
+
+
+def transposed_linear_reading(name: str, shape: tuple[int, ...]) -> Reading:
+    axes = (("in", shape[0]), ("out", shape[1]))
+    return Reading(
+        weight_name(name), dotted(name, "weight"), "linear", axes, outputs=("out",), inputs=("in",)
+    )
+
+
+@view_rule.register(nn.Embedding)
+@view_rule.register(nn.EmbeddingBag)
+def _embedding(module: nn.Module, name: str) -> tuple[Reading, ...]:
+    shape = owned_shape(module, name, "weight", axes=2)
+    return () if shape is None else (embedding_reading(name, shape),)
+
+
+def embedding_reading(name: str, shape: tuple[int, ...]) -> Reading:
+    axes = (("token", shape[0]), ("out", shape[1]))
+    return Reading(
+        weight_name(name), dotted(name, "weight"), "embedding", axes, ("out",), ("token",)
+    )
+
+
+@view_rule.register(_ConvNd)
+def _conv(module: _ConvNd, name: str) -> tuple[Reading, ...]:
+    shape = owned_shape(module, name, "weight", axes=2 + len(module.kernel_size))
+    if shape is None:
+        return ()
+    transposed = isinstance(module, _ConvTransposeNd)
+    return conv_readings(name, shape, groups=module.groups, transposed=transposed)
+
+
+def conv_readings(
+    name: str, shape: tuple[int, ...], *, groups: int = 1, transposed: bool = False
+) -> tuple[Reading, ...]:
+    """Filters flattened to (out, in * taps), one matrix per group; `transposed`: in first."""
+    first, second, *taps = shape
+    tap_axes = tuple((f"tap{i}", size) for i, size in enumerate(taps))
+    names = ("in", "out") if transposed else ("out", "in")
+    axes: Axes = ((names[0], first // groups), (names[1], second), *tap_axes)
+    whole = Reading(
+        name=weight_name(name),
+        parameter=dotted(name, "weight"),
+        kind="conv_transpose" if transposed else "conv",
+        axes=axes if groups == 1 else (("group", groups), *axes),
+        outputs=("out",) if groups == 1 else ("group", "out"),
+        inputs=("in", *(tap for tap, _ in tap_axes)),
+    )
+    if groups == 1:
+        return (whole,)
+    return tuple(_group(whole, group) for group in range(groups))
+
+
+def _group(whole: Reading, group: int) -> Reading:
+    # Not a part: the groups share no inputs, so there is no whole matrix they were cut from.
+    return Reading(
+        name=f"{whole.name}.g{group}",
+        parameter=whole.parameter,
+        kind=whole.kind,
+        axes=whole.axes,
+        outputs=("out",),
+        inputs=whole.inputs,
+        index=(("group", group),),
+    )
+
+
+@view_rule.register(nn.RNNBase)
+def _recurrent(module: nn.RNNBase, name: str) -> tuple[Reading, ...]:
+    kind = {"LSTM": "lstm", "GRU": "gru"}.get(module.mode, "rnn")
+    readings: list[Reading] = []
+    for layer in range(module.num_layers):
+        for suffix in ("", "_reverse") if module.bidirectional else ("",):
+            for role in ("ih", "hh", "hr") if module.proj_size else ("ih", "hh"):
+                key = f"weight_{role}_l{layer}{suffix}"
+                shape = owned_shape(module, name, key, axes=2)
+                if shape is not None:
+                    halves = layer > 0 and module.bidirectional
+                    readings += recurrent_readings(name, key, shape, kind=kind, halves=halves)
+    return tuple(readings)
+
+
+@view_rule.register(nn.RNNCellBase)
+def _cell(module: nn.RNNCellBase, name: str) -> tuple[Reading, ...]:
+    kind = {4: "lstm", 3: "gru", 1: "rnn"}[module.weight_hh.shape[0] // module.hidden_size]
+    shapes = {key: owned_shape(module, name, key, axes=2) for key in ("weight_ih", "weight_hh")}
+    return tuple(
+        reading
+        for key, shape in shapes.items()
+        if shape is not None
+        for reading in recurrent_readings(name, key, shape, kind=kind, halves=False)
+    )
+
+
+def recurrent_readings(
+    name: str, key: str, shape: tuple[int, ...], *, kind: str, halves: bool
+) -> tuple[Reading, ...]:
+    """`weight_ih_l0_reverse` as `l0.reverse.ih`, a cell's `weight_ih` as `ih`; whole and by gate.
+
+    `halves`: the layer's input is made of the two directions of the layer below.
+    """
+    _, role, *place = key.split("_")
+    gates = GATES[kind] if role != "hr" else ""
+    rows: Axes = (("out", shape[0]),)
+    if gates:
+        rows = (("gate", len(gates)), ("out", shape[0] // len(gates)))
+    columns: Axes = (("in", shape[1]),)
+    if halves and role == "ih":
+        columns = (("direction", 2), ("in", shape[1] // 2))
+    whole = Reading(
+        name=dotted(name, *place, role),
+        parameter=dotted(name, key),
+        kind=kind,
+        axes=(*rows, *columns),
+        outputs=tuple(axis for axis, _ in rows),
+        inputs=tuple(axis for axis, _ in columns),
+    )
+    parts = (
+        whole.at("gate", position, name=f"{whole.name}.{gate}", kind="gate")
+        for position, gate in enumerate(gates)
+    )
+    return (whole, *parts)
+
+
+@view_rule.register(nn.MultiheadAttention)
+def _multihead(module: nn.MultiheadAttention, name: str) -> tuple[Reading, ...]:
+    packed = owned_shape(module, name, "in_proj_weight", axes=2)
+    if packed is not None:
+        return (packed_reading(name, packed),)
+    shapes = {role: owned_shape(module, name, f"{role}_proj_weight", axes=2) for role in "qkv"}
+    return tuple(
+        projection_reading(name, role, shape) for role, shape in shapes.items() if shape is not None
+    )
+
+
+def packed_reading(name: str, shape: tuple[int, ...]) -> Reading:
+    """`in_proj_weight`: queries, keys and values one after the other."""
+    return Reading(
+        name=dotted(name, "qkv"),
+        parameter=dotted(name, "in_proj_weight"),
+        kind="attention",
+        axes=(("qkv", 3), ("out", shape[0] // 3), ("in", shape[1])),
+        outputs=("qkv", "out"),
+        inputs=("in",),
+    )
+
+
+def projection_reading(name: str, role: str, shape: tuple[int, ...]) -> Reading:
+    """`q_proj_weight` and its siblings, where keys and values have widths of their own."""
+    axes = (("out", shape[0]), ("in", shape[1]))
+    return matrix(dotted(name, role), dotted(name, f"{role}_proj_weight"), "attention", axes)
+
+
+def flattened_reading(parameter: str, shape: tuple[int, ...]) -> Reading:
+    """The first axis against all the others: what is done where no rule is known."""
+    rest = tuple((f"axis{i}", size) for i, size in enumerate(shape[1:], start=1))
+    name = parameter.removesuffix(".weight")
+    return matrix(name, parameter, "flattened", (("axis0", shape[0]), *rest))

@@ -1,0 +1,167 @@
+"""The manifest of a bare state dict: rules assumed from the names and shapes of its tensors.
+
+Groups, transposed convolutions and head counts are not in a state dict and so never assumed.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from rankscope.matrices.attention import blocks_of
+from rankscope.matrices.coverage import Coverage, Covered, tied
+from rankscope.matrices.experts import holds_experts, stack_readings
+from rankscope.matrices.lora import lora_products
+from rankscope.matrices.manifest import Manifest
+from rankscope.matrices.model import checked, covered, unreadable
+from rankscope.matrices.reading import Reading
+from rankscope.matrices.recognition import FUSED
+from rankscope.matrices.rules import (
+    conv_readings,
+    embedding_reading,
+    flattened_reading,
+    linear_reading,
+    packed_reading,
+    projection_reading,
+    recurrent_readings,
+    transposed_linear_reading,
+)
+
+RECURRENT = re.compile(r"weight_(ih|hh|hr)(_l\d+)?(_reverse)?")
+EMBEDDING = re.compile(
+    r"wte|wpe|shared|(\w+_)?emb(ed(ding)?s?)?(_(in|tokens|positions|dict))?", re.IGNORECASE
+)
+# GPT-2's Conv1D layers; nanoGPT gives the same names to Linear.
+CONV1D = ("c_attn", "c_proj", "c_fc", "q_attn")
+NO_HEADS = "no per-head products: a state dict has no head counts, pass like="
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Readings of one tensor, and the layer they assume; none: flattened."""
+
+    layer: str
+    readings: tuple[Reading, ...]
+    note: str = ""
+
+
+def assumed_manifest(tensors: Mapping[str, Tensor]) -> Manifest:
+    """How the tensors would be read if their names and shapes mean what they mostly do."""
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if tensor.ndim >= 2}
+    first_names: dict[tuple[object, ...], str] = {}
+    readings: list[Reading] = []
+    lines: list[Covered] = []
+    for name, shape in shapes.items():
+        tensor = tensors[name]
+        first = first_names.setdefault(_memory(name, tensor), name)
+        if first != name:
+            lines.append(tied(name, shape, first))
+        elif not tensor.is_floating_point():
+            lines.append(Covered(name, shape, "not read", unreadable(tensor)))
+        else:
+            guess = _guess(name, shapes)
+            readings += guess.readings
+            lines.append(_line(name, shape, guess))
+    factors = {line.tensor: line.shape for line in lines if line.matrices}
+    lora = lora_products(factors, {})
+    return checked(Manifest(tuple(readings), (), lora, Coverage(tuple(lines))))
+
+
+def _memory(name: str, tensor: Tensor) -> tuple[object, ...]:
+    """Equal for two names of one tensor; tensors without memory are never tied."""
+    if tensor.data_ptr() == 0:
+        return (name,)
+    return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
+
+
+def _line(name: str, shape: tuple[int, ...], guess: Guess) -> Covered:
+    line = covered(name, shape, list(guess.readings), guess.layer)
+    if line.status == "flattened":
+        return replace(line, how="no rule for this name: first axis x all others")
+    note = f"; {guess.note}" if guess.note else ""
+    return replace(line, status="assumed", how=line.how + note)
+
+
+def _guess(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess:
+    owner, _, key = name.rpartition(".")
+    shape = shapes[name]
+    return (
+        _guess_recurrent(owner, key, shapes)
+        or _guess_multihead(owner, key, shape)
+        or _guess_experts(name, shape)
+        or (_guess_weight(owner, shapes) if key == "weight" else None)
+        or Guess("", (flattened_reading(name, shape),))
+    )
+
+
+def _guess_recurrent(owner: str, key: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess | None:
+    match = RECURRENT.fullmatch(key)
+    if match is None:
+        return None
+    prefix = f"{owner}." if owner else ""
+    place = (match[2] or "") + (match[3] or "")
+    hidden = shapes.get(f"{prefix}weight_hh{place}", (0, 1))
+    projected = shapes.get(f"{prefix}weight_hr{place}")
+    gates, left_over = divmod(hidden[0], projected[1] if projected else hidden[1])
+    kind = {4: "lstm", 3: "gru", 1: "rnn"}.get(gates)
+    if kind is None or left_over:
+        return None
+    layer = int((match[2] or "_l0")[2:])
+    halves = layer > 0 and f"{prefix}weight_ih_l{layer}_reverse" in shapes
+    readings = recurrent_readings(owner, key, shapes[f"{prefix}{key}"], kind=kind, halves=halves)
+    return Guess(
+        kind.upper(), readings, f"{kind.upper()} since weight_hh has {gates} x hidden rows"
+    )
+
+
+def _guess_multihead(owner: str, key: str, shape: tuple[int, ...]) -> Guess | None:
+    if len(shape) == 2 and key == "in_proj_weight" and shape[0] == 3 * shape[1]:
+        whole = packed_reading(owner, shape)
+        parts = (
+            whole.at("qkv", i, name=whole.name.removesuffix("qkv") + role, kind="block")
+            for i, role in enumerate("qkv")
+        )
+        return Guess("MultiheadAttention", (whole, *parts), NO_HEADS)
+    role = key.removesuffix("_proj_weight")
+    if len(shape) == 2 and role in ("q", "k", "v"):
+        return Guess("MultiheadAttention", (projection_reading(owner, role, shape),), NO_HEADS)
+    return None
+
+
+def _guess_experts(name: str, shape: tuple[int, ...]) -> Guess | None:
+    if len(shape) == 3 and holds_experts(name):
+        return Guess("expert stack", stack_readings(name, shape))
+    return None
+
+
+def _guess_weight(owner: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess | None:
+    shape = shapes[f"{owner}.weight" if owner else "weight"]
+    layer = owner.rpartition(".")[2]
+    if len(shape) in (3, 4, 5):
+        note = "one group, not transposed: pass like= if it has groups"
+        return Guess(f"Conv{len(shape) - 2}d", conv_readings(owner, shape), note)
+    if len(shape) != 2:
+        return None
+    if EMBEDDING.fullmatch(layer):
+        return Guess("Embedding", (embedding_reading(owner, shape),))
+    if layer in CONV1D and _has_conv1d(shapes):
+        return _fused(Guess("Conv1D", (transposed_linear_reading(owner, shape),)), owner)
+    return _fused(Guess("Linear", (linear_reading(owner, shape),)), owner)
+
+
+def _has_conv1d(shapes: Mapping[str, tuple[int, ...]]) -> bool:
+    """GPT-2's fused projection is stored (d, 3 d), nanoGPT's (3 d, d)."""
+    fused = [shape for name, shape in shapes.items() if name.endswith("c_attn.weight")]
+    return any(len(shape) == 2 and shape[1] == 3 * shape[0] for shape in fused)
+
+
+def _fused(guess: Guess, owner: str) -> Guess:
+    """With q, k and v as parts, where a fused projection has them as blocks."""
+    (whole,) = guess.readings
+    attention, _, layer = owner.rpartition(".")
+    # query_key_value has them head by head, and the heads are unknown.
+    if layer not in FUSED or layer == "query_key_value" or whole.m != 3 * whole.n:
+        return guess
+    blocks = blocks_of(whole, attention, {role: whole.n for role in "qkv"})
+    return replace(guess, readings=(whole, *blocks), note=NO_HEADS)

@@ -1,0 +1,89 @@
+"""Modules and tensors of a model under its own names, whatever wraps it: DDP, FSDP, torch.compile,
+activation checkpointing, weight averaging."""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from jaxtyping import Num
+from torch import Tensor, nn
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
+
+from rankscope.matrices.reading import dotted
+
+# Child names that only a wrapper gives.
+SEGMENTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
+
+
+def unwrap(module: nn.Module) -> nn.Module:
+    """The module inside any wrappers."""
+    inner = _wrapped(module)
+    return module if inner is None else unwrap(inner)
+
+
+def _wrapped(module: nn.Module) -> nn.Module | None:
+    for segment in SEGMENTS:
+        if segment in module._modules:
+            return module._modules[segment]
+    # "module" is also a name people give, so here the class decides.
+    if isinstance(module, DataParallel | DistributedDataParallel | AveragedModel):
+        inner: nn.Module = module.module
+        return inner
+    return None
+
+
+def walk(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """Every module under its name without wrappers, parents first; a shared one under each name."""
+    module = unwrap(module)
+    yield name, module
+    for key, child in module._modules.items():
+        if child is not None:
+            yield from walk(child, dotted(name, key))
+
+
+def children(module: nn.Module) -> dict[str, nn.Module]:
+    """The direct children, unwrapped."""
+    return {key: unwrap(child) for key, child in module._modules.items() if child is not None}
+
+
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers under names without wrappers; a tied tensor under each name."""
+    return {
+        dotted(name, key): tensor
+        for name, module in walk(model)
+        for key, tensor in (*module._parameters.items(), *module._buffers.items())
+        if tensor is not None
+    }
+
+
+def full_tensor(tensor: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
+    """The plain detached tensor. A DTensor is gathered, which every rank must call."""
+    tensor = tensor.detach()
+    gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return gathered
+
+
+def state_dict_tensors(
+    state_dict: Mapping[str, object], *, known: Collection[str] = ()
+) -> dict[str, Tensor]:
+    """The tensors of a state dict under names without wrappers.
+
+    A leading "module." goes when every tensor has it, unless a known name has it too.
+    """
+    tensors = {key: value for key, value in state_dict.items() if isinstance(value, Tensor)}
+    if not tensors:
+        raise ValueError(
+            f"state dict: expected tensors by name, got {list(state_dict)[:5]} without any; "
+            "pass the dict of weights itself, such as checkpoint['model']"
+        )
+    matrices = [key for key, tensor in tensors.items() if tensor.ndim >= 2]
+    prefixed = bool(matrices) and all(key.startswith("module.") for key in matrices)
+    wrapped = prefixed and not any(name.startswith("module.") for name in known)
+    return {
+        strip_wrappers(key.removeprefix("module.") if wrapped else key): tensor
+        for key, tensor in tensors.items()
+    }
+
+
+def strip_wrappers(name: str) -> str:
+    """A tensor's name without the segments that only wrappers give."""
+    return ".".join(part for part in name.split(".") if part not in SEGMENTS)

@@ -1,0 +1,176 @@
+"""How singular directions of two matrices meet. yunis2024, Eq. 2, Eq. 3 and App. C.
+
+Vectors that a pair cuts (centre tap, gate block, direction half) are shorter than one, so every
+overlap has a raw form, as in the paper, and a normalised one, which scales the cut vectors back to
+unit length.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor
+
+from rankscope.pairs.pair import Cut, Pair, Side
+from rankscope.spectra import Svd
+
+
+class Overlap(NamedTuple):
+    """What a snapshot keeps of a pair: A_ii and the mean of the rest, raw and normalised."""
+
+    diagonal: Float[Tensor, " i"]
+    normalized_diagonal: Float[Tensor, " i"]
+    background: Float[Tensor, ""]
+    normalized_background: Float[Tensor, ""]
+
+
+class Agreement(NamedTuple):
+    """|<u_i(now), u_i(before)>| of the output side, |<v_i(now), v_i(before)>| of the input side."""
+
+    out_side: Float[Tensor, " i"]
+    in_side: Float[Tensor, " i"]
+
+
+def measure(pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100) -> Overlap:
+    """Both diagonals and both backgrounds of a pair, from one product of its vectors."""
+    left, right = _meeting(pair, decompositions, top)
+    raw = _inner(left, right)
+    normalized = _rescaled(raw, left, right)
+    return Overlap(
+        diagonal=raw.diagonal(),
+        normalized_diagonal=normalized.diagonal(),
+        background=background(raw),
+        normalized_background=background(normalized),
+    )
+
+
+def overlap(
+    pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100
+) -> Float[Tensor, "j k"]:
+    """A_jk = |<u_j, v'_k>| of the cut vectors; between 0 and 1. yunis2024 Eq. 2."""
+    return _inner(*_meeting(pair, decompositions, top))
+
+
+def normalized_overlap(
+    pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100
+) -> Float[Tensor, "j k"]:
+    """A_jk with the cut vectors scaled to unit length; where a cut leaves nothing, 0.
+
+    Equals `overlap` where nothing is cut. Not in the paper, whose raw values a 3x3 centre tap
+    deflates to about a third.
+    """
+    left, right = _meeting(pair, decompositions, top)
+    return _rescaled(_inner(left, right), left, right)
+
+
+def alignment(
+    pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100
+) -> Float[Tensor, " i"]:
+    """The diagonal A_ii, i <= top: 1 where the i-th directions coincide. yunis2024 Eq. 2."""
+    return overlap(pair, decompositions, top=top).diagonal()
+
+
+def normalized_alignment(
+    pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100
+) -> Float[Tensor, " i"]:
+    """The diagonal of `normalized_overlap`."""
+    return normalized_overlap(pair, decompositions, top=top).diagonal()
+
+
+def mean_alignment(diagonal: Float[Tensor, "*batch i"]) -> Float[Tensor, "*batch"]:
+    """a = mean of A_ii over i <= min(10, R). yunis2024 Eq. 3, where R < 10 is left open."""
+    return diagonal[..., :10].mean(-1)
+
+
+def background(A: Float[Tensor, "j k"]) -> Float[Tensor, ""]:
+    """Mean of the entries off the diagonal, which an alignment has to rise above; NaN for 1 x 1."""
+    off_diagonal = ~torch.eye(*A.shape, dtype=torch.bool, device=A.device)
+    return A[off_diagonal].mean()
+
+
+def chance_overlap(d: int) -> float:
+    """sqrt(2 / (pi d)), the mean |<u, v>| of two random unit vectors in d dimensions, for large d.
+
+    0.05 at d = 256. `exact_chance_overlap` is the mean itself: 13% more at d = 2, 0.1% more at d =
+    256.
+    """
+    return math.sqrt(2 / (math.pi * d))
+
+
+def exact_chance_overlap(d: int) -> float:
+    """Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2)), the mean itself; 1 at d = 1."""
+    return math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
+
+
+def agreement(now: Svd, before: Svd, *, top: int = 100) -> Agreement:
+    """How far the leading directions of one matrix stayed between two times; 1 where they did."""
+    return Agreement(
+        out_side=_inner(now.U[:, :top].double(), before.U[:, :top].double()).diagonal(),
+        in_side=_inner(now.Vh[:top].double().mT, before.Vh[:top].double().mT).diagonal(),
+    )
+
+
+def balancedness(earlier: Num[Tensor, "d n"], later: Num[Tensor, "m d"]) -> Float[Tensor, ""]:
+    """|W'^T W' - W W^T|_F / (|W'^T W'|_F + |W W^T|_F) of W before W'; 0 when balanced, at most 1.
+
+    The assumption under which theory predicts alignment 1; for pairs of plain linear layers.
+    """
+    out_gram = earlier.double() @ earlier.double().mT  # (d, d)
+    in_gram = later.double().mT @ later.double()  # (d, d)
+    norm = torch.linalg.matrix_norm
+    unbalanced: Tensor = norm(in_gram - out_gram) / (norm(in_gram) + norm(out_gram))
+    return unbalanced
+
+
+def _meeting(
+    pair: Pair, decompositions: Mapping[str, Svd], top: int
+) -> tuple[Float[Tensor, "d j"], Float[Tensor, "d k"]]:
+    """The leading vectors of both matrices, as columns, cut to the entries that meet."""
+    left = _vectors(pair.earlier, pair.earlier_side, pair.earlier_cut, decompositions, top)
+    right = _vectors(pair.later, pair.later_side, pair.later_cut, decompositions, top)
+    if len(left) != len(right):
+        raise ValueError(
+            f"pair {pair.name!r}: {len(left)} entries of the earlier vectors meet "
+            f"{len(right)} of the later; "
+            "give it an earlier_cut or later_cut that makes them equal"
+        )
+    return left, right
+
+
+def _vectors(
+    name: str, side: Side, cut: Cut | None, decompositions: Mapping[str, Svd], top: int
+) -> Float[Tensor, "d k"]:
+    if name not in decompositions:
+        raise ValueError(
+            f"matrix {name!r} is in a pair, but not among the decompositions; decompose it too"
+        )
+    decomposed = decompositions[name]
+    vectors = decomposed.U if side == "out" else decomposed.Vh.mT
+    if vectors.shape[1] == 0 and decomposed.S.numel() > 0:
+        raise ValueError(
+            f"matrix {name!r} was decomposed without vectors; "
+            f"ask for them with ranks={{{name!r}: {top}}}"
+        )
+    vectors = vectors[:, :top].double()
+    if cut is None:
+        return vectors
+    if len(vectors) != math.prod(cut.shape):
+        raise ValueError(
+            f"matrix {name!r}: vectors of {len(vectors)} entries do not fit the cut's shape "
+            f"{cut.shape}; find its pairs again after changing the model"
+        )
+    return cut(vectors)
+
+
+def _inner(left: Float[Tensor, "d j"], right: Float[Tensor, "d k"]) -> Float[Tensor, "j k"]:
+    # The bound is Cauchy-Schwarz; rounding passes it by an ulp. NaN stays NaN.
+    return (left.mT @ right).abs().clamp(max=1)
+
+
+def _rescaled(
+    A: Float[Tensor, "j k"], left: Float[Tensor, "d j"], right: Float[Tensor, "d k"]
+) -> Float[Tensor, "j k"]:
+    lengths = left.norm(dim=0)[:, None] * right.norm(dim=0)  # (j, k)
+    return torch.where(lengths == 0, 0.0, A / lengths).clamp(max=1)

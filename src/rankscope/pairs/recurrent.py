@@ -1,0 +1,133 @@
+"""Pairs inside a recurrent module, and the matrices that take its input and make its states.
+
+yunis2024, App. C: each direction on its own, the 4H rows of an LSTM's matrices cut into their
+gates.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from torch import nn
+
+from rankscope.matrices.reading import dotted
+from rankscope.matrices.rules import GATES
+from rankscope.pairs.pair import Cut, Pair, block_cut
+
+
+class State(NamedTuple):
+    """A matrix that makes hidden states: one gate block of its left vectors, or all of them."""
+
+    matrix: str
+    cut: Cut | None
+    gate: str
+
+
+@dataclass(frozen=True)
+class Recurrent:
+    """A recurrent module: its sizes, and the names of its gates in the order of their rows.
+
+    `projection` is the width of LSTM states after W_hr, 0 without; `cell` marks the single-step
+    modules.
+    """
+
+    name: str
+    gates: str
+    layers: int
+    directions: int
+    inputs: int
+    hidden: int
+    projection: int
+    cell: bool
+
+    @property
+    def width(self) -> int:
+        """The size of a hidden state of one direction."""
+        return self.projection or self.hidden
+
+    def matrix(self, layer: int, direction: int, role: str) -> str:
+        place = ("",) if self.cell else (f"l{layer}", "reverse" if direction else "")
+        return dotted(self.name, *place, role)
+
+    def takers(self) -> tuple[str, ...]:
+        """The matrices that take the input of the whole module, one per direction."""
+        return tuple(self.matrix(0, direction, "ih") for direction in range(self.directions))
+
+    def states(self, layer: int, direction: int) -> tuple[State, ...]:
+        """The matrices that make the hidden states of one layer and direction, gate by gate."""
+        if self.projection:
+            return (State(self.matrix(layer, direction, "hr"), None, ""),)
+        return self.by_gate(layer, direction, "ih", "hh")
+
+    def by_gate(self, layer: int, direction: int, *roles: str) -> tuple[State, ...]:
+        names = [self.matrix(layer, direction, role) for role in roles]
+        if not self.gates:
+            return tuple(State(name, None, "") for name in names)
+        shape = (len(self.gates), self.hidden)
+        return tuple(
+            State(name, Cut(shape, (position, None)), gate)
+            for name in names
+            for position, gate in enumerate(self.gates)
+        )
+
+
+def recurrent(module: nn.Module, name: str) -> Recurrent | None:
+    """The module as a recurrent one; None where it is none or its weights are computed."""
+    if isinstance(module, nn.RNNBase) and "weight_ih_l0" in module._parameters:
+        return Recurrent(
+            name,
+            gates=_gates(module),
+            layers=module.num_layers,
+            directions=2 if module.bidirectional else 1,
+            inputs=module.input_size,
+            hidden=module.hidden_size,
+            projection=module.proj_size,
+            cell=False,
+        )
+    if isinstance(module, nn.RNNCellBase) and "weight_ih" in module._parameters:
+        inputs, hidden = module.input_size, module.hidden_size
+        return Recurrent(name, _gates(module), 1, 1, inputs, hidden, projection=0, cell=True)
+    return None
+
+
+def _gates(module: nn.Module) -> str:
+    if isinstance(module, nn.LSTM | nn.LSTMCell):
+        return GATES["lstm"]
+    return GATES["gru"] if isinstance(module, nn.GRU | nn.GRUCell) else GATES["rnn"]
+
+
+def recurrent_pairs(unit: Recurrent) -> Iterator[Pair]:
+    """W_ih(l)-W_hh(l), W_ih(l)-W_ih(l+1), W_hh(l)-W_ih(l+1), by direction and gate.
+
+    Of a bidirectional layer's inputs, the half of the direction. A projection W_hr of the states
+    stands in between: gates-W_hr, W_hr-W_hh, W_hr-W_ih(l+1).
+    """
+    for layer in range(unit.layers):
+        for direction in range(unit.directions):
+            yield from _within_layer(unit, layer, direction)
+            if layer + 1 < unit.layers:
+                start, total = direction * unit.width, unit.directions * unit.width
+                half = block_cut(start, start + unit.width, total)
+                above = unit.matrix(layer + 1, direction, "ih")
+                yield from (_pair(state, above, half) for state in unit.states(layer, direction))
+
+
+def _within_layer(unit: Recurrent, layer: int, direction: int) -> Iterator[Pair]:
+    hh = unit.matrix(layer, direction, "hh")
+    if not unit.projection:
+        yield from (_pair(state, hh) for state in unit.by_gate(layer, direction, "ih"))
+        return
+    hr = unit.matrix(layer, direction, "hr")
+    yield from (_pair(state, hr) for state in unit.by_gate(layer, direction, "ih", "hh"))
+    yield _pair(State(hr, None, ""), hh)
+
+
+def _pair(state: State, later: str, half: Cut | None = None) -> Pair:
+    return Pair(
+        state.matrix,
+        later,
+        kind="recurrent",
+        earlier_cut=state.cut,
+        later_cut=half,
+        label=state.gate,
+    )

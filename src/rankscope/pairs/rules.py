@@ -1,0 +1,69 @@
+"""Pairs inside one module, which fused kernels hide: recurrent layers, attention heads.
+
+A module type of your own gets inner pairs with `@pair_rule.register(MyLayer)` on a function of
+module and name. yunis2024, App. C.
+"""
+
+from functools import singledispatch
+
+from torch import nn
+
+from rankscope.matrices import Attention, attentions
+from rankscope.matrices.wrappers import walk
+from rankscope.pairs.pair import Cut, Pair
+from rankscope.pairs.recurrent import recurrent, recurrent_pairs
+
+
+def inside_pairs(model: nn.Module) -> tuple[Pair, ...]:
+    """The pairs inside recurrent and attention modules; `discover_pairs` adds those between."""
+    modules: dict[int, tuple[nn.Module, str]] = {}
+    for name, module in walk(model):
+        modules.setdefault(id(module), (module, name))
+    ruled = (pair for module, name in modules.values() for pair in pair_rule(module, name))
+    heads = (pair for each in attentions(model).values() for pair in attention_pairs(each))
+    return (*ruled, *heads)
+
+
+@singledispatch
+def pair_rule(module: nn.Module, name: str) -> tuple[Pair, ...]:
+    """The pairs between matrices that the module `name` owns itself; none unless registered."""
+    return ()
+
+
+@pair_rule.register(nn.RNNBase)
+@pair_rule.register(nn.RNNCellBase)
+def _recurrent(module: nn.Module, name: str) -> tuple[Pair, ...]:
+    unit = recurrent(module, name)
+    return () if unit is None else tuple(recurrent_pairs(unit))
+
+
+def attention_pairs(attention: Attention) -> tuple[Pair, ...]:
+    """Q-K of each head on their output sides; V-O whole, or per head where heads share values."""
+    queries = (
+        Pair(
+            attention.head("q", head).name,
+            attention.head("k", head).name,
+            kind="qk",
+            later_side="out",
+        )
+        for head in range(attention.heads)
+    )
+    return (*queries, *_value_pairs(attention))
+
+
+def _value_pairs(attention: Attention) -> tuple[Pair, ...]:
+    value, output, heads = attention.value, attention.output, attention.heads
+    if output is None:
+        return ()
+    if attention.kv_heads == heads:
+        return (Pair(value.name, output.name, kind="vo"),)
+    width = dict(output.in_axes)["unit"]
+    return tuple(
+        Pair(
+            attention.head("v", head).name,
+            output.name,
+            kind="vo",
+            later_cut=Cut((heads, width), (head, None)),
+        )
+        for head in range(heads)
+    )

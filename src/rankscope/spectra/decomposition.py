@@ -1,0 +1,127 @@
+"""Decompositions of matrices, each once; results in float64, on the device of the input.
+
+Weights of 32 bits or fewer and products of factors go through Gram matrices in float64
+(`solvers.by_gram`), as does everything on a GPU; float64 matrices on the CPU through a direct SVD.
+"""
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import overload
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor
+
+from rankscope.matrices.product import Product
+from rankscope.matrices.reading import View
+from rankscope.spectra.solvers import Svd
+from rankscope.spectra.tasks import Task, solve_all
+
+Matrix = Num[Tensor, "... m n"] | View | Product
+
+
+@overload
+def singular_values(x: Matrix) -> Float[Tensor, "... k"]: ...
+@overload
+def singular_values(x: Mapping[str, Matrix]) -> dict[str, Float[Tensor, "... k"]]: ...
+def singular_values(
+    x: Matrix | Mapping[str, Matrix],
+) -> Float[Tensor, "... k"] | dict[str, Float[Tensor, "... k"]]:
+    """All singular values, descending, in float64; for a mapping, a dict under the same names.
+
+    A Product of inner width r has min(m, n, r) of them. Non-finite entries give NaN and a
+    RuntimeWarning.
+    """
+    if isinstance(x, Mapping):
+        return {name: result.S for name, result in _decompose_batches(x, rank=0).items()}
+    return _decompose_batches({_name(x): x}, rank=0)[_name(x)].S
+
+
+def svd(x: Matrix, rank: int | None = None) -> Svd:
+    """All singular values, with every direction or only the leading `rank` ones.
+
+    W is (U * S) @ Vh; with rank=r, (U * S[:r]) @ Vh is its best approximation of rank r.
+    """
+    if rank is not None and rank < 0:
+        raise ValueError(f"rank: expected a number of directions, 0 or more, got {rank}")
+    return _decompose_batches({_name(x): x}, rank=rank)[_name(x)]
+
+
+def decompose(
+    matrices: Mapping[str, Matrix],
+    *,
+    ranks: Mapping[str, int] = MappingProxyType({}),
+    threads: int | None = None,
+) -> dict[str, Svd]:
+    """All singular values of each matrix, and its leading `ranks[name]` directions (default none).
+
+    `threads` is the number of CPU threads (None: as many as torch uses in this thread). A matrix
+    that is not finite, or that no solver manages, is NaN throughout; one RuntimeWarning names all
+    such matrices.
+    """
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads: expected 1 or more, or None for torch's own, got {threads}")
+    tasks = {}
+    for name, x in matrices.items():
+        factors = _factors(name, x)
+        if factors[0].ndim != 2:
+            raise ValueError(
+                f"matrix {name!r}: expected 2 axes, got shape {tuple(factors[0].shape)}; "
+                "singular_values() and svd() take leading axes"
+            )
+        tasks[name] = Task(name, factors, rank=ranks.get(name, 0))
+    results = solve_all(list(tasks.values()), threads=threads)
+    return {name: results[task] for name, task in tasks.items()}
+
+
+def _decompose_batches(matrices: Mapping[str, Matrix], *, rank: int | None) -> dict[str, Svd]:
+    """Like `decompose`, with leading axes, and rank None for every direction."""
+    factors = {name: _factors(name, x) for name, x in matrices.items()}
+    tasks = {name: _batch_tasks(name, each, rank) for name, each in factors.items()}
+    results = solve_all([task for batch in tasks.values() for task in batch], threads=None)
+    return {
+        name: _batched([results[task] for task in tasks[name]], shape=each[0].shape[:-2])
+        for name, each in factors.items()
+    }
+
+
+def _batch_tasks(name: str, factors: tuple[Tensor, ...], rank: int | None) -> list[Task]:
+    if factors[0].ndim == 2:
+        return [Task(name, factors, rank=rank)]
+    flat = [f.flatten(0, -3) for f in factors]
+    return [
+        Task(f"{name}[{i}]", parts, rank=rank) for i, parts in enumerate(zip(*flat, strict=True))
+    ]
+
+
+def _batched(parts: Sequence[Svd], *, shape: Sequence[int]) -> Svd:
+    if not shape:
+        return parts[0]
+    U, S, Vh = (
+        torch.stack(same).reshape(*shape, *same[0].shape)
+        for same in zip(*((part.U, part.S, part.Vh) for part in parts), strict=True)
+    )
+    return Svd(U=U, S=S, Vh=Vh)
+
+
+def _factors(name: str, x: Matrix) -> tuple[Tensor, ...]:
+    """(W,), or (left, right) of a product."""
+    match x:
+        case Product():
+            factors: tuple[Tensor, ...] = (x.left, x.right)
+        case View():
+            factors = (x.W,)
+        case _:
+            factors = (x,)
+    for factor in factors:
+        if not factor.is_floating_point():
+            raise ValueError(
+                f"matrix {name!r}: expected real floating-point numbers, got {factor.dtype}; "
+                "convert it first"
+            )
+    # Apple's GPUs have no float64.
+    return tuple(f.detach().cpu() if f.device.type == "mps" else f.detach() for f in factors)
+
+
+def _name(x: Matrix) -> str:
+    return x.name if isinstance(x, View) else "x"

@@ -1,0 +1,183 @@
+"""Two ways to decompose a stack of matrices, both in float64.
+
+Largest error of a singular value, in units of the largest one, measured on random spectra, spectra
+over 5 to 12 decades and exact zeros, 768 x 768 to 768 x 3072: `by_gram` 3e-12, `direct` 4e-15. A
+float32 SVD is off by 3e-7 to 2e-6.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Num
+from torch import Tensor
+
+# A Gram matrix squares the spectrum; its small eigenvalues are off by up to 1e-15 of the largest.
+# With the largest singular value as 1, one of 1e-5 is off by 3e-12, and one of 1e-8 is all noise.
+VALUES_FLOOR = 1e-5  # a matrix with smaller values is refined
+VECTORS_FLOOR = (
+    1e-4  # or with vectors of smaller ones asked for; above, W v / s is orthogonal to 1e-8
+)
+SPLIT = 1e-4  # what is refined: the values below this
+
+ROWS, COLUMNS = 128, 1024  # panels of a Gram matrix that stay in a core's cache
+
+
+@dataclass(frozen=True)
+class Svd:
+    """Leading directions and all singular values: W = U @ diag(S) @ Vh when r = k = min(m, n).
+
+    S is descending and complete, however many directions r were asked for; U[:, i] and Vh[i] belong
+    to S[i]. Beyond the rank of W directions are an arbitrary orthonormal completion. A matrix that
+    could not be decomposed is NaN throughout.
+    """
+
+    U: Float[Tensor, "*batch m r"]
+    S: Float[Tensor, "*batch k"]
+    Vh: Float[Tensor, "*batch r n"]
+
+    @property
+    def mT(self) -> "Svd":
+        """The decomposition of the transposed matrix."""
+        return Svd(U=self.Vh.mT, S=self.S, Vh=self.U.mT)
+
+
+Solver = Callable[[Tensor, int], Svd]
+
+
+def direct(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
+    """LAPACK's own SVD, for matrices in float64."""
+    if W.shape[-2] < W.shape[-1]:
+        # MKL's LQ, which wide matrices go through, is several times slower than its QR.
+        return direct(W.mT, rank).mT
+    W = W.double()
+    if rank == 0:
+        return _without_vectors(W, torch.linalg.svdvals(W))
+    U, S, Vh = torch.linalg.svd(W, full_matrices=False)
+    return Svd(U=U[..., :rank], S=S, Vh=Vh[..., :rank, :])
+
+
+def by_gram(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
+    """Through eigenvalues of W W^T; a second time for small values, where a matrix has any."""
+    if W.shape[-2] > W.shape[-1]:
+        return by_gram(W.mT, rank).mT
+    if W.dtype == torch.float64:
+        # Squares could overflow. Those of shorter formats cannot, and are even exact.
+        largest = W.abs().amax(dim=(-2, -1))
+        scale = torch.where(largest > 0, largest, 1.0)
+        result = _by_gram(W / scale[:, None, None], rank)
+        return Svd(U=result.U, S=result.S * scale[:, None], Vh=result.Vh)
+    return _by_gram(W, rank)
+
+
+def _by_gram(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
+    G = gram(W)
+    if rank == 0:
+        S = _roots(torch.linalg.eigvalsh(G))
+        poor = S[:, -1] < VALUES_FLOOR * S[:, 0]
+        result = _without_vectors(W, S)
+    else:
+        S, Q = _eigen(G)
+        poor = (S[:, -1] < VALUES_FLOOR * S[:, 0]) | (S[:, rank - 1] <= VECTORS_FLOOR * S[:, 0])
+        U = Q[..., :rank]
+        Vh = torch.cat([U.mT @ block.double() for block in torch.split(W, COLUMNS, -1)], dim=-1)
+        result = Svd(U=U, S=S, Vh=Vh / S[:, :rank, None])
+    if poor.any():
+        again = _refine(W[poor], *_eigen(G[poor]), rank)
+        result = _replaced(result, poor, again)
+    return result
+
+
+def of_product(
+    left: Num[Tensor, "batch m inner"],
+    right: Num[Tensor, "batch n inner"],
+    rank: int,
+    solver: Solver,
+) -> Svd:
+    """The SVD of left @ right.mT: a QR of the longer factor, then `solver` on a smaller matrix.
+
+    Factors may mix scales as in `product_change`, where each column of left is tiny or meets a tiny
+    one of right: QR is accurate column by column, so errors stay relative to the product.
+    """
+    if left.shape[-2] > right.shape[-2]:
+        return of_product(right, left, rank, solver).mT
+    Q, R = torch.linalg.qr(right.double(), mode="reduced" if rank else "r")
+    inner = solver(left.double() @ R.mT, rank)
+    Vh = inner.Vh @ Q.mT if rank else inner.Vh.new_empty(len(right), 0, right.shape[-2])
+    return Svd(U=inner.U, S=inner.S, Vh=Vh)
+
+
+def gram(W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]:
+    """W W^T in float64; on the CPU only its lower half, which is all that eigen-solvers read."""
+    if W.device.type != "cpu":
+        D = W.double()
+        return D @ D.mT
+    batch, m, _ = W.shape
+    G = torch.zeros(batch, m, m, dtype=torch.float64)
+    for index, block in ((i, b) for i in range(batch) for b in torch.split(W[i], COLUMNS, dim=-1)):
+        D = block.double()
+        for start in range(0, m, ROWS):
+            stop = min(start + ROWS, m)
+            G[index, start:stop, :stop].addmm_(D[start:stop], D[:stop].mT)
+    return G
+
+
+def _refine(
+    W: Num[Tensor, "batch m n"],
+    S: Float[Tensor, "batch m"],
+    Q: Float[Tensor, "batch m m"],
+    rank: int,
+) -> Svd:
+    """One Rayleigh-Ritz step: W projected on the eigenvectors Q of its small values, solved again.
+
+    The projection is SPLIT times smaller than W, so its Gram matrix resolves SPLIT times smaller
+    values. Where matrices of a stack have more good values than others, these rows are emptied and
+    kept in front by an eigenvalue above all the small ones.
+    """
+    bound = SPLIT * S[:, :1]
+    good = S.gt(bound).sum(-1)
+    first = int(good.min())
+    P = Q[..., first:]  # (batch, m, c)
+    done = torch.arange(first, S.shape[-1], device=S.device) < good[:, None]  # (batch, c)
+    small = (P.mT @ W.double()).masked_fill(done[..., None], 0.0)  # (batch, c, n)
+    G = gram(small)
+    G.diagonal(dim1=-2, dim2=-1).add_(done * 2.0 * bound.square())
+    S_small, Q_small = _eigen(G)
+    S_small = torch.where(done, S[:, first:], S_small)
+    # The two steps may disagree by rounding on which value comes first at the split.
+    S = torch.cat([S[:, :first], S_small], dim=-1).sort(dim=-1, descending=True).values
+    if rank == 0:
+        return _without_vectors(W, S)
+    P = torch.where(done[:, None, :], P, P @ Q_small)
+    U = torch.cat([Q[..., :first], P], dim=-1)[..., :rank]
+    # QR keeps the other side orthonormal down to, and beyond, the rank of W.
+    V, R = torch.linalg.qr(W.double().mT @ U)
+    signs = torch.where(R.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)
+    return Svd(U=U, S=S, Vh=(V * signs[:, None, :]).mT)
+
+
+def _eigen(
+    G: Float[Tensor, "batch m m"],
+) -> tuple[Float[Tensor, "batch m"], Float[Tensor, "batch m m"]]:
+    """Square roots of the eigenvalues, descending, and their eigenvectors as columns."""
+    eigenvalues, Q = torch.linalg.eigh(G)
+    return _roots(eigenvalues), Q.flip(-1)
+
+
+def _roots(eigenvalues: Float[Tensor, "batch m"]) -> Float[Tensor, "batch m"]:
+    # Rounding makes zeros negative.
+    return eigenvalues.clamp(min=0.0).sqrt().flip(-1)
+
+
+def _without_vectors(W: Tensor, S: Tensor) -> Svd:
+    batch, m, n = W.shape
+    return Svd(U=S.new_empty(batch, m, 0), S=S, Vh=S.new_empty(batch, 0, n))
+
+
+def _replaced(result: Svd, where: Bool[Tensor, " batch"], by: Svd) -> Svd:
+    def put(old: Tensor, new: Tensor) -> Tensor:
+        merged = old.clone()
+        merged[where] = new
+        return merged
+
+    return Svd(U=put(result.U, by.U), S=put(result.S, by.S), Vh=put(result.Vh, by.Vh))

@@ -1,0 +1,123 @@
+"""How a run begins: written whole under another name, then renamed; and what may be resumed."""
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+from rankscope.store.column import read_rows
+from rankscope.store.files import ROOT, replace_file, sync_folder, write_own_metadata
+from rankscope.store.layout import Contents, Json, Layout, Variable
+
+Coordinates = Mapping[str, tuple[tuple[str, ...], np.ndarray]]
+
+
+def new_contents(
+    coords: Coordinates,
+    variables: Mapping[str, Variable],
+    attrs: Mapping[str, Json],
+    chunk_steps: int,
+) -> Contents:
+    """A run of no rows. First dimensions grow, the others have their size from `coords`."""
+    axes = tuple(dict.fromkeys(variable.dims[0] for variable in variables.values()))
+    counters = {axis: Variable((axis,), np.int64) for axis in axes}
+    sizes: dict[str, int] = {}
+    for name, ((dim,), values) in coords.items():
+        if dim in axes or sizes.setdefault(dim, len(values)) != len(values):
+            raise ValueError(
+                f"coordinate {name!r} has {len(values)} values along {dim!r}, which "
+                + ("grows" if dim in axes else f"has {sizes[dim]}")
+            )
+    layouts = {}
+    for name, ((dim,), values) in coords.items():
+        fixed = Layout.of(Variable((dim,), values.dtype), sizes, chunk_steps)
+        layouts[name] = replace(fixed, chunk_rows=max(1, len(values)))
+    for name, variable in {**counters, **variables}.items():
+        unknown = set(variable.dims[1:]) - set(sizes)
+        if unknown or name in layouts or name in sizes:
+            raise ValueError(
+                f"variable {name!r} over {variable.dims}: "
+                + (f"no coordinate along {unknown}" if unknown else "a coordinate has that name")
+            )
+        layouts[name] = Layout.of(variable, sizes, chunk_steps)
+    return Contents(layouts, {**sizes, **dict.fromkeys(axes, 0)}, axes, attrs)
+
+
+def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, durable: bool) -> None:
+    """Put a run of no rows at `path` in one step; the caller holds the lock."""
+    partial = path.with_name(f".{path.name}.partial")
+    if partial.exists():
+        shutil.rmtree(partial)  # of a creator that died
+    try:
+        partial.mkdir()
+        for name, layout in contents.layouts.items():
+            (partial / name).mkdir()
+            if name in coords and len(coords[name][1]):
+                chunk = layout.blank(layout.chunk_rows)
+                chunk[:] = coords[name][1]
+                data = layout.encode(chunk)
+                replace_file(partial / name / layout.chunk_name(0), data, durable=durable)
+        write_own_metadata(partial, contents, contents.layouts, durable=durable)
+        replace_file(partial / ROOT, contents.to_json(), durable=durable)
+        os.replace(partial, path)
+    except OSError:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def refuse_what_is_there(path: Path) -> None:
+    """ValueError unless `path` is free or an empty folder."""
+    if (path / ROOT).exists():
+        contents = read_contents(path)
+        count = contents.lengths[contents.axes[0]] if contents.axes else 0
+        raise ValueError(
+            f"{path} already holds a run of {count} steps; "
+            "pass resume=True to go on or choose another path"
+        )
+    if path.is_file() or (path.is_dir() and any(path.iterdir())):
+        raise ValueError(f"{path} exists and is not a run; choose another path")
+
+
+def read_contents(path: Path) -> Contents:
+    """What is committed at `path`; ValueError if that is not a run."""
+    try:
+        return Contents.from_json((path / ROOT).read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(f"{path} holds no run to resume; pass resume=False to begin one") from None
+    except KeyError:
+        raise ValueError(f"{path} is a Zarr group but not a run; choose another path") from None
+
+
+def check_same(
+    path: Path, contents: Contents, coords: Coordinates, variables: Mapping[str, Variable]
+) -> None:
+    """ValueError if the run at `path` was created with other coordinates or variables than these.
+
+    Scalars may come and go: one that is not given is NaN from here on, a new one is NaN so far.
+    """
+    advice = "resume with what the run was created with, or choose another path"
+    group = zarr.open_group(path, mode="r")
+    for name, ((dim,), values) in coords.items():
+        layout = contents.layouts.get(name)
+        alike = layout is not None and layout.dims == (dim,)
+        if not alike or read_rows(group, name).tolist() != values.tolist():
+            raise ValueError(f"{path} holds another {name!r} than the one given; {advice}")
+    if not variables:
+        return
+    for name, variable in variables.items():
+        given, stored = Layout.of(variable, contents.lengths, 1), contents.layouts.get(name)
+        if stored is None and not given.row_shape:
+            continue
+        if stored is None or (stored.dims, stored.dtype) != (given.dims, given.dtype):
+            raise ValueError(
+                f"{path} holds no {name!r} of {given.dtype} over {given.dims}; {advice}"
+            )
+    for name, stored in contents.layouts.items():
+        if stored.row_shape and name not in variables:
+            raise ValueError(f"{path} holds a variable {name!r} that was not given; {advice}")

@@ -1,0 +1,50 @@
+"""Files that are there whole or not at all."""
+
+import contextlib
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from rankscope.store.layout import Contents
+
+ROOT = "zarr.json"
+
+
+def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
+    """Put `data` at `path` in one step: a reader finds the old file or the new one, never a piece.
+
+    `durable` waits until file and folder entry are on the disk, to survive a loss of power.
+    """
+    partial = path.with_name(path.name + ".partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(partial, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)  # a full disk needs the room
+        raise
+    if durable:
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in `folder` are on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_own_metadata(
+    run: Path, contents: Contents, names: Iterable[str], *, durable: bool
+) -> None:
+    """The zarr.json of each named array, for readers that do not look into the root's."""
+    for name in names:
+        data = json.dumps(contents.metadata(name)).encode()
+        replace_file(run / name / ROOT, data, durable=durable)

@@ -1,0 +1,124 @@
+"""One writer per run: a lock file beside the run names the process that writes it.
+
+Beside and not inside, so that creation is covered too and the run holds nothing but Zarr. No flock,
+which cluster and cloud file systems often lack and a forked data-loader worker would keep alive.
+"""
+
+import json
+import os
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+# Between making a file and writing into it no process takes longer than this many seconds.
+PATIENCE = 5.0
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process; its start time tells it from a later one with the same number."""
+
+    pid: int
+    host: str
+    started: str | None
+
+    @classmethod
+    def me(cls) -> "Holder":
+        return cls(os.getpid(), socket.gethostname(), _start_time(os.getpid()))
+
+    def may_be_running(self) -> bool:
+        if self.host != socket.gethostname() or os.name != "posix":
+            return True  # no harmless way to ask
+        if Path("/proc/self/stat").exists():
+            return self.started == _start_time(self.pid)
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+
+def _start_time(pid: int) -> str | None:
+    """Clock ticks from boot to the start of a living process, where /proc tells."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    state, *fields = stat.rpartition(")")[2].split()
+    return None if state in "ZX" else fields[18]  # a zombie writes no more
+
+
+@dataclass(frozen=True)
+class Lock:
+    """The right to write one run."""
+
+    path: Path
+    holder: Holder
+
+    @classmethod
+    def take(cls, run: Path) -> "Lock":
+        """The lock of `run`; ValueError while another writer holds it."""
+        lock = cls(run.with_name(f".{run.name}.lock"), Holder.me())
+        while True:
+            try:
+                file = lock.path.open("x")
+            except FileExistsError:
+                _remove_if_stale(lock.path, run)
+                continue
+            try:
+                with file:
+                    json.dump(asdict(lock.holder), file)
+            except OSError:
+                lock.release()
+                raise
+            return lock
+
+    def release(self) -> None:
+        # A forked child that leaves the same `with` block must not free its parent's run.
+        if self.holder.pid == os.getpid():
+            self.path.unlink(missing_ok=True)
+
+
+def _remove_if_stale(path: Path, run: Path) -> None:
+    """Remove the lock of a process that is gone.
+
+    A second file sees to it that one process at a time looks and removes, or the slower of two
+    could remove the fresh lock of the faster.
+    """
+    guard = path.with_name(path.name + ".check")
+    try:
+        guard.open("x").close()
+    except FileExistsError:
+        if _age(guard) > PATIENCE:
+            guard.unlink(missing_ok=True)
+        time.sleep(0.01)
+        return
+    try:
+        holder = _read(path)
+        if holder is not None and holder.may_be_running():
+            raise ValueError(
+                f"{run} is being written by process {holder.pid} on {holder.host}; stop it or "
+                f"choose another path (if that process is gone, remove {path})"
+            )
+        if holder is not None or _age(path) > PATIENCE:
+            path.unlink(missing_ok=True)
+    finally:
+        guard.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> float:
+    try:
+        return time.time() - path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
+
+
+def _read(path: Path) -> Holder | None:
+    """Who holds the lock; None when it is gone or its holder has not named itself."""
+    try:
+        return Holder(**json.loads(path.read_text()))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None

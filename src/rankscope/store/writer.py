@@ -1,0 +1,305 @@
+"""Writing a run so that a snapshot appears at once or not at all, whatever happens to the writer.
+
+A commit: chunks first, each replaced whole; then the root zarr.json, which alone says how long
+every array is; then, as a courtesy to readers that do not look there, each array's own zarr.json.
+Rows beyond the committed length may lie in a chunk; no reader sees them, and the next writer
+overwrites them.
+"""
+
+import contextlib
+import json
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, SupportsFloat
+
+import numpy as np
+import zarr
+
+from rankscope.store.column import Column, read_rows
+from rankscope.store.creation import (
+    Coordinates,
+    check_same,
+    new_contents,
+    read_contents,
+    refuse_what_is_there,
+    write_empty_run,
+)
+from rankscope.store.files import ROOT, replace_file, write_own_metadata
+from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
+from rankscope.store.lock import Lock
+
+
+class Writer:
+    """The one writer of a run. When `append` or `extend` returns, what it was given is committed.
+
+    An OSError (disk full, no permission) leaves the run as it was; the same call may be made again
+    later. One thread writes; others may look at `steps`.
+    """
+
+    def __init__(self, path: Path, contents: Contents, *, lock: Lock, durable: bool) -> None:
+        """Of a run that exists and whose lock is held: use `create` or `resume`."""
+        self.path = path
+        self._contents = contents
+        self._lock = lock
+        self._durable = durable
+        self._closed = False
+        self._read_back()
+
+    @classmethod
+    def create(
+        cls,
+        path: str | Path,
+        *,
+        coords: Coordinates,
+        variables: Mapping[str, Variable],
+        attrs: Mapping[str, Json] | None = None,
+        durable: bool = False,
+        chunk_steps: int = 16,
+    ) -> "Writer":
+        """A new run of no steps at `path`.
+
+        coords: name -> ((dimension,), values), which give each dimension that does not grow its
+            size and labels; several may share one: matrix(matrix), m(matrix), n(matrix).
+        attrs: anything JSON can say.
+        durable: wait for the disk at each commit, so that it survives a loss of power.
+        """
+        path = Path(path)
+        contents = new_contents(coords, variables, _json(attrs or {}), chunk_steps)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _locked(path) as lock:
+            refuse_what_is_there(path)
+            write_empty_run(path, contents, coords, durable=durable)
+            return cls(path, contents, lock=lock, durable=durable)
+
+    @classmethod
+    def resume(
+        cls,
+        path: str | Path,
+        *,
+        coords: Coordinates | None = None,
+        variables: Mapping[str, Variable] | None = None,
+        attrs: Mapping[str, Json] | None = None,
+        durable: bool = False,
+    ) -> "Writer":
+        """The run at `path`, to go on after its last committed row.
+
+        `coords` and `variables`, where given, must be those it was created with. Those of `attrs`
+        that differ from the stored ones become one more entry of the attribute `resumed`.
+        """
+        path = Path(path)
+        read_contents(path)  # refuses what is not a run before a lock is left beside it
+        with _locked(path) as lock:
+            contents = read_contents(path)
+            check_same(path, contents, coords or {}, variables or {})
+            writer = cls(path, contents, lock=lock, durable=durable)
+            writer._remove_leftovers()
+            changed = {k: v for k, v in _json(attrs or {}).items() if contents.attrs.get(k) != v}
+            if changed:
+                writer.set_attrs({"resumed": [*contents.attrs.get("resumed", []), changed]})
+            return writer
+
+    @property
+    def steps(self) -> np.ndarray:
+        """The committed steps."""
+        return self.positions("step")
+
+    def positions(self, along: str) -> np.ndarray:
+        """The committed positions along an axis."""
+        return self._positions[along]
+
+    @property
+    def attrs(self) -> Mapping[str, Json]:
+        """The run's attributes."""
+        return self._contents.attrs
+
+    def append(
+        self,
+        position: SupportsFloat,
+        values: Mapping[str, Any],
+        *,
+        scalars: Mapping[str, SupportsFloat] | None = None,
+        along: str = "step",
+    ) -> None:
+        """Commit one row of the axis `along`: a snapshot.
+
+        A value is an array, or a mapping from labels of the variable's second dimension to
+        arrays. What is shorter than its dimension, or not given, is padded with the variable's
+        fill. Scalars are stored under their own names; one never seen before is NaN at all
+        earlier steps.
+        """
+        rows = {}
+        for name, value in values.items():
+            layout = self._variable(name, along)
+            row = self._from_labels(name, layout, value) if isinstance(value, Mapping) else value
+            rows[name] = np.asarray(row)[None]
+        for name, scalar in (scalars or {}).items():
+            known = self._contents.layouts.get(name)
+            if name in rows or (known is not None and known.row_shape):
+                raise name_taken(name)
+            rows[name] = np.array([float(scalar)])
+        self._commit_rows(along, np.array([position]), rows)
+
+    def extend(self, along: str, positions: Any, values: Mapping[str, Any]) -> None:
+        """Commit many rows of one axis at once, such as scalars of every step; names may be new."""
+        rows = {name: np.asarray(column) for name, column in values.items()}
+        if np.size(positions):
+            self._commit_rows(along, np.atleast_1d(positions), rows)
+
+    def truncate(self, before: SupportsFloat) -> None:
+        """Drop the rows at `before` and later along every axis, to go on from an older checkpoint.
+
+        Whoever has the run open should open it again.
+        """
+        lengths = {
+            axis: int(np.searchsorted(positions, float(before)))
+            for axis, positions in self._positions.items()
+        }
+        if any(lengths[axis] < len(positions) for axis, positions in self._positions.items()):
+            lengths = {**self._contents.lengths, **lengths}
+            self._commit(replace(self._contents, lengths=lengths), self._columns)
+            self._read_back()
+            self._remove_leftovers()
+
+    def set_attrs(self, attrs: Mapping[str, Json]) -> None:
+        """Add or replace attributes of the run, in a commit of their own."""
+        attrs = {**self._contents.attrs, **_json(attrs)}
+        self._commit(replace(self._contents, attrs=attrs), ())
+
+    def close(self) -> None:
+        """Let another writer go on; everything was committed before."""
+        self._closed = True
+        self._lock.release()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _variable(self, name: str, along: str) -> Layout:
+        layouts = self._contents.along(along)
+        if name not in layouts or name == along:
+            known = ", ".join(sorted(layouts.keys() - {along}))
+            raise ValueError(
+                f"{self.path} has no variable {name!r} along {along!r}; it has {known}"
+            )
+        return layouts[name]
+
+    def _from_labels(self, name: str, layout: Layout, entries: Mapping[str, Any]) -> np.ndarray:
+        row: np.ndarray = layout.blank(1)[0]
+        positions = self._labels[layout.dims[1]]
+        for label, entry in entries.items():
+            if label not in positions:
+                raise ValueError(f"{name!r}: {self.path} has no {layout.dims[1]} {label!r}")
+            _place(row[positions[label] : positions[label] + 1], np.asarray(entry)[None], name)
+        return row
+
+    def _commit_rows(
+        self, along: str, positions: np.ndarray, rows: Mapping[str, np.ndarray]
+    ) -> None:
+        self._check_open()
+        contents = self._contents.with_scalars(along, rows)
+        before = self._positions.get(along, positions[:0])
+        rows = {**rows, along: _increasing(along, before, positions, contents.layouts[along])}
+        columns = {}
+        for name, layout in contents.along(along).items():
+            # One without values is written too: its chunk may hold rows that were never committed.
+            block = layout.blank(len(positions))
+            if name in rows:
+                _place(block, rows[name], name)
+            column = self._columns.get(name) or Column.new(self.path / name, layout)
+            columns[name] = column.with_rows(len(before), block, durable=self._durable)
+        lengths = {**contents.lengths, along: len(before) + len(positions)}
+        self._commit(replace(contents, lengths=lengths), columns)
+        self._columns |= columns
+        self._positions[along] = np.concatenate([before, rows[along]])
+
+    def _commit(self, contents: Contents, changed: Collection[str]) -> None:
+        self._check_open()
+        replace_file(self.path / ROOT, contents.to_json(), durable=self._durable)
+        self._contents = contents
+        # Committed by now, so trouble from here on is none of the caller's.
+        with contextlib.suppress(OSError):
+            write_own_metadata(self.path, contents, changed, durable=False)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ValueError(f"the writer of {self.path} is closed; resume the run to go on")
+
+    def _read_back(self) -> None:
+        """Take positions, labels and unfinished chunks from what is committed."""
+        group = zarr.open_group(self.path, mode="r")
+        contents = self._contents
+        self._positions = {axis: read_rows(group, axis) for axis in contents.axes}
+        self._labels = {
+            dim: {label: i for i, label in enumerate(read_rows(group, dim).tolist())}
+            for dim in contents.fixed() & set(contents.lengths)
+        }
+        self._columns = {
+            name: Column.read(self.path / name, layout, group, contents.lengths[axis])
+            for axis in contents.axes
+            for name, layout in contents.along(axis).items()
+        }
+
+    def _remove_leftovers(self) -> None:
+        """Remove what a writer that died, or rows that were dropped, left behind."""
+        for column in self._columns.values():
+            column.remove_beyond(self._contents.lengths[column.layout.dims[0]])
+        for folder in self.path.iterdir():
+            if folder.is_dir() and folder.name not in self._contents.layouts:
+                Column.clear(folder)  # a scalar whose first commit never came
+        with contextlib.suppress(OSError):
+            write_own_metadata(self.path, self._contents, self._columns, durable=False)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[Lock]:
+    """Takes the lock, and gives it back only if what follows fails."""
+    lock = Lock.take(path)
+    try:
+        yield lock
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _json(attrs: Mapping[str, Json]) -> dict[str, Json]:
+    """What a reader will find."""
+    if reserved := RESERVED_ATTRS & attrs.keys():
+        raise ValueError(f"attributes {sorted(reserved)} are the store's own; rename them")
+    try:
+        return dict(json.loads(json.dumps(attrs, allow_nan=False)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"attributes must be plain JSON: {error}") from None
+
+
+def _increasing(
+    along: str, before: np.ndarray, positions: np.ndarray, layout: Layout
+) -> np.ndarray:
+    """`positions` in the type of their axis, if they go on where `before` ends."""
+    stored = positions.astype(layout.dtype)
+    every = np.concatenate([before[-1:], stored])
+    if not (np.array_equal(stored, positions) and np.all(every[1:] > every[:-1])):
+        raise ValueError(
+            f"positions along {along!r} must be {layout.dtype} and increase: got "
+            f"{positions.tolist()[:3]} after {before[-1:].tolist()}; truncate the run to go back"
+        )
+    return stored
+
+
+def _place(block: np.ndarray, rows: np.ndarray, name: str) -> None:
+    """Put `rows` into `block`, whose further entries keep their fill."""
+    fits = len(rows) == len(block) and rows.ndim == block.ndim
+    if not fits or any(given > room for given, room in zip(rows.shape, block.shape, strict=True)):
+        raise ValueError(
+            f"{name!r}: expected rows of shape {block.shape} or smaller, got {rows.shape}"
+        )
+    with np.errstate(over="ignore"):  # what float32 cannot hold is stored as infinity
+        block[tuple(slice(size) for size in rows.shape)] = rows

@@ -1,0 +1,6 @@
+"""Follow a network's spectra while it trains."""
+
+from rankscope.tracker.schedules import At, Epochs, Every, LogSpaced, Schedule
+from rankscope.tracker.tracker import Tracker
+
+__all__ = ["At", "Epochs", "Every", "LogSpaced", "Schedule", "Tracker"]

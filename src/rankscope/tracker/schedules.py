@@ -1,0 +1,97 @@
+"""When to take a snapshot: functions of the step alone, so that every process of a distributed run
+agrees and runs of unknown length need no plan."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Schedule(Protocol):
+    """Anything that says whether a step is due."""
+
+    def __call__(self, step: int) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Every:
+    """Step 0 and every `steps` steps after it."""
+
+    steps: int
+
+    def __post_init__(self) -> None:
+        _require_positive(steps=self.steps)
+
+    def __call__(self, step: int) -> bool:
+        return step % self.steps == 0
+
+
+@dataclass(frozen=True)
+class LogSpaced:
+    """Step 0, then about `per_decade` steps in every factor of ten: fine early, open-ended late."""
+
+    per_decade: int = 16
+
+    def __post_init__(self) -> None:
+        _require_positive(per_decade=self.per_decade)
+
+    def __call__(self, step: int) -> bool:
+        if step < 1:
+            return step == 0
+        # Due when `step` is the first integer at or past a grid point 10^(j / per_decade).
+        j = math.floor(math.log10(step) * self.per_decade + 1e-9)
+        return step == math.ceil(10 ** (j / self.per_decade) - 1e-9)
+
+
+@dataclass(frozen=True)
+class At:
+    """Exactly the given steps."""
+
+    steps: frozenset[int]
+
+    def __init__(self, steps: Iterable[int]) -> None:
+        object.__setattr__(self, "steps", frozenset(steps))
+
+    def __call__(self, step: int) -> bool:
+        return step in self.steps
+
+
+@dataclass(frozen=True)
+class Epochs:
+    """The end of each epoch of `steps_per_epoch` steps, step 0, and `first` equal parts of the
+    first epoch.
+
+    The default is the cadence of yunis2024: at initialisation, four times inside the first epoch,
+    then every epoch. `every` thins out the later epochs.
+    """
+
+    steps_per_epoch: int
+    first: int = 4
+    every: int = 1
+
+    def __post_init__(self) -> None:
+        _require_positive(steps_per_epoch=self.steps_per_epoch, every=self.every)
+
+    def __call__(self, step: int) -> bool:
+        if 0 < step < self.steps_per_epoch:
+            parts = self.first + 1
+            return any(step == i * self.steps_per_epoch // parts for i in range(1, parts))
+        return step % (self.steps_per_epoch * self.every) == 0
+
+
+def as_schedule(schedule: Schedule | int | Iterable[int] | None) -> Schedule:
+    """A schedule from what people write: every n, a list of steps, a schedule, or nothing."""
+    if schedule is None:
+        return LogSpaced()
+    if isinstance(schedule, int):
+        return Every(schedule)
+    if isinstance(schedule, Schedule):
+        return schedule
+    return At(schedule)
+
+
+def _require_positive(**values: int) -> None:
+    for name, value in values.items():
+        if value < 1:
+            raise ValueError(f"a schedule's {name} must be at least 1, got {value}")

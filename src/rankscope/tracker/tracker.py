@@ -1,0 +1,362 @@
+"""Tracker: three lines in any training loop.
+
+    with rankscope.Tracker(model, "runs/first") as tracker:
+        for step, batch in enumerate(batches):
+            ...
+            tracker.observe(step, loss=loss)
+
+What it may and may not do to somebody's training stands in docs/tracker.md; the tests hold it to
+that.
+"""
+
+import math
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, SupportsFloat
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from rankscope import snapshot
+from rankscope.matrices import Views, named_tensors, views
+from rankscope.pairs import Pair
+from rankscope.provenance import origin
+from rankscope.store import Variable, Writer
+from rankscope.tracker.defaults import pairs_of, where_to_measure, worker_threads
+from rankscope.tracker.recorder import EVERY_STEP, Recorder
+from rankscope.tracker.reference import InitialWeights, Reference, given_reference
+from rankscope.tracker.schedules import Schedule, as_schedule
+from rankscope.tracker.sharding import any_rank, gathered, is_sharded, is_writer
+from rankscope.tracker.staging import Handoff, Place, Staging, kept
+from rankscope.tracker.worker import Worker
+
+# Buffered every-step scalars go to the worker at the latest when this many steps have gathered.
+ROWS = 1024
+
+
+class Tracker:
+    """Follows every spectrum of `model` while it trains, and writes them to the run at `path`.
+
+    schedule: which steps are snapshots: a schedule, n for every n steps, a list of steps;
+        log-spaced by default.
+    pairs: whose overlaps to follow; by default those the model declares (`alignment_pairs()`), else
+        those inside its attention and recurrent modules; `discover_pairs` finds all.
+    reference: what changes are measured from: "init" (the weights at the first snapshot), a
+        checkpoint file, a state dict, a model, or None.
+    top: how many leading directions enter an overlap.
+    every_step: names of scalars to keep at every step, not only at snapshots.
+    when_full: what to do when snapshots come faster than they are measured: "block" or "skip".
+    places: how many copies of the watched weights may wait to be measured.
+    device: where to decompose; by default on the host, for matrices of a shorter side above 1024
+        where the model is.
+    strict: raise where it would otherwise warn once and let training go on.
+    attrs: anything JSON can say about the run (its declaration, its seed), stored with it.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        path: str | Path,
+        *,
+        schedule: Schedule | int | Sequence[int] | None = None,
+        pairs: Sequence[Pair] | None = None,
+        reference: Reference = "init",
+        products: bool = True,
+        include: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+        top: int = 100,
+        every_step: Sequence[str] = (),
+        when_full: Literal["block", "skip"] = "block",
+        places: int = 2,
+        device: torch.device | str | None = None,
+        threads: int | None = None,
+        resume: bool = False,
+        durable: bool = False,
+        strict: bool = False,
+        attrs: Mapping[str, Any] | None = None,
+    ) -> None:
+        if when_full not in ("block", "skip") or places < 1:
+            raise ValueError(
+                'when_full must be "block" or "skip" and places at least 1, '
+                f"got {when_full!r} and {places}"
+            )
+        self.path = Path(path)
+        self.failed: str | None = None
+        self.skipped: list[int] = []
+        self._model = model
+        self._schedule = as_schedule(schedule)
+        self._every_step = tuple(every_step)
+        self._block = when_full == "block"
+        self._strict = strict
+        self._failure: BaseException | None = None
+        self._stopped = self._paused = False
+        self._first_after_resume = resume
+        self._rows: list[tuple[int, Mapping[str, SupportsFloat]]] = []
+        self._began = time.perf_counter()
+
+        chosen = views(model, include=include, exclude=exclude)
+        self.coverage = chosen.coverage
+        self.plan = snapshot.plan(
+            chosen.manifest,
+            matrices=list(chosen),
+            pairs=pairs_of(model, chosen) if pairs is None else pairs,
+            products=products,
+            top=top,
+        )
+        tensors = self._watched()
+        self._sharded = is_sharded(tensors)
+        self._shapes = {name: tensor.shape for name, tensor in tensors.items()}
+        home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
+        self._device = where_to_measure(home, self.plan) if device is None else torch.device(device)
+        self._staging = Staging(places)
+        self._worker: Worker | None = None
+        self._recorder: Recorder | None = None
+        if is_writer():
+            self._start(
+                chosen,
+                {name: tensor.dtype for name, tensor in tensors.items()},
+                given=given_reference(reference, self.plan.parameters),
+                initial=reference == "init",
+                threads=threads or worker_threads(home),
+                resume=resume,
+                durable=durable,
+                attrs={**origin(home), **(attrs or {}), "schedule": repr(self._schedule)},
+            )
+        if self._sharded:
+            self._stop_together(tensors)
+        if isinstance(self._failure, ValueError):
+            raise self._failure
+
+    def _start(
+        self,
+        chosen: Views,
+        dtypes: Mapping[str, torch.dtype],
+        *,
+        given: dict[str, Tensor] | None,
+        initial: bool,
+        threads: int,
+        resume: bool,
+        durable: bool,
+        attrs: dict[str, Any],
+    ) -> None:
+        """Opens the run and starts the worker; a disk in trouble must not end training."""
+        coords, variables = snapshot.layout(self.plan, dtypes, change=initial or given is not None)
+        for name in self._every_step:
+            variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
+        attrs["manifest"] = chosen.manifest.to_json()
+        attrs["coverage"] = str(self.coverage)
+        try:
+            going_on = resume and self.path.exists()
+            make = Writer.resume if going_on else Writer.create
+            writer = make(
+                self.path, coords=coords, variables=variables, attrs=attrs, durable=durable
+            )
+        except ValueError as mistake:
+            self.failed, self._failure = str(mistake), mistake  # raised when all ranks know of it
+            return
+        except OSError as failure:
+            self._fail(failure)
+            return
+        kept = InitialWeights(self.path) if initial else None
+        self._recorder = Recorder(self.plan, writer, reference=given, initial=kept, threads=threads)
+        self._worker = Worker()
+        self._finalize = weakref.finalize(self, _finish, os.getpid(), self._worker, self._recorder)
+
+    @property
+    def committed(self) -> int | None:
+        """The last step whose snapshot is safely on disk; None before the first."""
+        return self._recorder.committed if self._recorder is not None else None
+
+    def observe(self, step: int, **scalars: SupportsFloat) -> None:
+        """Call once per step. Unless a snapshot is due it returns without touching a tensor."""
+        if self._stopped or self._paused:
+            return
+        try:
+            self._observe(step, scalars)
+        except Exception as failure:
+            self._fail(failure)
+
+    def _observe(self, step: int, scalars: Mapping[str, SupportsFloat]) -> None:
+        if self._first_after_resume:
+            self._first_after_resume = False
+            self._submit(lambda recorder: recorder.forget_from(step))
+        if self._every_step:
+            self._keep_row(step, scalars)
+        if not self._schedule(step):
+            return
+        self._hear_worker()
+        tensors = self._watched()
+        if self._sharded and self._stop_together(tensors):
+            return
+        self._check_shapes(tensors)
+        self._snapshot(step, tensors, scalars)
+
+    def _snapshot(
+        self, step: int, tensors: Mapping[str, Tensor], scalars: Mapping[str, SupportsFloat]
+    ) -> None:
+        began = time.perf_counter()
+        place = self._free_place()
+        waited = time.perf_counter() - began
+        whole = gathered(tensors)
+        try:
+            if place is not None:
+                handoff = Handoff({name: [kept(value)] for name, value in scalars.items()})
+                place.fill(whole, device=self._device)
+        finally:
+            if self._sharded:
+                for _ in whole:
+                    pass  # gathering is collective: a rank that keeps nothing still takes part
+        self._send_rows()
+        if place is None:
+            self.skipped += [step] if self._worker is not None else []
+            return
+        self._submit(
+            lambda recorder: recorder.record(step, place, handoff, wait_seconds=waited),
+            after=lambda: self._staging.give_back(place),
+        )
+
+    def _free_place(self) -> Place | None:
+        """A place to copy to; None if this process does not write, or if full and told to skip."""
+        place = None
+        while place is None and self._worker is not None and self._worker.alive:
+            place = self._staging.take(timeout=0.2 if self._block else 0.0)
+            if not self._block:
+                break
+        return place
+
+    def _keep_row(self, step: int, scalars: Mapping[str, SupportsFloat]) -> None:
+        self._rows.append((step, {n: kept(scalars.get(n, math.nan)) for n in self._every_step}))
+        if len(self._rows) >= ROWS:
+            self._send_rows()
+
+    def _send_rows(self) -> None:
+        rows, self._rows = self._rows, []
+        if not rows:
+            return
+        steps = [step for step, _ in rows]
+        columns = Handoff({name: [row[name] for _, row in rows] for name in self._every_step})
+        self._submit(lambda recorder: recorder.record_rows(steps, columns))
+
+    def _submit(
+        self, job: Callable[[Recorder], None], *, after: Callable[[], None] | None = None
+    ) -> None:
+        recorder = self._recorder
+        if self._worker is not None and recorder is not None:
+            self._worker.submit(lambda: job(recorder), after=after)
+
+    def flush(self) -> None:
+        """Waits until everything observed so far is committed (or the tracker has failed)."""
+        self._send_rows()
+        if self._worker is None or self._stopped:
+            return
+        self._worker.drain()
+        self._hear_worker()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Inside, nothing is observed and the worker rests: for CUDA-graph capture, which no other
+        thread may disturb."""
+        self._paused = True
+        try:
+            with self._worker.held() if self._worker is not None else nullcontext():
+                yield
+        finally:
+            self._paused = False
+
+    def close(self) -> None:
+        """Commits what is waiting and ends the run; safe to call twice."""
+        if self._worker is None or self._recorder is None or not self._worker.alive:
+            return
+        self.flush()
+        wall = time.perf_counter() - self._began
+        self._submit(lambda recorder: recorder.note(wall_seconds=wall, skipped=self.skipped))
+        self._finalize()
+        self._stopped = True
+
+    def __enter__(self) -> "Tracker":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _watched(self) -> dict[str, Tensor]:
+        """The tensors of the plan as the model has them now: layers get replaced."""
+        tensors = named_tensors(self._model)
+        missing = [name for name in self.plan.parameters if name not in tensors]
+        if missing:
+            raise ValueError(
+                f"the model no longer has the tensor {missing[0]!r}; "
+                "track a model whose layers change with a new Tracker and another path"
+            )
+        return {name: tensors[name] for name in self.plan.parameters}
+
+    def _check_shapes(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in tensors.items():
+            if tensor.shape != self._shapes[name]:
+                raise ValueError(
+                    f"the tensor {name!r} changed its shape from {tuple(self._shapes[name])} to "
+                    f"{tuple(tensor.shape)}; go on with a new Tracker and another path"
+                )
+
+    def _hear_worker(self) -> None:
+        """Takes over what the worker met with since: warnings belong to the training thread."""
+        if self._recorder is not None:
+            unreadable = self._recorder.newly_failed()
+            if unreadable:
+                warnings.warn(_unreadable(unreadable), RuntimeWarning, stacklevel=5)
+        if self._worker is not None and self._worker.failure is not None:
+            self._fail(self._worker.failure)
+
+    def _fail(self, failure: BaseException) -> None:
+        """Warns once and lets training go on; `strict` raises instead."""
+        if self.failed is None:
+            self.failed = f"{type(failure).__name__}: {failure}"
+            self._failure = failure
+            if not self._strict:
+                message = (
+                    f"rankscope stopped tracking {self.path} and training goes on: {self.failed}"
+                )
+                warnings.warn(message, RuntimeWarning, stacklevel=4)
+        # Ranks that gather shards stop together, at the next snapshot; alone, this one stops at
+        # once.
+        self._stopped = self._stopped or not self._sharded
+        if self._strict and self._stopped:
+            raise failure
+
+    def _stop_together(self, tensors: Mapping[str, Tensor]) -> bool:
+        """True on every rank once any has failed; a collective."""
+        if not any_rank(self.failed is not None, like=next(iter(tensors.values()))):
+            return False
+        self._stopped = True
+        self.failed = self.failed or "RuntimeError: the tracker of another rank failed"
+        if self._strict:
+            raise self._failure or RuntimeError(self.failed)
+        return True
+
+
+def _unreadable(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:5]) + (" ..." if len(names) > 5 else "")
+    return (
+        f"rankscope: {len(names)} matrices cannot be decomposed, their spectra are NaN: "
+        f"{shown}; look for NaN or Inf in these weights"
+    )
+
+
+def _finish(pid: int, worker: Worker, recorder: Recorder) -> None:
+    """Ends a run: also at interpreter exit, and never from a forked child, which has no worker."""
+    if os.getpid() == pid:
+        worker.drain()
+        worker.close()
+        recorder.close()

@@ -1,0 +1,55 @@
+"""Expert stacks: one matrix per expert."""
+
+import torch
+from torch import nn
+
+from rankscope.matrices import views
+
+
+class Experts(nn.Module):
+    def __init__(self, *, transposed: bool = False) -> None:
+        super().__init__()
+        self.w1 = nn.Parameter(torch.randn(3, 5, 4))
+        self.is_transposed = transposed
+
+
+class Plain(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w1 = nn.Parameter(torch.randn(3, 5, 4))
+
+
+def test_one_matrix_per_expert() -> None:
+    model = nn.ModuleDict({"mlp": Experts()})
+    found = views(model)
+    assert list(found) == ["mlp.w1.e0", "mlp.w1.e1", "mlp.w1.e2"]
+    torch.testing.assert_close(found["mlp.w1.e1"].W, model["mlp"].w1.detach()[1])
+    assert found.coverage["mlp.w1"].how == "Experts: 3 matrices out x in"
+
+
+def test_transposed_stacks() -> None:
+    model = nn.ModuleDict({"mlp": Experts(transposed=True)})
+    torch.testing.assert_close(views(model)["mlp.w1.e2"].W, model["mlp"].w1.detach()[2].T)
+
+
+def test_the_path_may_say_it_too_and_otherwise_it_is_flattened() -> None:
+    assert next(iter(views(nn.ModuleDict({"experts": Plain()})))) == "experts.w1.e0"
+    found = views(nn.ModuleDict({"mlp": Plain()}))
+    assert found["mlp.w1"].W.shape == (3, 20)
+    assert found.coverage["mlp.w1"].status == "flattened"
+
+
+def test_mixtral() -> None:
+    from transformers import MixtralConfig
+    from transformers.models.mixtral.modeling_mixtral import MixtralExperts
+
+    config = MixtralConfig(hidden_size=8, intermediate_size=6, num_local_experts=2)
+    experts = MixtralExperts(config)
+    for parameter in experts.parameters():
+        nn.init.normal_(parameter)
+    found = views(nn.ModuleDict({"experts": experts}))
+    x = torch.randn(1, 8)
+    chosen, weight = torch.tensor([[1]]), torch.ones(1, 1)
+    gate, up = (found["experts.gate_up_proj.e1"].W @ x[0]).chunk(2)
+    expected = found["experts.down_proj.e1"].W @ (nn.functional.silu(gate) * up)
+    torch.testing.assert_close(expected[None], experts(x, chosen, weight).detach())

@@ -1,0 +1,63 @@
+"""LoRA pairs: scale * B A, as the adapted layer adds it."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rankscope.matrices import products, views
+
+
+class LoraLinear(nn.Module):
+    """The layout of PEFT's adapted Linear."""
+
+    def __init__(self, adapters: dict[str, float]) -> None:
+        super().__init__()
+        self.base_layer = nn.Linear(4, 6, bias=False)
+        self.lora_A = nn.ModuleDict({name: nn.Linear(4, 2, bias=False) for name in adapters})
+        self.lora_B = nn.ModuleDict({name: nn.Linear(2, 6, bias=False) for name in adapters})
+        self.scaling = dict(adapters)
+
+    def change(self, x: Tensor, adapter: str) -> Tensor:
+        return self.scaling[adapter] * self.lora_B[adapter](self.lora_A[adapter](x))
+
+
+def test_each_adapter_is_a_product() -> None:
+    layer = LoraLinear({"default": 2.0, "other": 0.5})
+    found = products(nn.ModuleDict({"q_proj": layer}))
+    assert list(found) == ["q_proj.lora", "q_proj.lora.other"]
+    x = torch.randn(4)
+    for name, adapter in (("q_proj.lora", "default"), ("q_proj.lora.other", "other")):
+        change = found[name].left @ (found[name].right.mT @ x)
+        torch.testing.assert_close(change, layer.change(x, adapter).detach())
+        assert found[name].shape == (6, 4)
+    assert "q_proj.base_layer" in views(nn.ModuleDict({"q_proj": layer}))
+
+
+def test_convolutions() -> None:
+    layer = nn.Module()
+    layer.lora_A = nn.ModuleDict({"default": nn.Conv2d(3, 2, 3, bias=False)})
+    layer.lora_B = nn.ModuleDict({"default": nn.Conv2d(2, 5, 1, bias=False)})
+    patch = torch.randn(1, 3, 3, 3)
+    product = products(nn.ModuleDict({"conv": layer}))["conv.lora"]
+    expected = layer.lora_B["default"](layer.lora_A["default"](patch)).flatten().detach()
+    torch.testing.assert_close(product.left @ (product.right.mT @ patch.flatten()), expected)
+
+
+def test_embeddings_change_the_transposed_matrix() -> None:
+    layer = nn.Module()
+    layer.base_layer = nn.Embedding(7, 4)
+    layer.lora_embedding_A = nn.ParameterDict({"default": torch.randn(2, 7)})
+    layer.lora_embedding_B = nn.ParameterDict({"default": torch.randn(4, 2)})
+    layer.scaling = {"default": 3.0}
+    product = products(nn.ModuleDict({"tok": layer}))["tok.lora"]
+    up, down = layer.lora_embedding_B["default"], layer.lora_embedding_A["default"]
+    torch.testing.assert_close(product.left @ product.right.mT, (3 * up @ down).detach())
+    assert product.shape == views(nn.ModuleDict({"tok": layer}))["tok.base_layer"].W.shape
+
+
+@pytest.mark.parametrize("middle", ["", ".default"])
+def test_a_saved_adapter(middle: str) -> None:
+    up, down = torch.randn(6, 2), torch.randn(2, 4)
+    saved = {f"l.q_proj.lora_A{middle}.weight": down, f"l.q_proj.lora_B{middle}.weight": up}
+    product = products(saved)["l.q_proj.lora"]
+    torch.testing.assert_close(product.left @ product.right.mT, up @ down)

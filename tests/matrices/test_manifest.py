@@ -1,0 +1,45 @@
+"""The manifest survives JSON, whatever the layers."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+
+from rankscope.matrices import Manifest, manifest
+
+LAYERS = {
+    "linear": lambda width: nn.Linear(width, 3),
+    "embedding": lambda width: nn.Embedding(3, width),
+    "conv": lambda width: nn.Conv2d(width, 2 * width, 3, groups=width),
+    "up": lambda width: nn.ConvTranspose1d(width, 2, 3),
+    "lstm": lambda width: nn.LSTM(width, 2, num_layers=2, bidirectional=True),
+    "gru": lambda width: nn.GRU(width, 2),
+    "attention": lambda width: nn.MultiheadAttention(2 * width, 2),
+    "odd": lambda width: nn.Bilinear(width, 2, 3),
+    "lora": lambda width: nn.ModuleDict(
+        {"lora_A": nn.Linear(width, 1, bias=False), "lora_B": nn.Linear(1, 4, bias=False)}
+    ),
+}
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(LAYERS)), st.integers(1, 3)), max_size=4))
+@settings(max_examples=30, deadline=None)
+def test_json_round_trip(layers: list[tuple[str, int]]) -> None:
+    model = nn.Sequential(*[LAYERS[name](width) for name, width in layers])
+    before = manifest(model)
+    after = Manifest.from_json(before.to_json())
+    assert after == before
+    assert (after.readings, after.products) == (before.readings, before.products)
+    assert {reading.parameter for reading in before.readings} == set(before.tensors)
+
+
+def test_tensors_with_one_use_each() -> None:
+    found = manifest(nn.MultiheadAttention(4, 2))
+    assert found.tensors == ("in_proj_weight", "out_proj.weight")
+    assert {product.kind for product in found.products} == {"kq", "vo"}
+
+
+@pytest.mark.parametrize("text", ["[]", '{"schema":0}'])
+def test_other_json_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a JSON object with schema 1"):
+        Manifest.from_json(text)

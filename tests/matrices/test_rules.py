@@ -1,0 +1,212 @@
+"""Each layer's matrices against what the layer does."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from rankscope.matrices import Reading, view_rule, views
+
+
+def test_linear() -> None:
+    layer = nn.Linear(3, 5, bias=False)
+    x = torch.randn(3)
+    view = views(nn.ModuleDict({"fc": layer}))["fc"]
+    torch.testing.assert_close(view.W @ x, layer(x))
+    assert (view.kind, view.parameter) == ("linear", "fc.weight")
+    assert (view.out_axes, view.in_axes) == ((("out", 5),), (("in", 3),))
+    assert view.W.data_ptr() == layer.weight.data_ptr()
+    assert not view.W.requires_grad
+
+
+def test_bare_layer_is_named_weight() -> None:
+    assert list(views(nn.Linear(3, 5))) == ["weight"]
+
+
+@pytest.mark.parametrize("layer", [nn.Embedding(7, 4), nn.EmbeddingBag(7, 4, mode="sum")])
+def test_embedding_is_read_transposed(layer: nn.Module) -> None:
+    found = views(nn.ModuleDict({"tok": layer}))
+    one_hot = F.one_hot(torch.tensor(2), 7).float()
+    expected = layer(torch.tensor([[2]])).flatten()
+    torch.testing.assert_close(found["tok"].W @ one_hot, expected)
+    assert "stored transposed" in found.coverage["tok.weight"].how
+
+
+CONVOLUTIONS = {1: (nn.Conv1d, nn.ConvTranspose1d), 2: (nn.Conv2d, nn.ConvTranspose2d)}
+CONVOLUTIONS[3] = (nn.Conv3d, nn.ConvTranspose3d)
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_convolution_of_one_patch(dimensions: int, groups: int) -> None:
+    kernel = (3, 2, 1)[:dimensions]
+    layer = CONVOLUTIONS[dimensions][0](4, 6, kernel, groups=groups, bias=False)
+    patch = torch.randn(1, 4, *kernel)
+    found = views(nn.ModuleDict({"conv": layer}))
+    names = ["conv"] if groups == 1 else ["conv.g0", "conv.g1"]
+    assert list(found) == names
+    pieces = [
+        found[name].W @ channels.flatten()
+        for name, channels in zip(names, patch[0].chunk(groups), strict=True)
+    ]
+    torch.testing.assert_close(torch.cat(pieces), layer(patch).flatten())
+    taps = tuple((f"tap{i}", size) for i, size in enumerate(kernel))
+    assert found[names[0]].in_axes == (("in", 4 // groups), *taps)
+    assert found[names[0]].part_of is None
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_transposed_convolution_of_one_pixel(dimensions: int, groups: int) -> None:
+    kernel = (3, 2, 2)[:dimensions]
+    layer = CONVOLUTIONS[dimensions][1](4, 6, kernel, groups=groups, bias=False)
+    pixel = torch.randn(1, 4, *[1] * dimensions)
+    found = views(nn.ModuleDict({"up": layer}))
+    names = ["up"] if groups == 1 else ["up.g0", "up.g1"]
+    pieces = []
+    for name, channels in zip(names, pixel.flatten().chunk(groups), strict=True):
+        filters = found[name].W.reshape(6 // groups, 4 // groups, -1)  # (out, in, taps)
+        pieces.append(torch.einsum("oit,i->ot", filters, channels))
+    expected = layer(pixel).reshape(6, -1)
+    torch.testing.assert_close(torch.cat(pieces), expected)
+    assert "stored transposed" in found.coverage["up.weight"].how
+
+
+def test_bilinear_is_flattened_and_listed() -> None:
+    layer = nn.Bilinear(3, 4, 5, bias=False)
+    found = views(nn.ModuleDict({"both": layer}))
+    a, b = torch.randn(3), torch.randn(4)
+    torch.testing.assert_close(found["both"].W @ torch.outer(a, b).flatten(), layer(a, b))
+    line = found.coverage["both.weight"]
+    assert (line.status, line.matrices) == ("flattened", ("both",))
+
+
+def lstm_step(W: dict[str, Tensor], prefix: str, x: Tensor, h: Tensor, c: Tensor) -> Tensor:
+    i, f, g, o = (W[f"{prefix}ih.{gate}"] @ x + W[f"{prefix}hh.{gate}"] @ h for gate in "ifgo")
+    cell = f.sigmoid() * c + i.sigmoid() * g.tanh()
+    hidden = o.sigmoid() * cell.tanh()
+    return W[f"{prefix}hr"] @ hidden if f"{prefix}hr" in W else hidden
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")
+@pytest.mark.parametrize("proj_size", [0, 2])
+def test_bidirectional_lstm_by_gate_and_direction(proj_size: int) -> None:
+    lstm = nn.LSTM(4, 3, num_layers=2, bidirectional=True, proj_size=proj_size, bias=False)
+    found = views(nn.ModuleDict({"lstm": lstm}), parts=True)
+    W = {name: view.W for name, view in found.items()}
+    width = proj_size or 3
+    x, h0, c0 = torch.randn(4), torch.randn(4, width), torch.randn(4, 3)
+    below = {
+        "": lstm_step(W, "lstm.l0.", x, h0[0], c0[0]),
+        "reverse.": lstm_step(W, "lstm.l0.reverse.", x, h0[1], c0[1]),
+    }
+    assert found["lstm.l1.ih"].in_axes == (("direction", 2), ("in", width))
+    # Layer 1 by the halves its in_axes name, instead of the concatenated input.
+    expected = []
+    for state, direction in ((2, ""), (3, "reverse.")):
+        halves = {
+            f"ih.{gate}": W[f"lstm.l1.{direction}ih.{gate}"].reshape(3, 2, width) for gate in "ifgo"
+        }
+        summed = {
+            name: (half[:, 0] @ below[""] + half[:, 1] @ below["reverse."])[:, None]
+            for name, half in halves.items()
+        }
+        rest = {
+            name.removeprefix(f"lstm.l1.{direction}"): matrix
+            for name, matrix in W.items()
+            if name.startswith(f"lstm.l1.{direction}h")
+        }
+        expected.append(lstm_step({**rest, **summed}, "", torch.ones(1), h0[state], c0[state]))
+    output, _ = lstm(x[None], (h0, c0))
+    torch.testing.assert_close(torch.cat(expected), output[0])
+
+
+def test_lstm_names_whole_and_parts() -> None:
+    lstm = nn.ModuleDict({"lstm": nn.LSTM(4, 3, bidirectional=True)})
+    whole = ["lstm.l0.ih", "lstm.l0.hh", "lstm.l0.reverse.ih", "lstm.l0.reverse.hh"]
+    assert list(views(lstm)) == whole
+    gate = views(lstm, parts=True)["lstm.l0.reverse.hh.g"]
+    assert (gate.kind, gate.part_of) == ("gate", "lstm.l0.reverse.hh")
+    assert views(lstm)["lstm.l0.ih"].out_axes == (("gate", 4), ("out", 3))
+
+
+def gru_step(W: dict[str, Tensor], x: Tensor, h: Tensor) -> Tensor:
+    reset, update = ((W[f"ih.{g}"] @ x + W[f"hh.{g}"] @ h).sigmoid() for g in "rz")
+    new = (W["ih.n"] @ x + reset * (W["hh.n"] @ h)).tanh()
+    return (1 - update) * new + update * h
+
+
+def test_gru_by_gate() -> None:
+    gru = nn.GRU(4, 3, bias=False)
+    x, h = torch.randn(4), torch.randn(3)
+    W = {name.removeprefix("l0."): view.W for name, view in views(gru, parts=True).items()}
+    torch.testing.assert_close(gru_step(W, x, h), gru(x[None], h[None])[0][0])
+
+
+def test_gru_cell_by_gate() -> None:
+    cell = nn.GRUCell(4, 3, bias=False)
+    x, h = torch.randn(4), torch.randn(3)
+    W = {name: view.W for name, view in views(cell, parts=True).items()}
+    torch.testing.assert_close(gru_step(W, x, h), cell(x, h))
+
+
+def test_lstm_cell_by_gate() -> None:
+    cell = nn.LSTMCell(4, 3, bias=False)
+    x, h, c = torch.randn(4), torch.randn(3), torch.randn(3)
+    W = {name: view.W for name, view in views(cell, parts=True).items()}
+    torch.testing.assert_close(lstm_step(W, "", x, h, c), cell(x, (h, c))[0])
+
+
+def test_rnn_has_no_gates() -> None:
+    rnn = nn.RNN(4, 3, num_layers=2, bias=False)
+    found = views(nn.ModuleDict({"rnn": rnn}), parts=True)
+    assert list(found) == ["rnn.l0.ih", "rnn.l0.hh", "rnn.l1.ih", "rnn.l1.hh"]
+    x, h = torch.randn(4), torch.randn(2, 3)
+    first = (found["rnn.l0.ih"].W @ x + found["rnn.l0.hh"].W @ h[0]).tanh()
+    second = (found["rnn.l1.ih"].W @ first + found["rnn.l1.hh"].W @ h[1]).tanh()
+    torch.testing.assert_close(second, rnn(x[None], h)[0][0])
+
+
+def test_a_registered_layer_type() -> None:
+    class Rowed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Parameter(torch.randn(3, 2, 4))
+
+    model = nn.ModuleDict({"rowed": Rowed()})
+    assert views(model).coverage["rowed.table"].status == "flattened"
+
+    @view_rule.register(Rowed)
+    def _(module: Rowed, name: str) -> tuple[Reading, ...]:
+        axes = (("in", 3), ("part", 2), ("out", 4))
+        return (Reading(name, f"{name}.table", "rowed", axes, ("part", "out"), ("in",)),)
+
+    found = views(model)
+    expected = model["rowed"].table.detach().permute(1, 2, 0).reshape(8, 3)
+    torch.testing.assert_close(found["rowed"].W, expected)
+    line = found.coverage["rowed.table"]
+    assert (line.status, line.how) == ("read", "Rowed: part*out x in, stored transposed")
+
+
+def test_a_rule_reads_only_what_its_module_owns() -> None:
+    class Greedy(nn.Module):
+        pass
+
+    @view_rule.register(Greedy)
+    def _(module: Greedy, name: str) -> tuple[Reading, ...]:
+        return (Reading("x", "other.weight", "x", (("out", 1), ("in", 1)), ("out",), ("in",)),)
+
+    with pytest.raises(ValueError, match=r"the rule for Greedy reads 'other\.weight'"):
+        views(nn.ModuleDict({"greedy": Greedy()}))
+
+
+def test_lazy_layers_need_a_forward_pass() -> None:
+    with pytest.raises(ValueError, match=r"'fc\.weight' of a LazyLinear has no shape yet"):
+        views(nn.ModuleDict({"fc": nn.LazyLinear(3)}))
+
+
+def test_parametrized_weights_are_listed_by_their_originals() -> None:
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 5))
+    coverage = views(nn.ModuleDict({"fc": layer})).coverage
+    assert {line.status for line in coverage} == {"flattened"}
+    assert coverage["fc.parametrizations.weight.original1"].shape == (5, 3)

@@ -1,0 +1,140 @@
+"""Bare state dicts: assumed rules agree with the model's where names and shapes are enough."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from rankscope.matrices import products, views
+
+
+def check_assumed(model: nn.Module) -> None:
+    """The state dict alone gives the model's matrices, none called read."""
+    found, expected = views(model.state_dict()), views(model)
+    assert list(found) == list(expected)
+    assert "read" not in {line.status for line in found.coverage}
+    for name, view in expected.items():
+        torch.testing.assert_close(found[name].W, view.W, rtol=0, atol=0)
+        assert (found[name].out_axes, found[name].in_axes) == (view.out_axes, view.in_axes)
+
+
+RECURRENT = {
+    "lstm": nn.LSTM(4, 3, num_layers=2, bidirectional=True),
+    "projected": nn.LSTM(4, 3, num_layers=2, proj_size=2),
+    "gru": nn.GRU(4, 3, num_layers=2),
+    "rnn": nn.RNN(4, 3, bidirectional=True),
+    "cell": nn.LSTMCell(4, 3),
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent(name: str) -> None:
+    model = nn.ModuleDict({name: RECURRENT[name]})
+    check_assumed(model)
+    assert list(views(model.state_dict(), parts=True)) == list(views(model, parts=True))
+    how = next(iter(views(model.state_dict()).coverage)).how
+    assert "since weight_hh has" in how
+
+
+def test_layers_of_a_transformer() -> None:
+    class Small(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tok_emb = nn.Embedding(7, 8)
+            self.conv = nn.Conv2d(3, 4, 3)
+            self.layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=6)
+            self.cross = nn.MultiheadAttention(8, 2, kdim=4, vdim=5)
+            self.head = nn.Linear(8, 7)
+
+    model = Small()
+    check_assumed(model)
+    found = views(model.state_dict(), parts=True)
+    blocks = model.layer.self_attn.in_proj_weight.detach().chunk(3)
+    for role, block in zip("qkv", blocks, strict=True):
+        torch.testing.assert_close(found[f"layer.self_attn.{role}"].W, block)
+    line = found.coverage["layer.self_attn.in_proj_weight"]
+    assert line.status == "assumed" and "pass like=" in line.how
+    assert products(model.state_dict()) == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["wte", "wpe", "embed_tokens", "tok_emb", "token_embedding", "embeddings", "tok_embeddings"],
+)
+def test_names_of_embeddings(name: str) -> None:
+    found = views({f"model.{name}.weight": torch.zeros(7, 4)})
+    assert found[f"model.{name}"].W.shape == (4, 7)
+
+
+@pytest.mark.parametrize("name", ["embed_out", "fc", "time_mlp", "member", "lm_head"])
+def test_names_of_other_layers(name: str) -> None:
+    assert views({f"{name}.weight": torch.zeros(7, 4)})[name].W.shape == (7, 4)
+
+
+def test_gpt2_is_stored_transposed_and_nanogpt_is_not() -> None:
+    def weights(*, transposed: bool) -> dict[str, Tensor]:
+        shapes = {"attn.c_attn": (24, 8), "attn.c_proj": (8, 8), "mlp.c_fc": (32, 8)}
+        return {
+            f"h.0.{name}.weight": torch.randn(shape[::-1] if transposed else shape)
+            for name, shape in shapes.items()
+        }
+
+    for transposed in (True, False):
+        saved = weights(transposed=transposed)
+        found = views(saved, parts=True)
+        assert found["h.0.mlp.c_fc"].W.shape == (32, 8)
+        fused = saved["h.0.attn.c_attn.weight"]
+        fused = fused.T if transposed else fused
+        torch.testing.assert_close(found["h.0.attn.k"].W, fused[8:16])
+        line = found.coverage["h.0.mlp.c_fc.weight"]
+        assert ("stored transposed" in line.how) == transposed
+
+
+def test_gpt2_agrees_with_its_model() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    sizes = dict(n_embd=8, n_head=2, n_layer=1, vocab_size=11, n_positions=5)
+    model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
+    check_assumed(model)
+    found = views(model.state_dict())
+    assert found.coverage["lm_head.weight"].how == "tied to transformer.wte.weight"
+
+
+def test_interleaved_projections_have_no_blocks() -> None:
+    found = views({"attn.query_key_value.weight": torch.zeros(24, 8)}, parts=True)
+    assert list(found) == ["attn.query_key_value"]
+
+
+def test_experts_convolutions_and_the_unknown() -> None:
+    found = views(
+        {
+            "experts.w1": torch.zeros(3, 5, 4),
+            "conv.weight": torch.zeros(6, 2, 3),
+            "position": torch.zeros(1, 9, 4),
+            "deep.weight": torch.zeros(2, 2, 2, 2, 2, 2),
+            "mask": torch.ones(2, 2, dtype=torch.bool),
+        }
+    )
+    assert [name for name in found if name.startswith("experts")] == [
+        "experts.w1.e0",
+        "experts.w1.e1",
+        "experts.w1.e2",
+    ]
+    assert found["conv"].in_axes == (("in", 2), ("tap0", 3))
+    statuses = {line.tensor: line.status for line in found.coverage}
+    assert statuses == {
+        "experts.w1": "assumed",
+        "conv.weight": "assumed",
+        "position": "flattened",
+        "deep.weight": "flattened",
+        "mask": "not read",
+    }
+
+
+def test_a_recurrent_key_without_sense_is_flattened() -> None:
+    found = views({"x.weight_ih_l0": torch.zeros(6, 4), "x.weight_hh_l0": torch.zeros(6, 5)})
+    assert {line.status for line in found.coverage} == {"flattened"}
+
+
+def test_meta_tensors_are_not_taken_for_tied() -> None:
+    weights = {name: torch.zeros(2, 2, device="meta") for name in ("a.weight", "b.weight")}
+    assert list(views(weights)) == ["a", "b"]

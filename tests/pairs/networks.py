@@ -1,0 +1,133 @@
+"""Small networks that declare no pairs."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Written(nn.Module):
+    """Layers by name, and a forward pass written as a function of the module and its inputs."""
+
+    def __init__(self, forward: Callable[..., Any], **layers: nn.Module) -> None:
+        super().__init__()
+        self.written = forward
+        for name, layer in layers.items():
+            self.add_module(name, layer)
+
+    def forward(self, *inputs: Any) -> Any:
+        return self.written(self, *inputs)
+
+
+class Block(nn.Module):
+    """A residual block; the shortcut is a projection where the width changes."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, padding=1, bias=False)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.shortcut = nn.Conv2d(inputs, outputs, 1) if inputs != outputs else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = F.relu(self.norm1(self.conv1(x)), inplace=True)
+        y = self.norm2(self.conv2(y))
+        y += self.shortcut(x)
+        return F.relu(y, inplace=True)
+
+
+class Residual(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1)
+        self.a, self.b, self.c = Block(4, 4), Block(4, 8), Block(8, 8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.c(self.b(self.a(F.relu(self.stem(x)))))
+        return self.head(x.mean((2, 3)))
+
+
+class Attention(nn.Module):
+    """Fused queries, keys and values, and torch's fused kernel."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.num_heads = heads
+        self.qkv = nn.Linear(width, 3 * width)
+        self.proj = nn.Linear(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, time, width = x.shape
+        split = self.qkv(x).reshape(batch, time, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = F.scaled_dot_product_attention(*split.unbind(0), is_causal=True)
+        return self.proj(mixed.transpose(1, 2).reshape(batch, time, width))
+
+
+class Layer(nn.Module):
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.attn = Attention(width, heads)
+        self.w1, self.w2 = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.attn(self.norm1(x))
+        return x + self.w2(F.gelu(self.w1(self.norm2(x))))
+
+
+class Transformer(nn.Module):
+    """Pre-norm; returns a dict as many models do."""
+
+    def __init__(self, *, layers: int = 2, width: int = 8, heads: int = 2) -> None:
+        super().__init__()
+        self.tok = nn.Embedding(9, width)
+        self.pos = nn.Embedding(5, width)
+        self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, 9)
+
+    def forward(self, tokens: Tensor) -> dict[str, Any]:
+        x = self.tok(tokens) + self.pos(torch.arange(tokens.shape[1]))
+        for layer in self.layers:
+            x = layer(x)
+        return {"logits": self.head(self.norm(x)), "layers": len(self.layers)}
+
+
+class Tagger(nn.Module):
+    """Embedding, recurrent layers, one label per token."""
+
+    def __init__(self, recurrent: nn.RNNBase) -> None:
+        super().__init__()
+        self.tok = nn.Embedding(11, recurrent.input_size)
+        self.lstm = recurrent
+        width = recurrent.proj_size or recurrent.hidden_size
+        self.out = nn.Linear(2 * width if recurrent.bidirectional else width, 3)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        return self.out(self.lstm(self.tok(tokens))[0])
+
+
+class UNet(nn.Module):
+    """Two levels, a skip by concatenation at each, conditioned on a time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down1 = nn.Conv2d(1, 4, 3, padding=1)
+        self.down2 = nn.Conv2d(4, 6, 3, stride=2, padding=1)
+        self.embed, self.dense = nn.Linear(5, 7), nn.Linear(7, 6)
+        self.middle = nn.Conv2d(6, 6, 3, padding=1)
+        self.up2 = nn.ConvTranspose2d(12, 5, 2, stride=2)
+        self.norm = nn.GroupNorm(3, 9)
+        self.up1 = nn.ConvTranspose2d(9, 1, 3, padding=1)
+
+    def forward(self, x: Tensor, time: Tensor) -> Tensor:
+        embedded = F.silu(self.embed(time))
+        fine = F.relu(self.down1(x))
+        coarse = F.relu(self.down2(fine) + self.dense(embedded)[..., None, None])
+        middle = F.relu(self.middle(coarse))
+        up = self.up2(torch.cat([middle, coarse], 1))
+        return self.up1(F.relu(self.norm(torch.cat([up, fine], 1))))

@@ -1,0 +1,155 @@
+"""Discovery leaves the model, its gradients and the random numbers as they were."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from pairs.networks import Residual, Tagger, Transformer, Written
+from rankscope.pairs import discover_pairs
+
+TOKENS = torch.tensor([[0, 1, 2, 3, 4]])
+
+
+class Disturbing(nn.Module):
+    """A forward pass that does everything it should not, then fails if told to."""
+
+    def __init__(self, *, fails: bool) -> None:
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 2)
+        self.norm = nn.BatchNorm1d(4)
+        self.register_buffer("calls", torch.tensor([0.0, float("nan")]))
+        self.register_buffer("replaced", torch.zeros(3))
+        self.register_buffer("expanded", torch.zeros(1).expand(3))
+        self.fails = fails
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.train()
+        self.calls += 1
+        self.replaced = torch.ones(2)
+        y = self.b(self.norm(torch.dropout(self.a(x), 0.5, train=True)))
+        y.sum().backward(retain_graph=True)
+        if self.fails:
+            raise RuntimeError("no\nreason")
+        return y
+
+
+def state(model: nn.Module) -> list[Any]:
+    """All that must not change, as comparable data."""
+    bits = [
+        (name, tensor.detach().contiguous().view(-1).view(torch.uint8).tolist())
+        for name, tensor in (*model.named_parameters(), *model.named_buffers())
+    ]
+    gradients = [
+        (name, each.requires_grad, None if each.grad is None else each.grad.tolist())
+        for name, each in model.named_parameters()
+    ]
+    modes = [
+        (name, each.training, len(each._forward_hooks)) for name, each in model.named_modules()
+    ]
+    return [bits, gradients, modes, torch.get_rng_state().tolist(), torch.is_grad_enabled()]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_nothing_changes_even_when_the_forward_pass_fails(fails: bool) -> None:
+    model = Disturbing(fails=fails)
+    model.norm.eval()
+    model.b.weight.requires_grad_(False)
+    model.a.weight.grad = torch.full((4, 4), 3.0)
+    kept, buffer = model.a.weight.grad, model.replaced
+    before = state(model)
+    if fails:
+        with pytest.raises(ValueError, match=r"Disturbing failed .*RuntimeError: no\); give"):
+            discover_pairs(model, torch.ones(3, 4))
+    else:
+        assert [pair.name for pair in discover_pairs(model, torch.ones(3, 4))] == ["a > b"]
+    assert state(model) == before
+    assert model.a.weight.grad is kept
+    assert model.replaced is buffer
+
+
+@pytest.mark.parametrize(
+    ("build", "example"),
+    [
+        (Residual, torch.randn(2, 3, 6, 6)),
+        (Transformer, TOKENS),
+        (lambda: Tagger(nn.LSTM(6, 4, 2, dropout=0.5)), TOKENS),
+    ],
+)
+def test_training_models_stay_as_they_are(build: Callable[[], nn.Module], example: Tensor) -> None:
+    model = build().train()
+    before = state(model)
+    discover_pairs(model, example)
+    assert state(model) == before
+
+
+def test_inputs_are_not_written_to() -> None:
+    example = torch.ones(3, 4)
+    discover_pairs(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)), example)
+    assert torch.equal(example, torch.ones(3, 4))
+    assert not example.requires_grad
+
+
+def test_frozen_models_and_callers_without_gradients() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)).requires_grad_(False)
+    example = torch.ones(3, 4)
+    for surroundings in (torch.no_grad(), torch.inference_mode()):
+        with surroundings:
+            assert len(discover_pairs(model, example)) == 1
+
+
+def test_wrappers_are_taken_off() -> None:
+    model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2))
+    expected = discover_pairs(model, torch.ones(3, 4))
+    inner = deepcopy(model)
+    inner[0].compile(backend="eager")
+    averaged = torch.optim.swa_utils.AveragedModel(model)
+    for wrapped in (torch.compile(model, backend="eager"), inner, nn.DataParallel(model), averaged):
+        assert discover_pairs(wrapped, torch.ones(3, 4)) == expected
+
+
+def test_models_without_memory() -> None:
+    with torch.device("meta"):
+        model, example = Transformer(), torch.zeros(1, 5, dtype=torch.long)
+        pairs = discover_pairs(model, example)
+    assert pairs == discover_pairs(Transformer(), TOKENS)
+
+
+@dataclass
+class Result:
+    value: Tensor
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda y: {"a": [y]},
+        lambda y: (None, (3, y)),
+        Result,
+        torch.Tensor.sum,
+        lambda y: [y.detach(), y],
+    ],
+)
+def test_outputs_of_any_structure(wrap: Callable[[Tensor], object]) -> None:
+    model = Written(lambda self, x: wrap(self.b(self.a(x))), a=nn.Linear(4, 3), b=nn.Linear(3, 2))
+    assert [pair.name for pair in discover_pairs(model, torch.ones(2, 4))] == ["a > b"]
+
+
+def test_a_model_that_hides_its_outputs_is_refused() -> None:
+    model = Written(lambda self, x: self.a(x).detach(), a=nn.Linear(4, 3))
+    with pytest.raises(ValueError, match="no tensor that depends on its parameters"):
+        discover_pairs(model, torch.ones(2, 4))
+
+
+@pytest.mark.gpu
+def test_fused_kernels_and_random_numbers_of_a_gpu() -> None:
+    """cuDNN runs all layers of an LSTM as one node."""
+    model = Tagger(nn.LSTM(6, 4, 2, bidirectional=True, dropout=0.5))
+    expected = discover_pairs(model, TOKENS)
+    before = torch.cuda.get_rng_state()
+    assert discover_pairs(model.cuda(), TOKENS.cuda()) == expected
+    assert torch.equal(torch.cuda.get_rng_state(), before)

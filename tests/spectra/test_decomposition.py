@@ -1,0 +1,340 @@
+"""The public functions: closed forms, invariances, every kind of input, and trouble."""
+
+import math
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rankscope.matrices.product import Product, product_change
+from rankscope.matrices.reading import View
+from rankscope.spectra import decompose, singular_values, svd, tasks
+
+DTYPES = pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
+)
+
+
+def normal(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def exact_values(W: Tensor) -> Tensor:
+    return torch.from_numpy(np.linalg.svd(W.detach().double().numpy(), compute_uv=False))
+
+
+def assert_values(found: Tensor, exact: Tensor, *, tolerance: float = 1e-11) -> None:
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, exact, rtol=0, atol=tolerance * float(exact.max()))
+
+
+# Closed forms.
+
+
+@DTYPES
+def test_diagonal(dtype) -> None:
+    W = torch.zeros(3, 5, dtype=dtype)
+    W[0, 2], W[1, 0], W[2, 4] = -2.0, 0.5, 4.0
+    assert_values(singular_values(W), torch.tensor([4.0, 2.0, 0.5]).double())
+    result = svd(W)
+    assert result.U.abs().argmax(0).tolist() == [2, 0, 1]
+    assert result.Vh.abs().argmax(1).tolist() == [4, 2, 0]
+    torch.testing.assert_close((result.U * result.S) @ result.Vh, W.double())
+
+
+@DTYPES
+def test_rank_one(dtype) -> None:
+    u, v = torch.tensor([3.0, 4.0]), torch.tensor([2.0, -1.0, 2.0])
+    result = svd(torch.outer(u, v).to(dtype), rank=1)
+    assert_values(result.S, torch.tensor([15.0, 0.0]).double())
+    torch.testing.assert_close(result.U[:, 0].abs(), (u / 5).abs().double())
+    torch.testing.assert_close(result.Vh[0].abs(), (v / 3).abs().double())
+    assert (result.U[0, 0] * result.Vh[0, 0]) > 0
+
+
+def test_hilbert() -> None:
+    """The product of the singular values of the 6 x 6 Hilbert matrix is 1 / 186313420339200000."""
+    i = torch.arange(6, dtype=torch.float64)
+    S = singular_values(1 / (i[:, None] + i + 1))
+    assert float(S.prod()) == pytest.approx(1 / 186313420339200000, rel=1e-8)
+
+
+@pytest.mark.parametrize("magnitude", [1e-45, 1e-30, 1e30, 1e38])
+def test_extreme_float32(magnitude) -> None:
+    W = torch.diag(torch.tensor([1.0, 2.0, 0.0])) * magnitude
+    assert_values(singular_values(W), exact_values(W))
+
+
+@pytest.mark.parametrize("magnitude", [1e-250, 1e200])
+def test_extreme_float64(magnitude) -> None:
+    W = normal(5, 4, dtype=torch.float64)
+    assert_values(singular_values(W * magnitude), exact_values(W) * magnitude)
+    product = Product(W * magnitude, torch.eye(4, dtype=torch.float64))
+    assert_values(singular_values(product), exact_values(W) * magnitude)
+
+
+# Invariances.
+
+matrices = st.builds(
+    lambda m, n, seed, falloff: normal(m, n, seed=seed) * 10.0 ** -torch.linspace(0, falloff, n),
+    st.integers(1, 12),
+    st.integers(1, 12),
+    st.integers(0, 1000),
+    st.floats(0, 8),
+)
+invariant = settings(max_examples=25, deadline=None)
+
+
+@invariant
+@given(matrices)
+def test_transpose(W) -> None:
+    assert_values(singular_values(W.mT), singular_values(W))
+
+
+@invariant
+@given(matrices, st.integers(-20, 20))
+def test_scaling(W, power) -> None:
+    assert_values(singular_values(W * 2.0**power), singular_values(W) * 2.0**power)
+
+
+@invariant
+@given(matrices, st.randoms(use_true_random=False))
+def test_permutation(W, random) -> None:
+    rows, columns = list(range(W.shape[0])), list(range(W.shape[1]))
+    random.shuffle(rows)
+    random.shuffle(columns)
+    assert_values(singular_values(W[rows][:, columns]), singular_values(W))
+
+
+@invariant
+@given(matrices, st.integers(0, 1000))
+def test_rotation(W, seed) -> None:
+    """Of a product, too: its right factor rotated."""
+    n = W.shape[1]
+    rotation = torch.linalg.qr(normal(n, n, seed=seed, dtype=torch.float64)).Q
+    expected = singular_values(W)
+    assert_values(singular_values(W.double() @ rotation), expected)
+    found = singular_values(Product(W, rotation))
+    assert_values(found, expected[: len(found)])
+
+
+@invariant
+@given(matrices)
+def test_frobenius_norm_and_order(W) -> None:
+    S = singular_values(W)
+    assert float(S.square().sum()) == pytest.approx(float(W.double().square().sum()), rel=1e-12)
+    assert (S.diff() <= 0).all()
+    assert (S >= 0).all()
+
+
+# Kinds of input.
+
+
+@DTYPES
+@pytest.mark.parametrize("shape", [(1, 1), (1, 6), (6, 1), (30, 20), (20, 30)], ids=str)
+def test_stored_formats(dtype, shape) -> None:
+    """Exact for the numbers as they are stored."""
+    W = normal(*shape, dtype=dtype)
+    assert_values(singular_values(W), exact_values(W), tolerance=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (4, 0), (0, 0)])
+def test_empty(shape) -> None:
+    result = svd(torch.zeros(shape))
+    assert (result.U.shape, result.S.shape, result.Vh.shape) == ((shape[0], 0), (0,), (0, shape[1]))
+    assert singular_values(Product(torch.zeros(3, 0), torch.zeros(5, 0))).shape == (0,)
+
+
+def test_structures() -> None:
+    W = normal(4, 6)
+    view = View(name="fc", W=W, kind="linear", parameter="fc.weight", out_axes=(), in_axes=())
+    product = Product(normal(4, 2), normal(6, 2, seed=1))
+    found = singular_values(
+        {"tensor": W, "view": view, "product": product, "stack": W.expand(3, 4, 6)}
+    )
+    assert list(found) == ["tensor", "view", "product", "stack"]
+    exact = exact_values(W)
+    assert_values(found["tensor"], exact)
+    assert_values(found["view"], exact)
+    assert_values(
+        found["product"], exact_values(product.left @ product.right.mT)[:2], tolerance=1e-6
+    )
+    assert_values(found["stack"], exact.expand(3, 4))
+    assert_values(singular_values(view), exact)
+
+
+def test_leading_axes() -> None:
+    W = normal(2, 3, 7, 5)
+    result = svd(W, rank=4)
+    assert (result.U.shape, result.S.shape, result.Vh.shape) == (
+        (2, 3, 7, 4),
+        (2, 3, 5),
+        (2, 3, 4, 5),
+    )
+    for i, j in np.ndindex(2, 3):
+        assert_values(result.S[i, j], exact_values(W[i, j]))
+        alone = svd(W[i, j], rank=4)
+        approximation = (alone.U * alone.S[:4]) @ alone.Vh
+        torch.testing.assert_close(
+            (result.U * result.S[..., None, :4] @ result.Vh)[i, j], approximation
+        )
+    batch = Product(normal(2, 3, 7, 2), normal(2, 3, 5, 2, seed=1))
+    assert singular_values(batch).shape == (2, 3, 2)
+
+
+def test_many_shapes_agree_with_one_by_one(monkeypatch) -> None:
+    """Stacks of equal shape, cut into pieces, spread over threads."""
+    shapes = [(6, 9), (9, 6), (6, 6), (40, 30)] * 7
+    named = {f"w{i}": normal(*shape, seed=i) for i, shape in enumerate(shapes)}
+    named["w3"] = named["w3"] * 0 + torch.outer(normal(40), normal(30))
+    monkeypatch.setattr(tasks, "CPU_STACK_BYTES", 5 * 8 * (54 + 4 * 36))
+    ranks = {name: i % 4 for i, name in enumerate(named)}
+    for threads in (1, 3, None):
+        together = decompose(named, ranks=ranks, threads=threads)
+        assert list(together) == list(named)
+        for name, W in named.items():
+            alone = svd(W, rank=ranks[name])
+            assert_values(together[name].S, exact_values(W))
+            torch.testing.assert_close(together[name].S, alone.S, rtol=0, atol=1e-11)
+            projection = together[name].U @ together[name].U.mT
+            torch.testing.assert_close(projection, alone.U @ alone.U.mT, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(60, 60), (40, 90), (90, 40)], ids=str)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_leading_directions_span_the_right_spaces(shape, dtype) -> None:
+    W = normal(*shape, dtype=dtype)
+    U, S, Vh = np.linalg.svd(W.double().numpy(), full_matrices=False)
+    found = decompose({"W": W}, ranks={"W": 10})["W"]
+    assert_values(found.S, torch.from_numpy(S))
+    for ours, theirs in ((found.U, U), (found.Vh.mT, Vh.T)):
+        cosines = np.linalg.svd(ours.numpy().T @ theirs[:, :10], compute_uv=False)
+        np.testing.assert_allclose(cosines, 1.0, atol=1e-10)
+        overlaps = np.abs((ours.numpy() * theirs[:, :10]).sum(0))
+        np.testing.assert_allclose(overlaps, 1.0, atol=1e-8)
+    signs = np.einsum("mi,mn,in->i", found.U.numpy(), W.double().numpy(), found.Vh.numpy())
+    np.testing.assert_allclose(signs, S[:10], atol=1e-10)
+
+
+def test_ranks_beyond_the_matrix() -> None:
+    found = decompose({"a": normal(5, 3), "b": normal(5, 3)}, ranks={"a": 100, "c": 7})
+    assert found["a"].U.shape == (5, 3)
+    assert found["b"].U.shape == (5, 0)
+    assert found["b"].Vh.shape == (0, 3)
+
+
+# Changes of products.
+
+
+@pytest.mark.parametrize("bits", [10, 40])
+@pytest.mark.parametrize("shape", [(48, 48, 12), (30, 50, 12), (20, 24, 16)], ids=str)
+def test_product_change_is_exact_at_any_size(bits, shape) -> None:
+    """Factors of integers and 2^-bits times integers: their products are exact in float64."""
+    m, n, inner = shape
+    generator = torch.Generator().manual_seed(0)
+    K0, A = (torch.randint(-32, 33, (m, inner), generator=generator).double() for _ in range(2))
+    Q0, B = (torch.randint(-32, 33, (n, inner), generator=generator).double() for _ in range(2))
+    step = 2.0**-bits
+    now, before = Product(K0 + step * A, Q0 + step * B), Product(K0, Q0)
+    change = step * (A @ Q0.mT + K0 @ B.mT + step * (A @ B.mT))
+    result = svd(product_change(now, before))
+    exact = exact_values(change)[: len(result.S)]
+    assert_values(result.S, exact, tolerance=1e-12)
+    approximation = (result.U * result.S) @ result.Vh
+    torch.testing.assert_close(approximation / exact[0], change / exact[0], rtol=0, atol=1e-10)
+
+
+# Trouble.
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+def test_not_finite(bad, dtype) -> None:
+    named = {name: normal(6, 4, seed=i, dtype=dtype) for i, name in enumerate("abcd")}
+    named["b"][2, 3] = bad
+    factor = normal(4, 2)
+    factor[0, 0] = bad
+    everything = {**named, "p": Product(normal(5, 2), factor)}
+    with pytest.warns(RuntimeWarning, match="'b', 'p'") as caught:
+        found = decompose(everything, ranks=dict.fromkeys(everything, 2))
+    assert len(caught) == 1
+    for name in ("b", "p"):
+        assert found[name].S.isnan().all()
+        assert found[name].U.isnan().all()
+        assert found[name].Vh.isnan().all()
+    assert found["p"].U.shape == (5, 2)
+    for name in ("a", "c", "d"):
+        assert_values(found[name].S, exact_values(named[name]))
+    assert caught[0].filename == __file__
+
+
+def test_product_that_overflows() -> None:
+    huge = torch.full((2, 2), 1e300, dtype=torch.float64)
+    with pytest.warns(RuntimeWarning, match="'x'"):
+        assert singular_values(Product(huge, huge)).isnan().all()
+
+
+def fail(*_: object, **__: object) -> None:
+    raise torch.linalg.LinAlgError("did not converge")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("rank", [0, 2])
+def test_solver_that_fails_is_replaced(monkeypatch, dtype, rank) -> None:
+    broken = ("eigh", "eigvalsh") if dtype == torch.float32 else ("svd", "svdvals")
+    for name in broken:
+        monkeypatch.setattr(torch.linalg, name, fail)
+    named = {name: normal(6, 4, seed=i, dtype=dtype) for i, name in enumerate("abc")}
+    found = decompose(named, ranks=dict.fromkeys(named, rank), threads=2)
+    for name, W in named.items():
+        assert_values(found[name].S, exact_values(W))
+        assert found[name].U.shape == (6, rank)
+
+
+def test_solvers_that_all_fail(monkeypatch) -> None:
+    for name in ("eigh", "eigvalsh", "svd", "svdvals"):
+        monkeypatch.setattr(torch.linalg, name, fail)
+    product = Product(normal(5, 2), normal(7, 2))
+    with pytest.warns(RuntimeWarning, match="'a', 'b', 'p'") as caught:
+        found = decompose({"a": normal(3, 4), "b": normal(3, 4), "p": product}, ranks={"p": 2})
+    assert len(caught) == 1
+    assert found["a"].S.shape == (3,)
+    assert (found["p"].U.shape, found["p"].S.shape, found["p"].Vh.shape) == ((5, 2), (2,), (2, 7))
+    assert all(result.S.isnan().all() for result in found.values())
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+def test_numbers_must_be_real_floats(dtype) -> None:
+    with pytest.raises(ValueError, match=r"matrix 'w': expected real floating-point .*, got torch"):
+        decompose({"w": torch.ones(2, 2).to(dtype)})
+
+
+def test_user_mistakes() -> None:
+    with pytest.raises(ValueError, match=r"matrix 'w': expected 2 axes, got shape \(2, 2, 2\)"):
+        decompose({"w": torch.ones(2, 2, 2)})
+    with pytest.raises(ValueError, match=r"rank: .* got -1"):
+        svd(torch.ones(2, 2), rank=-1)
+    with pytest.raises(ValueError, match=r"threads: .* got 0"):
+        decompose({}, threads=0)
+
+
+# Nothing else changes.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_neutral(dtype) -> None:
+    W = normal(8, 5, dtype=dtype).mT.requires_grad_()
+    kept, random, threads = W.detach().clone(), torch.get_rng_state(), torch.get_num_threads()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = decompose({"a": W, "b": W[:, ::2]}, ranks={"a": 5, "b": 2}, threads=2)
+    assert not result["a"].U.requires_grad
+    assert torch.equal(W, kept)
+    assert W.grad is None
+    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.get_num_threads() == threads
+    assert_values(result["b"].S, exact_values(W[:, ::2]))

@@ -1,0 +1,49 @@
+"""Every code block of README and docs runs, top to bottom, in an empty folder."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from rankscope.cli import app
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, *languages: str) -> list[str]:
+    return [body for language, body in BLOCK.findall(page.read_text()) if language in languages]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for body in blocks(page, "python"):
+        exec(compile(body, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_blocks_are_of_a_kind_that_is_checked(page: Path) -> None:
+    kinds = {language for language, _ in BLOCK.findall(page.read_text())}
+    assert kinds <= {"python", "sh", "text"}, f"{page.name} has unchecked blocks: {kinds}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_shell_blocks_name_real_commands(page: Path) -> None:
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    for line in "\n".join(blocks(page, "sh")).splitlines():
+        for command in line.split("#")[0].split("&&"):
+            word, _, rest = command.strip().partition(" ")
+            if word == "make":
+                assert set(rest.split()) <= set(targets), line
+            elif word == "rankscope":
+                # The command and each of its options exist; running it is the command's own test.
+                result = CliRunner().invoke(app, [rest.split()[0], "--help"])
+                assert result.exit_code == 0, line
+                for option in re.findall(r"--[\w-]+", rest):
+                    assert option in result.output or option in {"--help", "--version"}, line
+            else:
+                assert word in {"", "git", "pip", "cd", "python"}, line

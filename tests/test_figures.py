@@ -1,0 +1,180 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+
+from rankscope.figures import (
+    alignment_over_time,
+    effective_rank_by_depth,
+    mean_alignment_by_pair,
+    overview,
+    save,
+    singular_values_over_time,
+)
+
+STEPS = np.array([0, 1, 2, 5, 10, 100, 1000])
+SHAPES = {"embedding": (6, 300), "fc1": (4, 6), "fc1.part": (2, 6), "fc2": (150, 300)}
+PAIRS = {"embedding > fc1": 4, "fc1 > fc2": 20}
+
+
+def run() -> xr.Dataset:
+    """Two large values grow, the rest stays: value i of a matrix is 1 + (i < 2) * snapshot."""
+    k = max(min(shape) for shape in SHAPES.values())
+    S = np.full((len(STEPS), len(SHAPES), k), np.nan)
+    for j, shape in enumerate(SHAPES.values()):
+        S[:, j, : min(shape)] = 1.0
+        S[:, j, :2] += np.arange(len(STEPS))[:, None]
+    S[3, 1] = np.nan  # a snapshot whose solver failed
+    alignment = np.full((len(STEPS), len(PAIRS), 100), np.nan)
+    for j, r in enumerate(PAIRS.values()):
+        alignment[:, j, :r] = np.linspace(1, 0, r) * np.linspace(0.1, 0.7, len(STEPS))[:, None]
+    return xr.Dataset(
+        {
+            "singular_values": (("step", "matrix", "k"), S),
+            "alignment": (("step", "pair", "i"), alignment),
+            "alignment_background": (("step", "pair"), np.tile([0.25, 0.5], (len(STEPS), 1))),
+        },
+        coords={
+            "step": STEPS,
+            "matrix": list(SHAPES),
+            "m": ("matrix", [m for m, _ in SHAPES.values()]),
+            "n": ("matrix", [n for _, n in SHAPES.values()]),
+            "kind": ("matrix", ["linear"] * len(SHAPES)),
+            "part_of": ("matrix", ["", "", "fc1", ""]),
+            "pair": list(PAIRS),
+            "pair_kind": ("pair", ["linear"] * len(PAIRS)),
+            "i": np.arange(1, 101),
+        },
+    )
+
+
+def mesh_values(axes: Axes) -> np.ndarray:
+    """The numbers of a heat map, rows from the top; NaN where nothing is drawn."""
+    (mesh,) = (artist for artist in axes.collections if isinstance(artist, QuadMesh))
+    assert axes.yaxis_inverted()
+    return np.ma.filled(mesh.get_array().astype(float), np.nan)
+
+
+def labels(axis: object) -> list[str]:
+    return [label.get_text() for label in axis.get_ticklabels()]
+
+
+def test_each_singular_value_is_a_line_over_the_snapshots() -> None:
+    axes = singular_values_over_time(run(), "fc1").axes[0]
+    lines = [line.get_ydata() for line in axes.lines]
+    grow = np.where(np.arange(7) == 3, np.nan, 1.0 + np.arange(7))
+    flat = np.where(np.arange(7) == 3, np.nan, 1.0)
+    np.testing.assert_array_equal(lines, [flat, flat, grow, grow])
+    assert axes.get_title() == "fc1"
+    assert axes.get_ylabel() == "singular value"
+
+
+def test_larger_values_are_darker() -> None:
+    axes = singular_values_over_time(run(), "embedding").axes[0]
+    lightness = [float(np.dot(line.get_color()[:3], (0.3, 0.6, 0.1))) for line in axes.lines]
+    assert lightness == sorted(lightness, reverse=True)
+    assert lightness[0] - lightness[-1] > 0.5
+
+
+def test_many_values_are_thinned_evenly_and_keep_both_ends() -> None:
+    ds = run()
+    ds["singular_values"].loc[{"matrix": "fc2"}] = np.arange(150, 0, -1)
+    axes = singular_values_over_time(ds, "fc2").axes[0]
+    drawn = [line.get_ydata()[0] for line in axes.lines]
+    assert len(drawn) == 100
+    assert (drawn[0], drawn[-1]) == (1, 150)
+    assert set(np.diff(drawn)) == {1, 2}
+
+
+def test_time_is_the_snapshot_and_ticks_name_its_step() -> None:
+    axes = singular_values_over_time(run(), "fc1").axes[0]
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), np.arange(7))
+    assert labels(axes.xaxis) == ["0", "1", "2", "5", "10", "100", "1000"]
+    assert "equal distances" in axes.get_xlabel()
+
+
+def test_effective_rank_rows_are_whole_matrices_in_model_order() -> None:
+    axes = effective_rank_by_depth(run()).axes[0]
+    assert labels(axes.yaxis) == ["embedding", "fc1", "fc2"]
+    ranks = mesh_values(axes)
+    # All values equal: full rank. One snapshot failed.
+    np.testing.assert_allclose(ranks[:, 0], 1.0)
+    assert np.argwhere(np.isnan(ranks)).tolist() == [[1, 3]]
+    p = np.array([7, 7, 1, 1]) / 16
+    np.testing.assert_allclose(ranks[1, 6], np.exp(-(p * np.log(p)).sum()) / 4)
+
+
+def test_colour_bars_say_what_they_show() -> None:
+    assert effective_rank_by_depth(run()).axes[1].get_ylabel() == "effective rank / min(m, n)"
+    assert singular_values_over_time(run(), "fc1").axes[1].get_ylabel() == "rank (1 = largest)"
+    assert "A_{ii}" in alignment_over_time(run(), "fc1 > fc2").axes[2].get_ylabel()
+
+
+def test_names_are_thinned_where_they_would_overlap() -> None:
+    count = 130
+    ds = run().isel(matrix=[1] * count).assign_coords(matrix=[f"layer{j}" for j in range(count)])
+    axes = effective_rank_by_depth(ds).axes[0]
+    assert mesh_values(axes).shape == (count, 7)
+    names = labels(axes.yaxis)
+    assert len(names) == 40
+    assert [names[0], names[-1]] == ["layer0", "layer129"]
+    assert [f"layer{int(tick)}" for tick in axes.get_yticks()] == names
+
+
+def test_overview_shows_the_middle_matrix_unless_named() -> None:
+    left, right = overview(run()).axes[:2]
+    assert left.get_title() == "fc1"
+    assert mesh_values(right).shape == (3, 7)
+    assert overview(run(), "fc2").axes[0].get_title() == "fc2"
+
+
+def test_alignment_of_one_pair_with_its_background() -> None:
+    ds = run()
+    upper, lower = alignment_over_time(ds, "fc1 > fc2").axes[:2]
+    want = ds["alignment"].sel(pair="fc1 > fc2").to_numpy()[:, :20]
+    np.testing.assert_array_equal(mesh_values(upper), want.T)
+    assert labels(upper.yaxis)[0] == "1" and labels(upper.yaxis)[-1] == "20"
+    mean, background = (line.get_ydata() for line in lower.lines)
+    np.testing.assert_allclose(mean, want[:, :10].mean(1))
+    np.testing.assert_array_equal(background, np.full(7, 0.5))
+    assert lower.get_legend() is not None
+
+
+def test_mean_alignment_averages_over_what_there_is() -> None:
+    ds = run()
+    figure = mean_alignment_by_pair(ds)
+    a = ds["alignment"].to_numpy()
+    want = np.stack([a[:, 0, :4].mean(1), a[:, 1, :10].mean(1)])
+    np.testing.assert_allclose(mesh_values(figure.axes[0]), want)
+    assert labels(figure.axes[0].yaxis) == list(PAIRS)
+    marks = [line for line in figure.axes[1].lines if line.get_color() == "white"]
+    assert [set(mark.get_ydata()) for mark in marks] == [{0.25}, {0.5}]
+
+
+def test_a_run_of_one_snapshot_draws_points() -> None:
+    axes = singular_values_over_time(run().isel(step=[0]), "fc1").axes[0]
+    assert {line.get_marker() for line in axes.lines} == {"."}
+    assert labels(axes.xaxis) == ["0"]
+
+
+def test_unknown_names_list_the_known() -> None:
+    with pytest.raises(ValueError, match="no matrix 'fc3'; it has embedding, fc1, "):
+        singular_values_over_time(run(), "fc3")
+    plain = run().drop_dims(["pair", "i"])
+    with pytest.raises(ValueError, match="no pair 'fc1 > fc2'; it has none"):
+        alignment_over_time(plain, "fc1 > fc2")
+    with pytest.raises(ValueError, match="no variable 'alignment'"):
+        mean_alignment_by_pair(plain)
+
+
+def test_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
+    figure = Figure()
+    figure.add_subplot().set_title("a title")
+    png, svg = save(figure, tmp_path / "new" / "run.1")
+    assert (png.name, svg.name) == ("run.1.png", "run.1.svg")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in svg.read_text()

@@ -1,0 +1,346 @@
+import copy
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from rankscope.interventions import (
+    kept,
+    perturb,
+    perturb_relative,
+    reestimate_batchnorm,
+    sample_batches,
+    truncate,
+)
+from rankscope.matrices import views
+from rankscope.spectra import decompose
+
+
+def drawn(model: nn.Module, seed: int = 0) -> nn.Module:
+    """The model in float64 with every parameter drawn anew from a seed."""
+    generator = torch.Generator().manual_seed(seed)
+    model.double()
+    with torch.no_grad():
+        for tensor in model.parameters():
+            tensor.normal_(generator=generator)
+    return model
+
+
+def best_of_rank(W: np.ndarray, r: int) -> np.ndarray:
+    U, S, Vh = np.linalg.svd(W, full_matrices=False)
+    return (U[:, :r] * S[:r]) @ Vh[:r]
+
+
+def half(W: np.ndarray) -> np.ndarray:
+    return best_of_rank(W, (min(W.shape) + 1) // 2)
+
+
+def by_rows(stored: np.ndarray) -> np.ndarray:
+    return half(stored.reshape(len(stored), -1)).reshape(stored.shape)
+
+
+def transposed_convolution(stored: np.ndarray) -> np.ndarray:
+    swapped = stored.swapaxes(0, 1)
+    return half(swapped.reshape(len(swapped), -1)).reshape(swapped.shape).swapaxes(0, 1)
+
+
+def two_groups(stored: np.ndarray) -> np.ndarray:
+    return np.concatenate([by_rows(group) for group in np.split(stored, 2)])
+
+
+def two_transposed_groups(stored: np.ndarray) -> np.ndarray:
+    return np.concatenate([transposed_convolution(group) for group in np.split(stored, 2)])
+
+
+# A layer, and for each stored matrix its top half, computed densely from the documented layout.
+LAYERS: list[tuple[Callable[[], nn.Module], dict[str, Callable[[np.ndarray], np.ndarray]]]] = [
+    (lambda: nn.Linear(7, 5), {"weight": half}),
+    (lambda: nn.Embedding(11, 4), {"weight": lambda stored: half(stored.T).T}),
+    (lambda: nn.Conv1d(3, 5, 3), {"weight": by_rows}),
+    (lambda: nn.Conv2d(3, 5, (3, 2)), {"weight": by_rows}),
+    (lambda: nn.ConvTranspose2d(4, 6, 3), {"weight": transposed_convolution}),
+    (lambda: nn.Conv2d(4, 6, 3, groups=2), {"weight": two_groups}),
+    (lambda: nn.ConvTranspose2d(4, 6, 3, groups=2), {"weight": two_transposed_groups}),
+    (
+        lambda: nn.LSTM(3, 4, num_layers=2, bidirectional=True),
+        {
+            f"weight_{kind}_l{layer}{direction}": half
+            for kind in ("ih", "hh")
+            for layer in (0, 1)
+            for direction in ("", "_reverse")
+        },
+    ),
+    (lambda: nn.MultiheadAttention(6, 2), {"in_proj_weight": half, "out_proj.weight": half}),
+]
+
+
+@pytest.mark.parametrize(("build", "expected"), LAYERS)
+def test_top_half_of_each_layer_kind(
+    build: Callable[[], nn.Module], expected: dict[str, Callable[[np.ndarray], np.ndarray]]
+) -> None:
+    model = drawn(build())
+    changed = truncate(model, skip=()).state_dict()
+    for name, stored in model.state_dict().items():
+        array = stored.numpy()
+        want = expected[name](array) if array.ndim > 1 else array
+        np.testing.assert_allclose(changed[name].numpy(), want, atol=1e-10)
+
+
+@pytest.mark.parametrize(("build", "expected"), LAYERS)
+def test_top_and_bottom_make_the_whole(build: Callable[[], nn.Module], expected: object) -> None:
+    model = drawn(build())
+    top = dict(truncate(model, keep=0.3, part="top", skip=()).named_parameters())
+    bottom = dict(truncate(model, keep=0.7, part="bottom", skip=()).named_parameters())
+    for name, whole in model.named_parameters():
+        if whole.ndim > 1:
+            assert not torch.equal(top[name], whole)
+            torch.testing.assert_close(top[name] + bottom[name], whole)
+
+
+@given(k=st.integers(0, 2000), percent=st.integers(0, 100))
+@example(k=5, percent=10)  # a tie, and 1 - (1 - 0.1) is a little less than 0.1
+@settings(max_examples=30, deadline=None)
+def test_counts_of_top_and_bottom_add_up(k: int, percent: int) -> None:
+    share = percent / 100
+    assert kept(k, share) == (2 * percent * k + 100) // 200
+    assert kept(k, 1 - (1 - share)) == kept(k, share)
+
+
+@given(m=st.integers(1, 9), n=st.integers(1, 9), keep=st.floats(0, 1), seed=st.integers(0, 2**31))
+@settings(max_examples=30, deadline=None)
+def test_error_is_the_tail_of_the_spectrum(m: int, n: int, keep: float, seed: int) -> None:
+    """Eckart-Young: |W - top|_F^2 is the sum of the squares left out."""
+    model = drawn(nn.Linear(n, m, bias=False), seed)
+    top = truncate(model, keep=keep, skip=())
+    S = np.linalg.svd(model.weight.detach().numpy(), compute_uv=False)
+    error = torch.linalg.matrix_norm(model.weight - top.weight).item()
+    assert error == pytest.approx(np.sqrt((S[kept(min(m, n), keep) :] ** 2).sum()), abs=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(8, 20), (20, 8)])
+def test_spectra_over_many_decades_split_cleanly(shape: tuple[int, int]) -> None:
+    """Directions of tiny singular values are kept too, and must not disturb the large ones."""
+    m, n = shape
+    generator = torch.Generator().manual_seed(4)
+    U, V = (
+        torch.linalg.qr(torch.randn(size, 8, dtype=torch.float64, generator=generator))[0]
+        for size in (m, n)
+    )
+    S = 10.0 ** -torch.arange(0, 16, 2, dtype=torch.float64)
+    model = nn.Linear(n, m, bias=False).double()
+    model.weight.data = (U * S) @ V.mT
+    top = truncate(model, keep=0.75, skip=()).weight
+    torch.testing.assert_close(top, (U[:, :6] * S[:6]) @ V[:, :6].mT, atol=1e-11, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_all_and_nothing(dtype: torch.dtype) -> None:
+    model = drawn(nn.Sequential(nn.Linear(6, 5), nn.Linear(5, 6))).to(dtype)
+    everything, nothing = (truncate(model, keep=keep, skip=()) for keep in (1.0, 0.0))
+    for i in range(2):
+        assert everything[i].weight.dtype == dtype
+        torch.testing.assert_close(everything[i].weight, model[i].weight, rtol=1e-12, atol=1e-12)
+        assert torch.equal(nothing[i].weight, torch.zeros_like(model[i].weight))
+        assert torch.equal(nothing[i].bias, model[i].bias)
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4)
+        self.inner = nn.Linear(4, 4)
+        self.norm = nn.BatchNorm1d(4)
+        self.output = nn.Linear(4, 9, bias=False)
+        self.output.weight = self.embedding.weight
+
+
+def test_input_is_unchanged_and_ties_stay() -> None:
+    model = drawn(Tied())
+    before = copy.deepcopy(model.state_dict())
+    changed = truncate(model, skip=())
+    perturb(model, std=1.0, generator=torch.Generator())
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+    assert changed.output.weight is changed.embedding.weight
+    want = half(model.embedding.weight.detach().numpy().T).T
+    np.testing.assert_allclose(changed.embedding.weight.detach().numpy(), want, atol=1e-10)
+    storages = {tensor.data_ptr() for tensor in model.state_dict().values()}
+    assert storages.isdisjoint(tensor.data_ptr() for tensor in changed.state_dict().values())
+
+
+def test_last_linear_layer_is_skipped_by_default() -> None:
+    model = drawn(nn.Sequential(nn.Conv1d(3, 4, 2), nn.Linear(5, 4), nn.Linear(4, 4), nn.ReLU()))
+    changed = truncate(model)
+    same = [torch.equal(changed[i].weight, model[i].weight) for i in range(3)]
+    assert same == [False, False, True]
+
+
+def test_tied_output_keeps_the_embedding_whole() -> None:
+    model = drawn(Tied())
+    changed = truncate(model)
+    assert torch.equal(changed.embedding.weight, model.embedding.weight)
+    assert not torch.equal(changed.inner.weight, model.inner.weight)
+
+
+@pytest.mark.parametrize("skip", ["layers.0", ["layers.0"], {"*.0"}])
+def test_skip_by_name_or_pattern(skip: str | list[str] | set[str]) -> None:
+    model = nn.Module()
+    model.layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+    changed = truncate(drawn(model), skip=skip)
+    assert torch.equal(changed.layers[0].weight, model.layers[0].weight)
+    assert not torch.equal(changed.layers[1].weight, model.layers[1].weight)
+
+
+def test_decompositions_at_hand_are_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = drawn(nn.Sequential(nn.Linear(6, 4), nn.Linear(4, 7)))
+    own = decompose(views(model), ranks={"0": 4, "1": 2})
+    want = truncate(model, skip=())
+
+    def never(matrices: dict[str, Tensor], **options: object) -> dict[str, object]:
+        assert not matrices, "a matrix was decomposed twice"
+        return {}
+
+    monkeypatch.setattr("rankscope.interventions.decompose", never)
+    changed = truncate(model, skip=(), decompositions=own)
+    for i in range(2):
+        torch.testing.assert_close(changed[i].weight, want[i].weight)
+    with pytest.raises(ValueError, match=r"'1': 3 directions are needed, .* has 2"):
+        truncate(model, keep=0.75, skip=(), decompositions=own)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"keep": 1.5}, "between 0 and 1, got 1.5"),
+        ({"keep": float("nan")}, "between 0 and 1, got nan"),
+        ({"skip": "head*"}, "'head\\*' matches no matrix"),
+        ({"skip": ["0", "1"]}, "'1' matches no matrix"),
+    ],
+)
+def test_mistakes_are_named(options: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        truncate(nn.Sequential(nn.Linear(3, 3)), **options)
+
+
+def test_perturb_adds_noise_of_the_given_size_to_matrices_only() -> None:
+    model = drawn(nn.Sequential(nn.Linear(200, 300), nn.BatchNorm1d(300)))
+    changed = perturb(model, std=0.5, generator=torch.Generator().manual_seed(1))
+    noise = changed[0].weight - model[0].weight
+    # 60,000 entries: the sample's standard deviation is within 5 standard errors of 0.5.
+    assert noise.std().item() == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(2 * noise.numel()))
+    assert torch.equal(changed[0].bias, model[0].bias)
+    assert torch.equal(changed[1].weight, model[1].weight)
+    again = perturb(model, std=0.5, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(changed[0].weight, again[0].weight)
+
+
+def test_relative_noise_scales_with_each_matrix() -> None:
+    model = drawn(nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 20)))
+    with torch.no_grad():
+        model[1].weight *= 100
+    noisy = [
+        perturb_relative(model, ratio=ratio, generator=torch.Generator().manual_seed(1))
+        for ratio in (0.1, 0.2)
+    ]
+    for i in range(2):
+        once, twice = (changed[i].weight - model[i].weight for changed in noisy)
+        torch.testing.assert_close(twice, 2 * once)
+        ratio = once.norm() / model[i].weight.norm()
+        assert ratio.item() == pytest.approx(0.1, rel=0.15)
+
+
+class Normalised(nn.Module):
+    """Draws from the global generator as it runs, as a diffusion model does, and has dropout."""
+
+    def __init__(self, noise: float = 0.0) -> None:
+        super().__init__()
+        self.noise = noise
+        self.first = nn.BatchNorm1d(3, momentum=0.3)
+        self.drop = nn.Dropout(0.5)
+        self.second = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.drop(self.first(x + self.noise * torch.randn_like(x))))
+
+
+def batches_of(x: Tensor) -> Iterator[Tensor]:
+    return iter(x.split(10))
+
+
+def test_batchnorm_statistics_are_the_plain_average_over_batches() -> None:
+    x = 3 + 2 * torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    model = Normalised().double()
+    model.first.running_mean.fill_(100)
+    model.first.num_batches_tracked.fill_(50)
+    reestimate_batchnorm(model, batches_of(x))
+    torch.testing.assert_close(model.first.running_mean, x.mean(0))
+    variance = x.reshape(4, 10, 3).var(1).mean(0)
+    torch.testing.assert_close(model.first.running_var, variance)
+    # In train mode the first norm hands on standardised batches; dropout is off.
+    biased = x.reshape(4, 10, 3).var(1, correction=0)
+    standard = (biased / (biased + 1e-5)).mean(0) * 10 / 9
+    torch.testing.assert_close(model.second.running_var, standard)
+    assert model.second.num_batches_tracked == 4
+
+
+@pytest.mark.parametrize("batch_type", ["tensor", "tuple", "dict"])
+def test_a_batch_is_what_the_model_is_called_with(batch_type: str) -> None:
+    x = torch.arange(30.0).reshape(10, 3)
+    model = Normalised()
+    batch = {"tensor": x, "tuple": (x,), "dict": {"x": x}}[batch_type]
+    reestimate_batchnorm(model, [batch])
+    torch.testing.assert_close(model.first.running_mean, x.mean(0))
+
+
+def test_modes_momenta_and_weights_are_put_back_even_after_an_error() -> None:
+    model = Normalised().train()
+    model.drop.eval()
+    modes = [module.training for module in model.modules()]
+    with pytest.raises(ValueError, match="expected 2D or 3D input"):
+        reestimate_batchnorm(model, [torch.zeros(3)])
+    assert [module.training for module in model.modules()] == modes
+    assert (model.first.momentum, model.second.momentum) == (0.3, 0.1)
+
+
+def test_no_batches_is_a_mistake_and_leaves_the_statistics() -> None:
+    model = Normalised()
+    model.first.running_mean.fill_(7)
+    with pytest.raises(ValueError, match="at least one batch"):
+        reestimate_batchnorm(model, [])
+    assert (model.first.running_mean == 7).all()
+
+
+def test_the_global_generator_is_left_alone() -> None:
+    model = Normalised(noise=1.0)
+    before = torch.get_rng_state()
+    means = []
+    for seed in (1, 1, 2):
+        reestimate_batchnorm(
+            model, [torch.zeros(10, 3)], generator=torch.Generator().manual_seed(seed)
+        )
+        means.append(model.first.running_mean.clone())
+    reestimate_batchnorm(model, [torch.zeros(10, 3)])
+    linear = nn.Module()
+    with torch.random.fork_rng():
+        linear.layer = nn.Linear(4, 4)
+    truncate(linear, skip=())
+    perturb(linear, std=1.0, generator=torch.Generator())
+    list(sample_batches(torch.zeros(10, 3), batch_size=5, generator=torch.Generator()))
+    assert torch.equal(before, torch.get_rng_state())
+    assert torch.equal(means[0], means[1])
+    assert not torch.equal(means[0], means[2])
+
+
+def test_sampled_batches_are_full_and_never_repeat_an_input() -> None:
+    inputs = torch.arange(50)[:, None]
+    generator = torch.Generator().manual_seed(3)
+    batches = list(sample_batches(inputs, samples=44, batch_size=10, generator=generator))
+    assert [tuple(batch.shape) for batch in batches] == [(10, 1)] * 4
+    drawn_inputs = torch.cat(batches).flatten().tolist()
+    assert len(set(drawn_inputs)) == 40
+    assert drawn_inputs != sorted(drawn_inputs)
+    with pytest.raises(ValueError, match="between 1 and the 50 samples, got 51"):
+        sample_batches(inputs, batch_size=51, generator=generator)

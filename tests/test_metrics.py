@@ -1,0 +1,253 @@
+"""Metrics against closed forms, invariances, and real rounding."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rankscope import metrics
+
+Metric = Callable[[Tensor], Tensor]
+
+RANKS: list[Metric] = [
+    metrics.effective_rank,
+    metrics.stable_rank,
+    metrics.numerical_rank,
+    partial(metrics.energy_rank, fraction=0.9),
+]
+SCALE_FREE: list[Metric] = [
+    *RANKS,
+    metrics.normalized_effective_rank,
+    metrics.spectral_entropy,
+    metrics.normalized_spectral_entropy,
+    metrics.condition_number,
+]
+NORMS: list[Metric] = [metrics.frobenius_norm, metrics.spectral_norm, metrics.nuclear_norm]
+# Undefined for the zero matrix, because they divide by a norm.
+QUOTIENTS = [metric for metric in SCALE_FREE if metric is not metrics.numerical_rank]
+
+spectra = st.lists(st.floats(1e-3, 1e3), min_size=1, max_size=12).map(
+    lambda values: torch.tensor(values, dtype=torch.float64)
+)
+quick = settings(max_examples=30, deadline=None)
+
+
+def flat(r: int, k: int) -> Tensor:
+    """r equal values, the rest zero."""
+    S = torch.zeros(k, dtype=torch.float64)
+    S[:r] = 3.0
+    return S
+
+
+@pytest.mark.parametrize(("r", "k"), [(1, 1), (1, 5), (3, 5), (5, 5)])
+def test_r_equal_values_have_rank_r(r: int, k: int) -> None:
+    S = flat(r, k)
+    assert metrics.effective_rank(S).item() == pytest.approx(r)
+    assert metrics.stable_rank(S).item() == pytest.approx(r)
+    assert metrics.numerical_rank(S).item() == r
+    assert metrics.energy_rank(S, 1.0).item() == r
+    assert metrics.normalized_effective_rank(S).item() == pytest.approx(r / k)
+    assert metrics.spectral_entropy(S).item() == pytest.approx(math.log(r))
+    assert metrics.normalized_spectral_entropy(S).item() == pytest.approx(math.log(r) / k)
+    assert metrics.condition_number(S).item() == (1 if r == k else math.inf)
+
+
+def test_norms_of_a_right_triangle() -> None:
+    S = torch.tensor([4.0, 3.0])
+    assert metrics.frobenius_norm(S).item() == 5
+    assert metrics.spectral_norm(S).item() == 4
+    assert metrics.nuclear_norm(S).item() == 7
+    assert metrics.stable_rank(S).item() == 25 / 16
+    assert metrics.condition_number(S).item() == pytest.approx(4 / 3)
+
+
+def test_norms_are_those_of_the_matrix() -> None:
+    W = torch.randn(5, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    S = torch.linalg.svdvals(W)
+    torch.testing.assert_close(metrics.frobenius_norm(S), torch.linalg.matrix_norm(W))
+    torch.testing.assert_close(metrics.spectral_norm(S), torch.linalg.matrix_norm(W, 2))
+    torch.testing.assert_close(metrics.nuclear_norm(S), torch.linalg.matrix_norm(W, "nuc"))
+    torch.testing.assert_close(metrics.condition_number(S), torch.linalg.cond(W))
+
+
+def test_entropy_of_a_geometric_spectrum() -> None:
+    """p_i = 2^-i for i = 1, 2 ...: entropy 2 log 2."""
+    S = 0.5 ** torch.arange(1, 80, dtype=torch.float64)
+    assert metrics.spectral_entropy(S).item() == pytest.approx(2 * math.log(2))
+    assert metrics.effective_rank(S).item() == pytest.approx(4)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "rank"), [(0.5, 1), (0.501, 2), (0.625, 2), (0.626, 3), (1.0, 5)]
+)
+def test_energy_rank_counts_the_largest_squares(fraction: float, rank: int) -> None:
+    S = torch.tensor([2.0, 1.0, 1.0, 1.0, 1.0, 0.0])  # squares 4, 1, 1, 1, 1 of 8
+    assert metrics.energy_rank(S, fraction).item() == rank
+
+
+def test_energy_rank_sees_squares_that_float32_would_lose() -> None:
+    assert metrics.energy_rank(torch.tensor([1.0, 1e-5]), 1.0).item() == 2
+
+
+@pytest.mark.parametrize("fraction", [0.0, -0.1, 1.1])
+def test_energy_rank_refuses_a_fraction_that_is_none(fraction: float) -> None:
+    with pytest.raises(ValueError, match="fraction"):
+        metrics.energy_rank(torch.ones(3), fraction)
+
+
+def test_normalized_by_the_shorter_side_of_a_product() -> None:
+    """A rank-2 product of 8 x 6: two values, R = 6."""
+    S = torch.tensor([1.0, 1.0])
+    assert metrics.normalized_effective_rank(S, R=6).item() == pytest.approx(2 / 6)
+    assert metrics.normalized_spectral_entropy(S, R=6).item() == pytest.approx(math.log(2) / 6)
+
+
+@pytest.mark.parametrize("k", [0, 1, 4])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zero_matrix(k: int, dtype: torch.dtype) -> None:
+    S = torch.zeros(2, k, dtype=dtype)
+    for metric in QUOTIENTS:
+        assert metric(S).isnan().all()
+    for metric in (*NORMS, metrics.numerical_rank):
+        assert metric(S).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("metric", [*SCALE_FREE, *NORMS])
+def test_nan_in_nan_out_and_neighbours_unharmed(metric: Metric) -> None:
+    S = torch.tensor([[3.0, 2.0, 1.0], [math.nan, 2.0, 1.0], [math.nan] * 3])
+    values = metric(S)
+    assert values.isnan().tolist() == [False, True, True]
+    assert values[0] == metric(S[0])
+
+
+@pytest.mark.parametrize("metric", [*SCALE_FREE, *NORMS])
+def test_arrays_are_read_as_tensors_and_left_alone(metric: Metric) -> None:
+    array = np.random.default_rng(0).random((2, 3, 5))
+    array.flags.writeable = False
+    tensor = torch.tensor(array)
+    values = metric(array)  # type: ignore[arg-type, type-var]
+    assert isinstance(values, np.ndarray)
+    assert values.shape == (2, 3)
+    np.testing.assert_array_equal(values, metric(tensor).numpy())
+    assert torch.equal(tensor, torch.tensor(array))
+
+
+@pytest.mark.parametrize("metric", SCALE_FREE)
+@pytest.mark.parametrize("scale", [1e-40, 1e-25, 1e25, 1e37])
+def test_no_sum_leaves_the_number_format(metric: Metric, scale: float) -> None:
+    S = torch.tensor([8.0, 4.0, 2.0, 1.0])
+    torch.testing.assert_close(metric(S * scale), metric(S), rtol=1e-3, atol=0)
+
+
+@quick
+@given(S=spectra, exponent=st.integers(-20, 20))
+def test_scale_invariance(S: Tensor, exponent: int) -> None:
+    for metric in SCALE_FREE:
+        torch.testing.assert_close(metric(S * 2.0**exponent), metric(S))
+    for norm in NORMS:
+        torch.testing.assert_close(norm(S * 2.0**exponent), norm(S) * 2.0**exponent)
+
+
+@quick
+@given(S=spectra, seed=st.integers(0, 100))
+def test_order_does_not_matter(S: Tensor, seed: int) -> None:
+    shuffled = S[torch.randperm(len(S), generator=torch.Generator().manual_seed(seed))]
+    for metric in (*SCALE_FREE, *NORMS):
+        torch.testing.assert_close(metric(shuffled), metric(S))
+
+
+@quick
+@given(S=spectra)
+def test_bounds(S: Tensor) -> None:
+    k = len(S)
+    for rank in RANKS:
+        assert 1 - 1e-12 <= rank(S).item() <= k + 1e-9
+    assert metrics.spectral_entropy(S).item() <= math.log(k) + 1e-12
+    assert metrics.condition_number(S).item() >= 1
+    # Entropies of order 1 and 2 and the norms of a spectrum are ordered.
+    squares = S.square()
+    assert metrics.stable_rank(S).item() <= metrics.effective_rank(squares).item() + 1e-9
+    assert metrics.spectral_norm(S) <= metrics.frobenius_norm(S) * (1 + 1e-12)
+    assert metrics.frobenius_norm(S) <= metrics.nuclear_norm(S) * (1 + 1e-12)
+
+
+@quick
+@given(S=spectra, zeros=st.integers(0, 5))
+def test_zeros_add_no_rank(S: Tensor, zeros: int) -> None:
+    padded = torch.cat([S, S.new_zeros(zeros)])
+    for rank in RANKS:
+        torch.testing.assert_close(rank(padded), rank(S))
+
+
+def test_numerical_rank_of_a_matrix_with_noise_from_a_solver() -> None:
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(size, 3, generator=generator) for size in (60, 40))
+    S = torch.linalg.svdvals(left @ right.mT)
+    assert (S > 0).sum() > 3
+    assert metrics.numerical_rank(S, floor=metrics.solver_floor(S, 60, 40)).item() == 3
+    assert metrics.numerical_rank(S).item() == 3
+
+
+def test_numerical_rank_takes_a_floor_for_each_matrix() -> None:
+    S = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]])
+    assert metrics.numerical_rank(S, floor=torch.tensor([0.5, 2.5])).tolist() == [3, 1]
+    assert metrics.numerical_rank(S.numpy(), floor=np.array([0.5, 2.5])).tolist() == [3, 1]
+    assert metrics.numerical_rank(S, floor=1.5).tolist() == [2, 2]
+
+
+DTYPES = [torch.bfloat16, torch.float16, torch.float32]
+SHAPES = [(2, 2), (4, 4), (10, 300), (300, 10), (64, 64), (96, 256)]
+
+
+def weights(m: int, n: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return 0.02 * torch.randn(m, n, dtype=torch.float64, generator=generator)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("m", "n"), SHAPES)
+def test_a_rounded_change_of_rank_one_has_rank_one(dtype: torch.dtype, m: int, n: int) -> None:
+    """W0 + u v^T: both weights rounded from full precision, and W rounded from a stored W0."""
+    for seed in range(3):
+        W0 = weights(m, n, seed)
+        change = weights(m, 1, seed + 10) @ weights(1, n, seed + 20) / 0.02
+        stored = W0.to(dtype).double()
+        for W in ((W0 + change).to(dtype).double(), (stored + change).to(dtype).double()):
+            S = torch.linalg.svdvals(W - stored)
+            floor = metrics.rounding_floor(dtype, float(W.norm()), m, n)
+            assert metrics.numerical_rank(S, floor=floor).item() == 1
+            # The floor is what makes it so, and it is no larger than it has to be.
+            if min(m, n) > 4:
+                assert metrics.numerical_rank(S).item() > 1
+                assert S[1] > floor / 10
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rounding_alone_has_rank_zero(dtype: torch.dtype) -> None:
+    W = weights(96, 96, 0)
+    S = torch.linalg.svdvals(W.to(dtype).double() - W)
+    floor = metrics.rounding_floor(dtype, float(W.norm()), 96, 96)
+    assert metrics.numerical_rank(S, floor=floor).item() == 0
+
+
+def test_weights_below_the_smallest_normal_number_are_covered() -> None:
+    W, change = 1e-6 * weights(64, 64, 0) / 0.02, 1e-4 * torch.ones(64, 64, dtype=torch.float64)
+    stored, moved = W.half().double(), (W + change).half().double()
+    S = torch.linalg.svdvals(moved - stored)
+    floor = metrics.rounding_floor(torch.float16, float(moved.norm()), 64, 64)
+    assert metrics.numerical_rank(S, floor=floor).item() == 1
+
+
+def test_rounding_floor_follows_the_norm() -> None:
+    norms = torch.tensor([1.0, 2.0])
+    floors = metrics.rounding_floor(torch.bfloat16, norms, 9, 16)
+    # u = 2^-8, rms = norm / 12, sqrt(9) + sqrt(16) = 7
+    expected = 2 * math.sqrt(2 / 3) * 2.0**-8 * norms / 12 * 7
+    torch.testing.assert_close(floors, expected)
+    assert metrics.rounding_floor(torch.bfloat16, 0.0, 0, 5) == pytest.approx(0, abs=1e-30)

@@ -1,0 +1,424 @@
+"""What is written is what xarray reads; what a user gets wrong is said in a sentence."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from rankscope import store
+from rankscope.store import Variable, Writer
+from rankscope.store.lock import Lock
+
+NAMES = ["embed", "blöck.0.q", "head"]
+LENGTHS = [2, 5, 3]
+COORDS = {
+    "matrix": (("matrix",), np.array(NAMES, object)),
+    "m": (("matrix",), np.array([2, 7, 3])),
+    "kind": (("matrix",), np.array(["embedding", "linear", ""], object)),
+    "k": (("k",), np.arange(1, 6)),
+}
+FLAGS = {"flag_values": [0, 1, 2], "flag_meanings": "ok zero failed"}
+VARIABLES = {
+    "singular_values": Variable(("step", "matrix", "k")),
+    "status": Variable(("step", "matrix"), np.int8, fill=2, attrs=FLAGS),
+    "note": Variable(("step", "matrix"), str),
+}
+
+
+def make(path: Path, **options: object) -> Writer:
+    return Writer.create(path, coords=COORDS, variables=VARIABLES, **options)  # type: ignore[arg-type]
+
+
+def spectra(step: int) -> np.ndarray:
+    """Padded spectra whose every number tells where and when it was written."""
+    values = np.full((3, 5), np.nan)
+    for row, length in enumerate(LENGTHS):
+        values[row, :length] = 1000 * step + 10 * row + np.arange(length)
+    return values
+
+
+def append(writer: Writer, step: int, **scalars: float) -> None:
+    writer.append(step, {"singular_values": spectra(step), "status": [0, 1, 0]}, scalars=scalars)
+
+
+def expected(steps: range) -> np.ndarray:
+    return np.array([spectra(step) for step in steps], np.float32).reshape(-1, 3, 5)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 15, 16, 17, 40])
+def test_plain_xarray_reads_what_was_appended(tmp_path: Path, steps: int) -> None:
+    with make(tmp_path / "run", attrs={"seed": 3, "tree": {"a": [1, None]}}) as writer:
+        for step in range(steps):
+            append(writer, step)
+    for dataset in (xr.open_zarr(tmp_path / "run"), store.open(tmp_path / "run")):
+        assert dataset["singular_values"].dims == ("step", "matrix", "k")
+        assert dataset["singular_values"].dtype == np.float32
+        np.testing.assert_array_equal(dataset["singular_values"], expected(range(steps)))
+        assert dataset["status"].dtype == np.int8
+        assert dataset["status"].attrs == FLAGS
+        assert (dataset["note"] == "").all()
+        assert dataset.indexes["step"].tolist() == list(range(steps))
+        assert dataset["matrix"].to_numpy().tolist() == NAMES
+        assert dataset["kind"].sel(matrix="embed") == "embedding"
+        assert set(dataset.coords) == {"step", *COORDS}
+        assert dataset.attrs["tree"] == {"a": [1, None]}
+        assert dataset.attrs["rankscope_schema"] == 1
+
+
+def test_readers_that_ignore_consolidated_metadata_see_the_same(tmp_path: Path) -> None:
+    writer = make(tmp_path / "run")
+    for step in range(20):
+        append(writer, step, loss=step)
+        dataset = xr.open_zarr(tmp_path / "run", consolidated=False)
+        assert dataset.sizes["step"] == step + 1
+    np.testing.assert_array_equal(dataset["singular_values"], expected(range(20)))
+    writer.close()
+
+
+def test_a_dataset_opened_earlier_keeps_its_length(tmp_path: Path) -> None:
+    with make(tmp_path / "run") as writer:
+        append(writer, 0)
+        early = store.open(tmp_path / "run")
+        for step in range(1, 30):
+            append(writer, step)
+        np.testing.assert_array_equal(early["singular_values"], expected(range(1)))
+        assert store.open(tmp_path / "run").sizes["step"] == 30
+
+
+def test_values_by_label_are_padded(tmp_path: Path) -> None:
+    with make(tmp_path / "run") as writer:
+        values = {name: spectra(0)[row, : LENGTHS[row]] for row, name in enumerate(NAMES)}
+        writer.append(0, {"singular_values": values, "note": {"head": "new"}})
+        writer.append(1, {"singular_values": {"head": [1.0]}})
+        writer.append(2, {"singular_values": np.ones((2, 4))})
+    values = store.open(tmp_path / "run")["singular_values"].to_numpy()
+    np.testing.assert_array_equal(values[0], spectra(0))
+    assert np.argwhere(~np.isnan(values[1])).tolist() == [[2, 0]]
+    assert np.isnan(values[2, 2:]).all() and np.isnan(values[2, :, 4:]).all()
+    assert (values[2, :2, :4] == 1).all()
+    assert store.open(tmp_path / "run")["note"].to_numpy().tolist() == [
+        ["", "", "new"],
+        [""] * 3,
+        [""] * 3,
+    ]
+
+
+def test_scalars_come_late_and_stay_away(tmp_path: Path) -> None:
+    with make(tmp_path / "run") as writer:
+        for step in range(20):
+            append(writer, step, loss=step / 2, **({"accuracy": 1.0} if step % 19 == 18 else {}))
+        writer.append(20, {})
+    dataset = store.open(tmp_path / "run")
+    np.testing.assert_array_equal(dataset["loss"][:20], np.arange(20) / 2)
+    assert np.flatnonzero(~np.isnan(dataset["accuracy"])).tolist() == [18]
+    assert np.isnan(dataset["loss"][20])
+    assert dataset["status"][20].to_numpy().tolist() == [2, 2, 2]
+
+
+def test_scalars_of_every_step_lie_along_their_own_axis(tmp_path: Path) -> None:
+    with make(tmp_path / "run") as writer:
+        append(writer, 0)
+        writer.extend("train_step", np.arange(5000), {"every_loss": np.arange(5000) / 3})
+        append(writer, 1)
+        writer.extend("train_step", [5000, 5007], {"every_loss": [1, 2], "late": [3.0, 4.0]})
+        writer.extend("train_step", [], {})
+    dataset = store.open(tmp_path / "run")
+    assert dataset.sizes["step"] == 2
+    assert dataset.indexes["train_step"].tolist() == [*range(5001), 5007]
+    np.testing.assert_array_equal(dataset["every_loss"], [*np.arange(5000) / 3, 1, 2])
+    assert np.isnan(dataset["late"][:5000]).all()
+    assert dataset["late"][5000:].to_numpy().tolist() == [3, 4]
+
+
+def test_time_may_be_the_axis(tmp_path: Path) -> None:
+    variables = {"time": Variable(("time",), float), "z": Variable(("time", "i"), np.float64)}
+    coords = {"i": (("i",), np.arange(2))}
+    with Writer.create(tmp_path / "run", coords=coords, variables=variables) as writer:
+        writer.extend("time", [0.0, 0.5, 0.75], {"z": [[1, 2], [3, 4], [5, 6]]})
+        writer.append(1e-3 + 0.75, {"z": [7, 1e300]}, along="time")
+    dataset = store.open(tmp_path / "run")
+    assert dataset.indexes["time"].tolist() == [0.0, 0.5, 0.75, 0.751]
+    assert dataset["z"].to_numpy().tolist() == [[1, 2], [3, 4], [5, 6], [7, 1e300]]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int8", "int64", "bool", "str"])
+def test_every_type_comes_back(tmp_path: Path, dtype: str) -> None:
+    values = np.array([[0, 1, 1], [1, 0, 1]]).astype(dtype)
+    coords = {"k": (("k",), np.arange(3))}
+    variables = {"x": Variable(("step", "k"), dtype)}
+    with Writer.create(tmp_path / "run", coords=coords, variables=variables) as writer:
+        writer.extend("step", [1, 2], {"x": values})
+    stored = store.open(tmp_path / "run")["x"]
+    assert stored.to_numpy().tolist() == values.tolist()
+    if dtype != "str":
+        assert stored.dtype == dtype
+
+
+def test_what_float32_cannot_hold_is_infinite(tmp_path: Path) -> None:
+    with make(tmp_path / "run") as writer:
+        writer.append(0, {"singular_values": {"head": [1e300]}})
+    assert store.open(tmp_path / "run")["singular_values"][0, 2, 0] == np.inf
+
+
+def test_dimensions_of_size_zero(tmp_path: Path) -> None:
+    coords = {**COORDS, "pair": (("pair",), np.array([], object))}
+    variables = {**VARIABLES, "alignment": Variable(("step", "pair", "k"))}
+    with Writer.create(tmp_path / "run", coords=coords, variables=variables) as writer:
+        writer.append(0, {"alignment": np.zeros((0, 5))})
+    with Writer.resume(tmp_path / "run") as writer:
+        writer.append(1, {})
+    assert store.open(tmp_path / "run")["alignment"].load().shape == (2, 0, 5)
+
+
+@pytest.mark.parametrize("committed", [0, 5, 16, 20])
+def test_resume_goes_on(tmp_path: Path, committed: int) -> None:
+    with make(tmp_path / "run", attrs={"seed": 1, "device": "cpu"}) as writer:
+        for step in range(committed):
+            append(writer, step, loss=step)
+    with Writer.resume(
+        tmp_path / "run",
+        coords=COORDS,
+        variables=VARIABLES,
+        attrs={"seed": 1, "device": "cuda"},
+        durable=True,
+    ) as writer:
+        assert writer.steps.tolist() == list(range(committed))
+        for step in range(committed, committed + 20):
+            append(writer, step, loss=step)
+    dataset = store.open(tmp_path / "run")
+    np.testing.assert_array_equal(dataset["singular_values"], expected(range(committed + 20)))
+    np.testing.assert_array_equal(dataset["loss"], dataset["step"])
+    assert dataset.attrs["device"] == "cpu"
+    assert dataset.attrs["resumed"] == [{"device": "cuda"}]
+
+
+@pytest.mark.parametrize("before", [0, 7, 16, 17, 39, 40, 100])
+def test_truncate_drops_rows_of_every_axis(tmp_path: Path, before: int) -> None:
+    kept = min(before, 40)
+    with make(tmp_path / "run") as writer:
+        for step in range(40):
+            append(writer, step, **({"loss": step} if step >= 20 else {}))
+        writer.extend("train_step", np.arange(0, 40, 2), {"every": np.ones(20)})
+        writer.truncate(before)
+        assert writer.steps.tolist() == list(range(kept))
+        assert store.open(tmp_path / "run").sizes["step"] == kept
+        for step in range(kept, kept + 3):
+            writer.append(step, {"singular_values": spectra(step)})
+        writer.extend("train_step", [50], {"every": [2.0]})
+    dataset = store.open(tmp_path / "run")
+    np.testing.assert_array_equal(dataset["singular_values"], expected(range(kept + 3)))
+    assert (dataset["status"][kept:] == 2).all()  # nothing shines through from the dropped rows
+    assert np.flatnonzero(~np.isnan(dataset["loss"])).tolist() == list(range(20, kept))
+    assert dataset.indexes["train_step"].tolist() == [*range(0, kept, 2), 50]
+
+
+def test_attributes_can_be_added(tmp_path: Path) -> None:
+    with make(tmp_path / "run", attrs={"seed": 1}) as writer:
+        append(writer, 0)
+        writer.set_attrs({"wall_seconds": 2.5, "seed": 2})
+        append(writer, 1)
+        assert writer.attrs == {"seed": 2, "wall_seconds": 2.5}
+    attrs = store.open(tmp_path / "run").attrs
+    assert (attrs["seed"], attrs["wall_seconds"]) == (2, 2.5)
+
+
+def bad_append(*args: object, **options: object) -> Callable[[Writer], None]:
+    return lambda writer: writer.append(*args, **options)  # type: ignore[arg-type]
+
+
+MISTAKES = {
+    "has no variable 'spectra'": bad_append(9, {"spectra": np.zeros(3)}),
+    r"expected rows of shape \(1, 3, 5\)": bad_append(9, {"singular_values": np.zeros((3, 6))}),
+    "expected rows of shape": bad_append(9, {"singular_values": np.zeros(3)}),
+    "no matrix 'tail'": bad_append(9, {"singular_values": {"tail": np.zeros(2)}}),
+    r"must be int64 and increase: got \[3\] after \[3\]": bad_append(3, {}),
+    r"increase: got \[2\] after": bad_append(2, {}),
+    r"got \[4.5\]": bad_append(4.5, {}),
+    "'m' is the name of a stored": bad_append(9, {}, scalars={"m": 1.0}),
+    "'k' is the name of a stored": bad_append(9, {}, scalars={"k": 1.0}),
+    "'step' is the name": bad_append(9, {}, scalars={"step": 1.0}),
+    "'status' is the name": bad_append(9, {}, scalars={"status": 1.0}),
+    "'note' is the name": bad_append(9, {"note": {}}, scalars={"note": 1.0}),
+    "'every' is the name": bad_append(9, {}, scalars={"every": 1.0}),
+    "'eval/loss' cannot name": bad_append(9, {}, scalars={"eval/loss": 1.0}),
+    "'matrix' names a coordinate that does not grow": lambda writer: writer.extend(
+        "matrix", [9], {}
+    ),
+    "must be plain JSON": lambda writer: writer.set_attrs({"a": object()}),
+    "not JSON compliant": lambda writer: writer.set_attrs({"a": float("nan")}),
+    "the store's own": lambda writer: writer.set_attrs({"coordinates": "m"}),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistakes_are_named_and_change_nothing(tmp_path: Path, message: str) -> None:
+    with make(tmp_path / "run") as writer:
+        append(writer, 3)
+        writer.extend("train_step", [1], {"every": [1.0]})
+        before = (tmp_path / "run" / "zarr.json").read_bytes()
+        with pytest.raises(ValueError, match=message):
+            MISTAKES[message](writer)
+        assert (tmp_path / "run" / "zarr.json").read_bytes() == before
+        append(writer, 4)
+
+
+def test_a_closed_writer_writes_no_more(tmp_path: Path) -> None:
+    writer = make(tmp_path / "run")
+    writer.close()
+    with pytest.raises(ValueError, match="closed"):
+        append(writer, 0)
+
+
+def test_a_used_path_is_refused(tmp_path: Path) -> None:
+    with make(tmp_path / "run") as writer:
+        append(writer, 0)
+    with pytest.raises(ValueError, match="already holds a run of 1 steps; pass resume=True"):
+        make(tmp_path / "run")
+    (tmp_path / "other").mkdir()
+    make(tmp_path / "other").close()  # an empty folder is free
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter1.txt").touch()
+    with pytest.raises(ValueError, match="exists and is not a run"):
+        make(tmp_path / "thesis")
+    assert sorted(os.listdir(tmp_path)) == ["other", "run", "thesis"]  # no lock, no pieces
+
+
+def test_what_is_not_a_run_is_neither_opened_nor_resumed(tmp_path: Path) -> None:
+    xr.Dataset({"x": ("t", [1.0])}).to_zarr(tmp_path / "zarr", zarr_format=3, consolidated=False)
+    (tmp_path / "file").touch()
+    for name in ("nothing", "file", "", "zarr", "file/below"):
+        with pytest.raises(ValueError, match=r"not a run"):
+            store.open(tmp_path / name)
+        with pytest.raises(ValueError, match=r"no run to resume|not a run"):
+            Writer.resume(tmp_path / name)
+
+
+def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
+    make(tmp_path / "run").close()
+    root = tmp_path / "run" / "zarr.json"
+    root.write_text(root.read_text().replace('"rankscope_schema": 1', '"rankscope_schema": 2'))
+    with pytest.raises(ValueError, match=r"schema 2.*update rankscope"):
+        store.open(tmp_path / "run")
+    with pytest.raises(ValueError, match=r"schema 2.*update rankscope"):
+        Writer.resume(tmp_path / "run")
+
+
+def test_resume_refuses_another_model(tmp_path: Path) -> None:
+    make(tmp_path / "run").close()
+    names = (("matrix",), np.array(["embed", "other", "head"], object))
+    longer = (("matrix",), np.array([*NAMES, "more"], object))
+    double = {**VARIABLES, "singular_values": Variable(("step", "matrix", "k"), np.float64)}
+    extra = {**VARIABLES, "change": Variable(("step", "matrix", "k"))}
+    fewer = {name: VARIABLES[name] for name in ("singular_values", "status")}
+    for options in (
+        {"coords": {**COORDS, "matrix": names}},
+        {"coords": {**COORDS, "matrix": longer}},
+        {"coords": {**COORDS, "colour": names}},
+        {"variables": double},
+        {"variables": extra},
+        {"variables": fewer},
+    ):
+        with pytest.raises(ValueError, match="resume with what the run was created with"):
+            Writer.resume(tmp_path / "run", **options)  # type: ignore[arg-type]
+    with Writer.resume(
+        tmp_path / "run",
+        variables={**VARIABLES, "loss": Variable(("train_step",), np.float64)},
+    ) as writer:
+        writer.extend("train_step", [0], {"loss": [1.0]})  # scalars may come later
+
+
+@pytest.mark.parametrize(
+    ("coords", "variables"),
+    [
+        ({**COORDS, "n": (("matrix",), np.arange(2))}, VARIABLES),
+        ({**COORDS, "n": (("step",), np.arange(2))}, VARIABLES),
+        (COORDS, {**VARIABLES, "alignment": Variable(("step", "pair"))}),
+        (COORDS, {**VARIABLES, "m": Variable(("step", "matrix"))}),
+    ],
+)
+def test_create_refuses_what_does_not_fit(
+    tmp_path: Path, coords: dict[str, tuple[tuple[str], np.ndarray]], variables: dict[str, Variable]
+) -> None:
+    with pytest.raises(ValueError, match="coordinate"):
+        Writer.create(tmp_path / "run", coords=coords, variables=variables)
+    assert not list(tmp_path.iterdir())
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    with make(tmp_path / "run"):
+        for take in (Writer.resume, make):
+            with pytest.raises(ValueError, match=f"being written by process {os.getpid()} on"):
+                take(tmp_path / "run")
+    Writer.resume(tmp_path / "run").close()
+
+
+def test_another_process_is_named(tmp_path: Path) -> None:
+    writer = make(tmp_path / "run")
+    lock = tmp_path / ".run.lock"
+    holder = json.loads(lock.read_text())
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        started = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        lock.write_text(json.dumps({**holder, "pid": other.pid, "started": started}))
+        with pytest.raises(ValueError, match=f"process {other.pid}"):
+            Writer.resume(tmp_path / "run")
+        other.communicate(b"\n")
+    Writer.resume(tmp_path / "run").close()  # it is gone
+    del writer
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"started": "1"}, {"pid": 2**22 + 1}],
+    ids=["the number belongs to a later process", "no such process"],
+)
+def test_a_stale_lock_is_taken_over(tmp_path: Path, change: dict[str, object]) -> None:
+    make(tmp_path / "run")
+    lock = tmp_path / ".run.lock"
+    lock.write_text(json.dumps({**json.loads(lock.read_text()), **change}))
+    Writer.resume(tmp_path / "run").close()
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_an_empty_lock_is_taken_over(tmp_path: Path) -> None:
+    """Its holder died before naming itself; one just made is waited for."""
+    (tmp_path / ".run.lock").touch()
+    os.utime(tmp_path / ".run.lock", (0, 0))
+    make(tmp_path / "run").close()
+
+
+def test_of_many_that_find_a_stale_lock_one_gets_it(tmp_path: Path) -> None:
+    stale = json.dumps({"pid": 2**22 + 1, "host": socket.gethostname(), "started": "1"})
+
+    def take(_: int) -> bool:
+        try:
+            Lock.take(tmp_path / "run")
+        except ValueError:
+            return False
+        return True
+
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            (tmp_path / ".run.lock").write_text(stale)
+            assert sum(pool.map(take, range(8))) == 1
+            assert os.listdir(tmp_path) == [".run.lock"]
+
+
+def test_a_lock_of_another_machine_is_respected(tmp_path: Path) -> None:
+    make(tmp_path / "run")
+    lock = tmp_path / ".run.lock"
+    lock.write_text(json.dumps({**json.loads(lock.read_text()), "host": "elsewhere", "pid": 1}))
+    with pytest.raises(ValueError, match=r"process 1 on elsewhere; .*remove .*\.run\.lock"):
+        Writer.resume(tmp_path / "run")
+
+
+def test_the_store_needs_no_torch() -> None:
+    script = "import bare_store, rankscope.store, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parent)

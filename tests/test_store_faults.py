@@ -1,0 +1,327 @@
+"""Real faults: killed writers, full and read-only disks, a failure at every step of a commit.
+
+Acknowledged means committed: every snapshot whose `append` returned is there, at most one more is,
+and whoever reads meanwhile sees whole snapshots only.
+"""
+
+import contextlib
+import errno
+import multiprocessing
+import os
+import random
+import resource
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import xarray as xr
+
+from killed_writer import CHUNK, append, check, create, extend, write_until_killed
+from rankscope import store
+from rankscope.store import Writer, files
+
+# A server that has imported everything once, and from which each writer is forked.
+context = multiprocessing.get_context("forkserver")
+context.set_forkserver_preload(["bare_store", "killed_writer"])
+
+
+def kill_after(path: Path, seconds: float) -> int:
+    """Start a writer and kill it that long after its first commit; the last step acknowledged."""
+    ours, theirs = context.Pipe(duplex=False)
+    writer = context.Process(target=write_until_killed, args=(path, theirs))
+    writer.start()
+    theirs.close()
+    acknowledged = ours.recv()
+    time.sleep(seconds)
+    writer.kill()
+    writer.join()
+    with contextlib.suppress(EOFError):
+        while True:
+            acknowledged = ours.recv()
+    ours.close()
+    return int(acknowledged)
+
+
+class Reader(threading.Thread):
+    """Opens a run again and again and checks all of it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path, self.stop = path, threading.Event()
+        self.failure: BaseException | None = None
+        self.lengths: list[int] = []
+
+    def run(self) -> None:
+        try:
+            while not self.stop.is_set():
+                if self.path.exists():
+                    self.lengths.append(check(store.open(self.path)))
+                time.sleep(0.01)  # leaves the writers some of the machine
+        except BaseException as failure:
+            self.failure = failure
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """While inside, another thread reads the run at `path`; afterwards nothing wrong was seen."""
+    reader = Reader(path)
+    reader.start()
+    try:
+        yield
+    finally:
+        reader.stop.set()
+        reader.join()
+    if reader.failure is not None:
+        raise reader.failure
+    assert len(set(reader.lengths)) > 1
+    assert reader.lengths == sorted(reader.lengths)
+
+
+@pytest.mark.parametrize("kills", [8, pytest.param(50, marks=pytest.mark.slow)])
+def test_killed_at_random_moments(
+    tmp_path: Path, kills: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))  # where the server looks
+    path = tmp_path / "run"
+    moments = random.Random(kills)
+    with reading(path):
+        for _ in range(kills):
+            acknowledged = kill_after(path, moments.uniform(0, 0.1))
+            found = check(xr.open_zarr(path))
+            assert found - 1 in (acknowledged, acknowledged + 1)
+    with Writer.resume(path) as writer:
+        append(writer, found)
+        assert not list(path.rglob("*.partial"))
+    assert store.open(path).sizes["step"] == found + 1
+
+
+class Crash(BaseException):
+    """Stands for the end of the process: nothing cleans up after it."""
+
+
+@contextlib.contextmanager
+def failing(call: int, failure: BaseException) -> Iterator[None]:
+    """The given replacement of a file (0 is the first) fails."""
+    original, left = os.replace, call
+
+    def replace(*paths: str | Path) -> None:
+        nonlocal left
+        left -= 1
+        if left == -1:
+            raise failure
+        original(*paths)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", replace)
+        yield
+
+
+def replacements(act: Callable[[], object]) -> int:
+    """How many files `act` replaces."""
+    calls = []
+    original = os.replace
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", lambda *paths: calls.append(original(*paths)))
+        act()
+    return len(calls)
+
+
+def test_any_step_of_creating_may_crash(tmp_path: Path) -> None:
+    count = replacements(lambda: create(tmp_path / "whole").close())
+    for call in range(count):
+        path = tmp_path / f"run{call}"
+        with failing(call, Crash()), pytest.raises(Crash):
+            create(path)
+        assert not path.exists()
+        with create(path) as writer:
+            append(writer, 0)
+        assert check(store.open(path)) == 1
+    assert sum(1 for _ in tmp_path.glob(".*")) == 0
+
+
+def test_any_step_of_a_commit_may_fail(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    failures = 0
+    with create(path) as writer:
+        for step in range(24):
+            with failing(step, OSError(errno.ENOSPC, "no space left")):
+                for commit in (append, extend):
+                    try:
+                        commit(writer, step)
+                    except OSError:
+                        failures += 1
+                        assert check(store.open(path)) == step + (commit is extend)
+                        commit(writer, step)
+            assert check(store.open(path)) == step + 1
+    assert failures > 2 * CHUNK
+
+
+def test_any_step_of_a_commit_may_crash(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    writer = create(path)
+    crashes = 0
+    for step in range(24):
+        for commit in (append, extend):
+            try:
+                with failing(step, Crash()):
+                    commit(writer, step)
+            except Crash:
+                crashes += 1
+                writer.close()
+                writer = Writer.resume(path)
+            axis, rows = ("step", step + 1) if commit is append else ("train_step", 10 * step + 10)
+            if len(writer.positions(axis)) < rows:
+                commit(writer, step)
+            assert check(store.open(path)) == step + 1
+    assert crashes > 2 * CHUNK
+    writer.close()
+
+
+def test_any_step_of_dropping_rows_may_crash(tmp_path: Path) -> None:
+    with create(tmp_path / "run") as writer:
+        for step in range(13):
+            append(writer, step)
+            extend(writer, step)
+        shutil.copytree(tmp_path / "run", tmp_path / "whole")
+        count = replacements(lambda: writer.truncate(2))
+    for call in range(count):
+        path = tmp_path / f"run{call}"
+        shutil.copytree(tmp_path / "whole", path)
+        writer = Writer.resume(path)
+        with contextlib.suppress(Crash), failing(call, Crash()):
+            writer.truncate(2)
+        writer.close()
+        with Writer.resume(path) as writer:
+            assert len(writer.steps) == (13 if call == 0 else 2)
+            assert len(writer.positions("train_step")) == (130 if call == 0 else 2)
+            writer.truncate(0)
+            append(writer, 0)
+            extend(writer, 0)
+        assert check(store.open(path)) == 1
+
+
+@contextlib.contextmanager
+def tmpfs(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
+    """A tiny file system at `folder`; yields what mounts it again with other options."""
+
+    def mount(options: str) -> bool:
+        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
+        return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+    if not mount(f"size={size}"):
+        pytest.skip("no permission to mount; the limit on file sizes is tested instead")
+    try:
+        yield lambda options: None if mount(f"remount,{options}") else pytest.fail("no remount")
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@contextlib.contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """No file of this process may grow beyond `size` bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    with tmpfs(tmp_path, "256k"):
+        path, ballast = tmp_path / "run", tmp_path / "ballast"
+        writer = create(path)
+        ballast.write_bytes(bytes(100_000))
+        with pytest.raises(OSError, match="No space left") as failure:
+            for step in range(10_000):
+                append(writer, step)
+                extend(writer, step)
+        assert failure.value.errno == errno.ENOSPC
+        committed = check(store.open(path))
+        assert committed > 0
+        with pytest.raises(OSError, match="No space left"):
+            create(tmp_path / "another")
+        assert sorted(os.listdir(tmp_path)) == [".run.lock", "ballast", "run"]
+        ballast.unlink()
+        for behind in range(len(writer.positions("train_step")) // 10, committed):
+            extend(writer, behind)
+        append(writer, committed)
+        extend(writer, committed)
+        assert check(store.open(path)) == committed + 1
+        writer.close()
+
+
+def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
+    with tmpfs(tmp_path, "1m") as remount:
+        with create(tmp_path / "run") as writer:
+            append(writer, 0)
+            extend(writer, 0)
+            remount("ro")
+            with pytest.raises(OSError, match="Read-only"):
+                append(writer, 1)
+            with pytest.raises(OSError, match="Read-only"):
+                create(tmp_path / "another")
+            assert check(store.open(tmp_path / "run")) == 1
+            remount("rw")
+            append(writer, 1)
+        assert check(store.open(tmp_path / "run")) == 2
+
+
+@pytest.mark.parametrize("size", [0, 100, 400, 2000])
+def test_files_that_may_not_grow(tmp_path: Path, size: int) -> None:
+    with create(tmp_path / "run") as writer:
+        append(writer, 0)
+        extend(writer, 0)
+        with file_size_limit(size), pytest.raises(OSError, match="too large"):
+            append(writer, 1)
+        assert check(store.open(tmp_path / "run")) == 1
+        append(writer, 1)
+    with file_size_limit(size), pytest.raises(OSError, match="too large"):
+        create(tmp_path / "another")
+    assert check(store.open(tmp_path / "run")) == 2
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_path_that_cannot_be(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path / "file" / "run", tmp_path / "file" / "deeper" / "run"):
+        with pytest.raises(OSError, match="file"):
+            create(path)
+
+
+def test_durable_commits_reach_the_disk_before_they_are_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each chunk is synced before it gets its name, all of them before the root does."""
+    events: list[str] = []
+    sync, replace = os.fsync, os.replace
+
+    def watched_sync(descriptor: int) -> None:
+        events.append(f"sync {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name}")
+        sync(descriptor)
+
+    def watched_replace(source: Path, target: Path) -> None:
+        events.append(f"replace {source.name}")
+        replace(source, target)
+
+    with Writer.create(
+        tmp_path / "run", coords={}, variables={"x": store.Variable(("step",))}, durable=True
+    ) as writer:
+        monkeypatch.setattr(files.os, "fsync", watched_sync)
+        monkeypatch.setattr(files.os, "replace", watched_replace)
+        writer.append(0, {"x": 1})
+    assert events[:9] == [
+        "sync c.0.partial",
+        "replace c.0.partial",
+        "sync step",
+        "sync c.0.partial",
+        "replace c.0.partial",
+        "sync x",
+        "sync zarr.json.partial",
+        "replace zarr.json.partial",
+        "sync run",
+    ]

@@ -1,0 +1,252 @@
+"""What a tracked run holds, against a dense computation of the same weights."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+import rankscope as rs
+
+
+class Training:
+    """SGD on a small net; keeps every step's weights, which is what the tracker must see."""
+
+    def __init__(self, model: nn.Module, width: int, *, seed: int = 0) -> None:
+        self.model = model
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.width = width
+        self.history: list[dict[str, np.ndarray]] = []
+
+    def weights(self) -> dict[str, np.ndarray]:
+        return {n: p.detach().double().numpy().copy() for n, p in self.model.named_parameters()}
+
+    def step(self) -> torch.Tensor:
+        self.history.append(self.weights())
+        x = torch.randn(8, self.width, generator=self.generator)
+        loss = self.model(x).square().mean()
+        self.optimizer.zero_grad()
+        loss.backward()
+        self.optimizer.step()
+        return loss
+
+
+def mlp(seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4))
+
+
+def run(path, steps: int = 5, **options) -> Training:
+    training = Training(mlp(), 6)
+    with rs.Tracker(training.model, path, **{"schedule": 1, **options}) as tracker:
+        for step in range(steps):
+            before = training.weights()
+            tracker.observe(step, loss=float(step))
+            training.step()
+            assert all(np.array_equal(before[n], training.history[-1][n]) for n in before)
+    return training
+
+
+def test_singular_values_are_those_of_the_weights_at_each_step(tmp_path) -> None:
+    training = run(tmp_path / "run")
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 1, 2, 3, 4]
+    for step, weights in enumerate(training.history):
+        for name in ("0", "2"):
+            dense = np.linalg.svd(weights[f"{name}.weight"], compute_uv=False)
+            found = ds.singular_values.sel(step=step, matrix=name).values
+            np.testing.assert_allclose(found[: len(dense)], dense, rtol=2e-6)
+            assert np.isnan(found[len(dense) :]).all()
+
+
+def test_changes_are_measured_from_the_first_snapshot(tmp_path) -> None:
+    training = run(tmp_path / "run")
+    ds = rs.open(tmp_path / "run")
+    first = training.history[0]["0.weight"]
+    for step, weights in enumerate(training.history):
+        dense = np.linalg.svd(weights["0.weight"] - first, compute_uv=False)
+        found = ds.change_singular_values.sel(step=step, matrix="0").values
+        np.testing.assert_allclose(found[: len(dense)], dense, atol=1e-6 * max(dense[0], 1e-12))
+
+
+@pytest.mark.parametrize("form", ["file", "state dict", "model"])
+def test_changes_from_a_given_reference(tmp_path, form: str) -> None:
+    other = mlp(seed=1)
+    save_file(other.state_dict(), tmp_path / "other.safetensors")
+    reference = {
+        "file": tmp_path / "other.safetensors",
+        "state dict": other.state_dict(),
+        "model": other,
+    }[form]
+    training = run(tmp_path / "run", steps=2, reference=reference)
+    ds = rs.open(tmp_path / "run")
+    change = training.history[1]["2.weight"] - other[2].weight.detach().double().numpy()
+    dense = np.linalg.svd(change, compute_uv=False)
+    found = ds.change_singular_values.sel(step=1, matrix="2").values[: len(dense)]
+    np.testing.assert_allclose(found, dense, rtol=2e-6)
+
+
+def test_no_reference_no_change(tmp_path) -> None:
+    run(tmp_path / "run", steps=1, reference=None)
+    assert "change_singular_values" not in rs.open(tmp_path / "run")
+
+
+def test_alignment_of_given_pairs(tmp_path) -> None:
+    training = run(tmp_path / "run", pairs=[rs.Pair("0", "2")], top=3)
+    ds = rs.open(tmp_path / "run")
+    U, _, _ = np.linalg.svd(training.history[3]["0.weight"])
+    _, _, Vh = np.linalg.svd(training.history[3]["2.weight"])
+    A = np.abs(U[:, :3].T @ Vh[:3].T)
+    found = ds.sel(step=3, pair="0 > 2")
+    np.testing.assert_allclose(found.alignment.values, np.diag(A), atol=1e-5)
+    background = A[~np.eye(3, dtype=bool)].mean()
+    np.testing.assert_allclose(float(found.alignment_background), background, atol=1e-5)
+    assert list(ds.i.values) == [1, 2, 3]
+
+
+def test_a_model_declares_its_pairs(tmp_path) -> None:
+    class Declared(nn.Sequential):
+        def alignment_pairs(self) -> tuple[rs.Pair, ...]:
+            return (rs.Pair("0", "1"),)
+
+    with rs.Tracker(Declared(nn.Linear(3, 3), nn.Linear(3, 2)), tmp_path / "run") as tracker:
+        tracker.observe(0)
+    assert list(rs.open(tmp_path / "run").pair.values) == ["0 > 1"]
+
+
+def test_a_pair_of_no_matrix_is_refused(tmp_path) -> None:
+    with pytest.raises(ValueError, match="names the matrix 'nowhere'"):
+        rs.Tracker(mlp(), tmp_path / "run", pairs=[rs.Pair("0", "nowhere")])
+
+
+def test_products_of_attention_heads(tmp_path) -> None:
+    torch.manual_seed(0)
+    model = nn.MultiheadAttention(8, 2, bias=False)
+    start = model.in_proj_weight.detach().double().clone()
+    with rs.Tracker(model, tmp_path / "run", schedule=1) as tracker:
+        tracker.observe(0)
+        with torch.no_grad():
+            model.in_proj_weight += 0.1 * torch.randn_like(model.in_proj_weight)
+        tracker.observe(1)
+    ds = rs.open(tmp_path / "run")
+
+    def kq(packed: torch.Tensor, head: int) -> np.ndarray:
+        q, k, _ = packed.numpy().reshape(3, 2, 4, 8)[:, head]
+        return k.T @ q
+
+    now = model.in_proj_weight.detach().double()
+    change = np.linalg.svd(kq(now, 1) - kq(start, 1), compute_uv=False)
+    found = ds.product_change_singular_values.sel(step=1, product="h1.kq").values
+    np.testing.assert_allclose(found[:8], change, atol=1e-6 * change[0])
+    assert set(ds["product"].values) == {"h0.kq", "h1.kq", "h0.vo", "h1.vo"}
+
+
+def test_scalars_at_snapshots_and_at_every_step(tmp_path) -> None:
+    model = mlp()
+    with rs.Tracker(model, tmp_path / "run", schedule=4, every_step=("loss",)) as tracker:
+        for step in range(10):
+            scalars = {"loss": torch.tensor(float(step) ** 2), "rate": 0.5}
+            tracker.observe(step, **scalars, **({"late": 1.0} if step >= 4 else {}))
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.loss.values) == [0.0, 16.0, 64.0]
+    assert list(ds.rate.values) == [0.5] * 3
+    assert np.isnan(ds.late.values[0]) and list(ds.late.values[1:]) == [1.0, 1.0]
+    assert list(ds.train_step.values) == list(range(10))
+    assert list(ds.loss_every_step.values) == [float(step) ** 2 for step in range(10)]
+
+
+def test_every_step_scalars_are_copied_when_seen(tmp_path) -> None:
+    """A loss buffer that is overwritten in place, as CUDA graphs do, must not rewrite history."""
+    static = torch.zeros(())
+    with rs.Tracker(mlp(), tmp_path / "run", schedule=100, every_step=("loss",)) as tracker:
+        for step in range(5):
+            static.fill_(step)
+            tracker.observe(step, loss=static)
+    assert list(rs.open(tmp_path / "run").loss_every_step.values) == [0, 1, 2, 3, 4]
+
+
+def test_include_and_exclude(tmp_path) -> None:
+    run(tmp_path / "run", steps=1, exclude="2")
+    assert list(rs.open(tmp_path / "run").matrix.values) == ["0"]
+
+
+def test_the_run_says_where_it_came_from(tmp_path) -> None:
+    run(tmp_path / "run", steps=1, attrs={"seed": 7})
+    attrs = rs.open(tmp_path / "run").attrs
+    assert attrs["seed"] == 7
+    assert attrs["torch"] == torch.__version__
+    assert attrs["wall_seconds"] > 0
+    again = rs.views(mlp(seed=3).state_dict(), like=rs.Manifest.from_json(attrs["manifest"]))
+    assert list(again) == ["0", "2"]
+
+
+def test_its_own_cost_is_stored(tmp_path) -> None:
+    run(tmp_path / "run")
+    ds = rs.open(tmp_path / "run")
+    for name in ("tracker_copy_seconds", "tracker_wait_seconds", "tracker_compute_seconds"):
+        assert (ds[name].values >= 0).all() and ds[name].sizes == {"step": 5}
+
+
+def test_acknowledged_means_committed(tmp_path) -> None:
+    model = mlp()
+    with rs.Tracker(model, tmp_path / "run", schedule=1) as tracker:
+        assert tracker.committed is None
+        for step in range(4):
+            tracker.observe(step)
+        tracker.flush()
+        assert tracker.committed == 3
+        assert list(rs.open(tmp_path / "run").step.values) == [0, 1, 2, 3]
+
+
+def test_resume_goes_on_with_the_same_reference(tmp_path) -> None:
+    whole, halves = Training(mlp(), 6), Training(mlp(), 6)
+    with rs.Tracker(whole.model, tmp_path / "whole", schedule=1) as tracker:
+        for step in range(6):
+            tracker.observe(step)
+            whole.step()
+    for steps in (range(0, 4), range(3, 6)):  # step 3 is trained again after the break
+        if steps.start:
+            halves.model.load_state_dict({n: torch.tensor(w) for n, w in halves.history[3].items()})
+            halves.generator = torch.Generator().manual_seed(0)
+            for _ in range(3):
+                torch.randn(8, 6, generator=halves.generator)
+        with rs.Tracker(halves.model, tmp_path / "halves", schedule=1, resume=True) as tracker:
+            for step in steps:
+                tracker.observe(step)
+                halves.step()
+    one, two = rs.open(tmp_path / "whole"), rs.open(tmp_path / "halves")
+    assert list(two.step.values) == list(range(6))
+    for name in ("singular_values", "change_singular_values"):
+        np.testing.assert_array_equal(one[name].values, two[name].values)
+
+
+def test_paused_sees_nothing(tmp_path) -> None:
+    with rs.Tracker(mlp(), tmp_path / "run", schedule=1) as tracker:
+        tracker.observe(0)
+        with tracker.paused():
+            tracker.observe(1)
+        tracker.observe(2)
+    assert list(rs.open(tmp_path / "run").step.values) == [0, 2]
+
+
+def test_skipping_when_full_leaves_a_recorded_gap(tmp_path) -> None:
+    with rs.Tracker(mlp(), tmp_path / "run", schedule=1, when_full="skip", places=1) as tracker:
+        with tracker._worker.held():  # a worker that is busy for a while
+            for step in range(4):
+                tracker.observe(step)
+        tracker.observe(4)
+        tracker.flush()
+        tracker.observe(5)
+    ds = rs.open(tmp_path / "run")
+    assert ds.step.values[0] == 0 and ds.step.values[-1] == 5
+    assert set(ds.attrs["skipped"]) >= {1, 2, 3}
+    assert sorted([*ds.step.values, *ds.attrs["skipped"]]) == list(range(6))
+
+
+def test_coverage_and_manifest_are_json(tmp_path) -> None:
+    run(tmp_path / "run", steps=1)
+    root = json.loads((tmp_path / "run" / "zarr.json").read_text())
+    assert "0.weight" in root["attributes"]["coverage"]
