@@ -73,14 +73,19 @@ def test_plain_xarray_reads_what_was_appended(tmp_path: Path, steps: int) -> Non
         assert dataset.attrs["rankscope_schema"] == 1
 
 
-def test_readers_that_ignore_consolidated_metadata_see_the_same(tmp_path: Path) -> None:
-    writer = make(tmp_path / "run")
-    for step in range(20):
-        append(writer, step, loss=step)
-        dataset = xr.open_zarr(tmp_path / "run", consolidated=False)
-        assert dataset.sizes["step"] == step + 1
-    np.testing.assert_array_equal(dataset["singular_values"], expected(range(20)))
-    writer.close()
+def test_readers_that_ignore_consolidated_metadata_see_the_same_a_little_later(
+    tmp_path: Path,
+) -> None:
+    with make(tmp_path / "run") as writer:
+        for step in range(40):
+            append(writer, step, **({"late": step} if step >= 20 else {}))
+            seen = xr.open_zarr(tmp_path / "run", consolidated=False)
+            assert step - 15 <= seen.sizes["step"] <= step + 1
+            np.testing.assert_array_equal(
+                seen["singular_values"], expected(range(seen.sizes["step"]))
+            )
+    seen = xr.open_zarr(tmp_path / "run", consolidated=False)
+    xr.testing.assert_identical(seen.load(), store.open(tmp_path / "run").load())
 
 
 def test_a_dataset_opened_earlier_keeps_its_length(tmp_path: Path) -> None:
@@ -268,6 +273,19 @@ def test_mistakes_are_named_and_change_nothing(tmp_path: Path, message: str) -> 
             MISTAKES[message](writer)
         assert (tmp_path / "run" / "zarr.json").read_bytes() == before
         append(writer, 4)
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
+    with make(tmp_path / "run") as writer:
+        child = os.fork()
+        if child == 0:
+            writer.close()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        append(writer, 0)
+        with pytest.raises(ValueError, match="being written"):
+            Writer.resume(tmp_path / "run")
 
 
 def test_a_closed_writer_writes_no_more(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def layout(
     }
     variables = {
         "singular_values": Variable(("step", "matrix", "k"), real),
-        "status": Variable(("step", "matrix"), np.dtype("int8"), attrs=STATUS_FLAGS),
+        "status": Variable(("step", "matrix"), np.dtype("int8"), fill=2, attrs=STATUS_FLAGS),
     }
     if change:
         variables["change_singular_values"] = Variable(("step", "matrix", "k"), real)

@@ -269,7 +269,6 @@ def test_not_finite(bad, dtype) -> None:
     assert found["p"].U.shape == (5, 2)
     for name in ("a", "c", "d"):
         assert_values(found[name].S, exact_values(named[name]))
-    assert caught[0].filename == __file__
 
 
 def test_product_that_overflows() -> None:
@@ -307,7 +306,7 @@ def test_solvers_that_all_fail(monkeypatch) -> None:
     assert all(result.S.isnan().all() for result in found.values())
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.bool, torch.complex64])
+@pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
 def test_numbers_must_be_real_floats(dtype) -> None:
     with pytest.raises(ValueError, match=r"matrix 'w': expected real floating-point .*, got torch"):
         decompose({"w": torch.ones(2, 2).to(dtype)})

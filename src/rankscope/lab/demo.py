@@ -62,6 +62,7 @@ def demo(out: Path, *, steps: int = 600, seed: int = 0) -> xr.Dataset:
     with Tracker(
         model, run, schedule=snapshot_steps(steps), attrs={**MARK, "seed": seed}
     ) as tracker:
+        talk.print(f"Following {tracker.coverage.summary}.", highlight=False)
         train(model, text, tracker, steps=steps, seed=seed, console=talk)
     ds = store.open(run)
     Console().print(rank_table(ds))
@@ -69,9 +70,22 @@ def demo(out: Path, *, steps: int = 600, seed: int = 0) -> xr.Dataset:
         f"Loss on text never trained on: {validation_loss(model, text):.2f} nats per byte; "
         f"knowing only how often each byte comes gives {unigram_entropy(text.validation):.2f}."
     )
+    talk.print(cost(ds), highlight=False)
     for path in write_figures(ds, out):
         talk.print(f"wrote {path}", highlight=False)
     return ds
+
+
+def cost(ds: xr.Dataset) -> str:
+    """What the tracker says of itself."""
+    seconds = {
+        part: float(ds[f"tracker_{part}_seconds"].sum()) for part in ("copy", "wait", "compute")
+    }
+    held = seconds["copy"] + seconds["wait"]
+    return (
+        f"{ds.sizes['step']} snapshots held training up for {held:.2f} s "
+        f"of {ds.attrs['wall_seconds']:.0f} s; measuring took {seconds['compute']:.1f} s beside it."
+    )
 
 
 def fresh_folder(run: Path) -> Path:

@@ -48,7 +48,7 @@ class Views(Mapping[str, View]):
         return len(self.readings)
 
     def __repr__(self) -> str:
-        return f"Views({len(self)} matrices of {len(self.coverage)} tensors; print .coverage)"
+        return f"Views({self.coverage.summary}; print .coverage)"
 
 
 def views(

@@ -38,10 +38,15 @@ class Coverage:
         """The line of a tensor."""
         return {line.tensor: line for line in self.lines}[tensor]
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """One line: how many matrices, and how many tensors were read how."""
         counts = Counter(line.status for line in self.lines)
         matrices = sum(len(line.matrices) for line in self.lines)
-        summary = ", ".join(f"{count} {status}" for status, count in counts.items())
+        how = ", ".join(f"{count} {status}" for status, count in counts.items())
+        return f"{matrices} matrices of {len(self)} tensors: {how}"
+
+    def __str__(self) -> str:
         rows = [("tensor", "shape", "status", "how")]
         rows += [(line.tensor, _times(line.shape), line.status, line.how) for line in self.lines]
         widths = [max(len(row[column]) for row in rows) for column in range(3)]
@@ -51,7 +56,7 @@ class Coverage:
             )
             for row in rows
         ]
-        return "\n".join([f"{matrices} matrices of {len(self)} tensors: {summary}", *table])
+        return "\n".join([self.summary, *table])
 
 
 def tied(tensor: str, shape: tuple[int, ...], first: str) -> Covered:

@@ -52,7 +52,7 @@ class Task:
         return 8 * (sum(f.numel() for f in self.factors) + 4 * self.k**2)
 
     @property
-    def cost(self) -> float:
+    def cost(self) -> int:
         """Rough operations: products, and the eigen-solver at its lower speed."""
         return self.k * sum(f.numel() for f in self.factors) + 10 * self.k**3
 

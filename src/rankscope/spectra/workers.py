@@ -46,9 +46,14 @@ def spread(
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(
+    pool = ThreadPoolExecutor(
         threads, thread_name_prefix="rankscope", initializer=_keep_to_one_core
     )
+    # Start all threads now: later ones would touch torch's default at a time nobody expects.
+    everyone = threading.Barrier(threads)
+    for started in [pool.submit(everyone.wait) for _ in range(threads)]:
+        started.result()
+    return pool
 
 
 _starting = threading.Lock()

@@ -76,9 +76,13 @@ class Lock:
                 raise
             return lock
 
+    def is_mine(self) -> bool:
+        """Not so in a forked child, which must not end its parent's run on leaving the block."""
+        return self.holder.pid == os.getpid()
+
     def release(self) -> None:
-        # A forked child that leaves the same `with` block must not free its parent's run.
-        if self.holder.pid == os.getpid():
+        """Let another process take it."""
+        if self.is_mine():
             self.path.unlink(missing_ok=True)
 
 

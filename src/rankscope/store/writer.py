@@ -1,14 +1,14 @@
 """Writing a run so that a snapshot appears at once or not at all, whatever happens to the writer.
 
 A commit: chunks first, each replaced whole; then the root zarr.json, which alone says how long
-every array is; then, as a courtesy to readers that do not look there, each array's own zarr.json.
-Rows beyond the committed length may lie in a chunk; no reader sees them, and the next writer
-overwrites them.
+every array is. Rows beyond the committed length may lie in a chunk; no reader sees them, and the
+next writer overwrites them. Each array's own zarr.json, for readers that do not look into the
+root's, follows now and then and on closing: at every commit it would double the files written.
 """
 
 import contextlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -30,6 +30,9 @@ from rankscope.store.files import ROOT, replace_file, write_own_metadata
 from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
 from rankscope.store.lock import Lock
 
+# Commits between two times that the arrays' own metadata follow the root's.
+OWN_METADATA_EVERY = 16
+
 
 class Writer:
     """The one writer of a run. When `append` or `extend` returns, what it was given is committed.
@@ -45,6 +48,7 @@ class Writer:
         self._lock = lock
         self._durable = durable
         self._closed = False
+        self._commits = 0
         self._read_back()
 
     @classmethod
@@ -158,17 +162,19 @@ class Writer:
         }
         if any(lengths[axis] < len(positions) for axis, positions in self._positions.items()):
             lengths = {**self._contents.lengths, **lengths}
-            self._commit(replace(self._contents, lengths=lengths), self._columns)
+            self._commit(replace(self._contents, lengths=lengths))
             self._read_back()
             self._remove_leftovers()
 
     def set_attrs(self, attrs: Mapping[str, Json]) -> None:
         """Add or replace attributes of the run, in a commit of their own."""
         attrs = {**self._contents.attrs, **_json(attrs)}
-        self._commit(replace(self._contents, attrs=attrs), ())
+        self._commit(replace(self._contents, attrs=attrs))
 
     def close(self) -> None:
         """Let another writer go on; everything was committed before."""
+        if not self._closed and self._lock.is_mine():
+            self._write_own_metadata()
         self._closed = True
         self._lock.release()
 
@@ -217,17 +223,24 @@ class Writer:
             column = self._columns.get(name) or Column.new(self.path / name, layout)
             columns[name] = column.with_rows(len(before), block, durable=self._durable)
         lengths = {**contents.lengths, along: len(before) + len(positions)}
-        self._commit(replace(contents, lengths=lengths), columns)
+        self._commit(replace(contents, lengths=lengths))
         self._columns |= columns
         self._positions[along] = np.concatenate([before, rows[along]])
 
-    def _commit(self, contents: Contents, changed: Collection[str]) -> None:
+    def _commit(self, contents: Contents) -> None:
         self._check_open()
         replace_file(self.path / ROOT, contents.to_json(), durable=self._durable)
+        grown = contents.layouts.keys() != self._contents.layouts.keys()
         self._contents = contents
-        # Committed by now, so trouble from here on is none of the caller's.
+        self._commits += 1
+        if grown or self._commits % OWN_METADATA_EVERY == 0:
+            self._write_own_metadata()
+
+    def _write_own_metadata(self) -> None:
+        # What it says is committed already, so trouble here is none of the caller's.
         with contextlib.suppress(OSError):
-            write_own_metadata(self.path, contents, changed, durable=False)
+            names = self._contents.layouts.keys() - self._contents.fixed()
+            write_own_metadata(self.path, self._contents, sorted(names), durable=False)
 
     def _check_open(self) -> None:
         if self._closed:
@@ -255,8 +268,7 @@ class Writer:
         for folder in self.path.iterdir():
             if folder.is_dir() and folder.name not in self._contents.layouts:
                 Column.clear(folder)  # a scalar whose first commit never came
-        with contextlib.suppress(OSError):
-            write_own_metadata(self.path, self._contents, self._columns, durable=False)
+        self._write_own_metadata()
 
 
 @contextlib.contextmanager
