@@ -1,5 +1,7 @@
 """rankscope: watch the rank of neural networks while they learn."""
 
+__version__ = "0.1.0"
+
 from rankscope import accessor as accessor
 from rankscope import metrics as metrics
 from rankscope.interventions import perturb as perturb
@@ -38,5 +40,3 @@ from rankscope.tracker import Epochs as Epochs
 from rankscope.tracker import Every as Every
 from rankscope.tracker import LogSpaced as LogSpaced
 from rankscope.tracker import Tracker as Tracker
-
-__version__ = "0.1.0"

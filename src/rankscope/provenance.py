@@ -3,16 +3,17 @@
 import platform
 import subprocess
 from datetime import UTC, datetime
-from importlib.metadata import version
 
 import torch
+
+from rankscope import __version__
 
 
 def origin(device: torch.device) -> dict[str, str]:
     """Plain strings for a run's attributes."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return {
-        "rankscope": version("rankscope"),
+        "rankscope": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": f"{device.type} ({name})",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from rankscope.matrices import Manifest, Product, ProductReading, Reading, View, product_change
-from rankscope.overlaps import Overlap
+from rankscope.overlaps import Overlap, chance_overlap
 from rankscope.overlaps import measure as measure_overlap
 from rankscope.pairs import Pair
 from rankscope.spectra import Svd, decompose
@@ -125,12 +125,28 @@ def layout(
             "pair_kind": _names("pair", [p.kind for p in pairs]),
             "earlier": _names("pair", [p.earlier for p in pairs]),
             "later": _names("pair", [p.later for p in pairs]),
+            "chance": (("pair",), np.array([_chance(p, readings) for p in pairs])),
             "i": (("i",), np.arange(1, plan.top + 1)),
         }
         for name in ("alignment", "alignment_normalized"):
             variables[name] = Variable(("step", "pair", "i"), np.dtype("float32"))
             variables[f"{name}_background"] = Variable(("step", "pair"), np.dtype("float32"))
     return coords, variables
+
+
+def _chance(pair: Pair, readings: Sequence[Reading]) -> float:
+    """The mean raw overlap of random directions, of which only the entries that meet count.
+
+    d of D and d of D' entries meet: each part has length about sqrt(d / D), and the parts overlap
+    as unit vectors in d dimensions do.
+    """
+    of = {reading.name: reading for reading in readings}
+    sizes = []
+    for name, side in ((pair.earlier, pair.earlier_side), (pair.later, pair.later_side)):
+        sizes.append(of[name].m if side == "out" else of[name].n)
+    cut = pair.earlier_cut
+    meeting = sizes[0] if cut is None else cut.size
+    return chance_overlap(meeting) * meeting / math.sqrt(sizes[0] * sizes[1])
 
 
 def measure(
@@ -140,7 +156,10 @@ def measure(
     *,
     threads: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Every stored variable of one snapshot; each matrix is decomposed once."""
+    """Every stored variable of one snapshot; each matrix is decomposed once.
+
+    Changes are those of whole matrices; parts are there for the overlaps they enter.
+    """
     spectra, changes, vectors = _matrices(plan, tensors, reference, threads)
     values = {
         "singular_values": _padded(spectra, plan.k),
@@ -170,18 +189,18 @@ def _matrices(
         for reading in portion:
             W = reading.view(tensors[reading.parameter]).W
             jobs[reading.name] = W
-            if reference is not None:
+            if reference is not None and reading.part_of is None:
                 W0 = reading.view(reference[reading.parameter]).W
                 jobs[_change_name(reading.name)] = _difference(W, W0)
         ranks = {reading.name: plan.top for reading in portion if reading.name in paired}
-        found = decompose(jobs, ranks=ranks, threads=threads)
+        found = decompose(jobs, ranks=ranks, threads=threads, on_failure=_status_says_it)
         for reading in portion:
             spectra[reading.name] = _array(found[reading.name].S)
-            if reference is not None:
-                changes[reading.name] = _array(found[_change_name(reading.name)].S)
+            change = found.get(_change_name(reading.name))
+            changes[reading.name] = np.empty(0) if change is None else _array(change.S)
         vectors |= {name: found[name] for name in ranks}
     order = [reading.name for reading in plan.readings]
-    return [spectra[name] for name in order], [changes[name] for name in changes and order], vectors
+    return [spectra[name] for name in order], [changes[name] for name in order], vectors
 
 
 def _difference(W: Tensor, W0: Tensor) -> Tensor:
@@ -202,7 +221,7 @@ def _products(
         jobs[reading.name] = product
         if reference is not None:
             jobs[_change_name(reading.name)] = product_change(product, reading.product(reference))
-    found = decompose(jobs, threads=threads)
+    found = decompose(jobs, threads=threads, on_failure=_status_says_it)
     names = [reading.name for reading in plan.products]
     values = {"product_singular_values": _padded([_array(found[n].S) for n in names], plan.k)}
     if reference is not None:
@@ -236,6 +255,10 @@ def _portions(readings: Sequence[Reading]) -> Iterator[list[Reading]]:
         size += reading.m * reading.n
     if portion:
         yield portion
+
+
+def _status_says_it(names: Sequence[str]) -> None:
+    """A snapshot stores which matrices failed; whoever takes it decides how to tell."""
 
 
 def _change_name(name: str) -> str:

@@ -337,3 +337,30 @@ def test_neutral(dtype) -> None:
     assert torch.equal(torch.get_rng_state(), random)
     assert torch.get_num_threads() == threads
     assert_values(result["b"].S, exact_values(W[:, ::2]))
+
+
+@pytest.mark.gpu
+def test_gpu_agrees_with_cpu() -> None:
+    """Stacks on the device, the hard matrices among them, and results that stay there."""
+    hard = normal(60, 80) * 10.0 ** -torch.linspace(0, 9, 60)[:, None]
+    named = {f"w{i}": normal(60, 80, seed=i) for i in range(5)} | {"hard": hard, "zero": hard * 0}
+    named |= {"tall": normal(90, 20), "precise": hard.double(), "half": normal(9, 7).bfloat16()}
+    left, right = normal(60, 12, dtype=torch.float64), normal(50, 12, seed=1, dtype=torch.float64)
+    moved = {name: W.cuda() for name, W in named.items()}
+    found = decompose(
+        {**moved, "product": Product(left.cuda(), right.cuda())}, ranks=dict.fromkeys(named, 9)
+    )
+    assert all(result.S.is_cuda and result.U.is_cuda for result in found.values())
+    assert_values(found["product"].S.cpu(), exact_values(left @ right.mT)[:12])
+    for name, W in named.items():
+        assert_values(found[name].S.cpu(), exact_values(W))
+        U, S, V = found[name].U.cpu(), found[name].S.cpu(), found[name].Vh.cpu().mT
+        core = torch.diag(S[: U.shape[1]])
+        torch.testing.assert_close(U.mT @ W.double() @ V, core, rtol=0, atol=1e-10 * float(S[0]))
+        torch.testing.assert_close(U.mT @ U, torch.eye(U.shape[1]).double(), rtol=0, atol=1e-7)
+        torch.testing.assert_close(V.mT @ V, torch.eye(U.shape[1]).double(), rtol=0, atol=1e-7)
+    named["w1"][0, 0] = math.nan
+    with pytest.warns(RuntimeWarning, match="'w1'"):
+        again = singular_values({name: W.cuda() for name, W in named.items()})
+    assert again["w1"].isnan().all()
+    assert_values(again["w2"].cpu(), exact_values(named["w2"]))

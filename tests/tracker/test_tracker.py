@@ -107,6 +107,31 @@ def test_alignment_of_given_pairs(tmp_path) -> None:
     assert list(ds.i.values) == [1, 2, 3]
 
 
+def test_the_chance_level_is_stored_with_each_pair(tmp_path) -> None:
+    """Against the mean overlap of random directions, cut to the centre tap of a convolution."""
+    model = nn.Sequential(nn.Conv2d(3, 24, 3), nn.Conv2d(24, 20, 3))
+    pairs = rs.discover_pairs(model, torch.zeros(1, 3, 8, 8))
+    with rs.Tracker(model, tmp_path / "run", pairs=pairs) as tracker:
+        tracker.observe(0)
+    generator = np.random.default_rng(0)
+    u, v = generator.normal(size=(2, 20000, 24 * 9))
+    u = u[:, :24] / np.linalg.norm(u[:, :24], axis=1, keepdims=True)
+    v = v / np.linalg.norm(v, axis=1, keepdims=True)
+    overlaps = np.abs((u * v.reshape(-1, 24, 9)[:, :, 4]).sum(1))
+    chance = float(rs.open(tmp_path / "run").chance.sel(pair="0 > 1"))
+    np.testing.assert_allclose(chance, overlaps.mean(), rtol=0.03)
+
+
+def test_changes_are_those_of_whole_matrices(tmp_path) -> None:
+    with rs.Tracker(nn.MultiheadAttention(8, 2), tmp_path / "run") as tracker:
+        tracker.observe(0)
+    ds = rs.open(tmp_path / "run")
+    assert set(ds.matrix.values[ds.part_of.values != ""]) == {"v", "h0.q", "h1.q", "h0.k", "h1.k"}
+    for name, whole in zip(ds.matrix.values, ds.part_of.values == "", strict=True):
+        change = ds.change_singular_values.sel(step=0, matrix=name).values
+        assert (change == 0).all() if whole else np.isnan(change).all(), name
+
+
 def test_a_model_declares_its_pairs(tmp_path) -> None:
     class Declared(nn.Sequential):
         def alignment_pairs(self) -> tuple[rs.Pair, ...]:

@@ -4,7 +4,7 @@ Weights of 32 bits or fewer and products of factors go through Gram matrices in 
 (`solvers.by_gram`), as does everything on a GPU; float64 matrices on the CPU through a direct SVD.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import overload
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from rankscope.matrices.product import Product
 from rankscope.matrices.reading import View
 from rankscope.spectra.solvers import Svd
-from rankscope.spectra.tasks import Task, solve_all
+from rankscope.spectra.tasks import Task, solve_all, warn_of_failure
 
 Matrix = Num[Tensor, "... m n"] | View | Product
 
@@ -52,12 +52,13 @@ def decompose(
     *,
     ranks: Mapping[str, int] = MappingProxyType({}),
     threads: int | None = None,
+    on_failure: Callable[[Sequence[str]], None] = warn_of_failure,
 ) -> dict[str, Svd]:
     """All singular values of each matrix, and its leading `ranks[name]` directions (default none).
 
     `threads` is the number of CPU threads (None: as many as torch uses in this thread). A matrix
-    that is not finite, or that no solver manages, is NaN throughout; one RuntimeWarning names all
-    such matrices.
+    that is not finite, or that no solver manages, is NaN throughout; `on_failure` hears the names
+    of all such matrices and by default gives one RuntimeWarning.
     """
     if threads is not None and threads < 1:
         raise ValueError(f"threads: expected 1 or more, or None for torch's own, got {threads}")
@@ -70,7 +71,7 @@ def decompose(
                 "singular_values() and svd() take leading axes"
             )
         tasks[name] = Task(name, factors, rank=ranks.get(name, 0))
-    results = solve_all(list(tasks.values()), threads=threads)
+    results = solve_all(list(tasks.values()), threads=threads, on_failure=on_failure)
     return {name: results[task] for name, task in tasks.items()}
 
 
@@ -78,7 +79,8 @@ def _decompose_batches(matrices: Mapping[str, Matrix], *, rank: int | None) -> d
     """Like `decompose`, with leading axes, and rank None for every direction."""
     factors = {name: _factors(name, x) for name, x in matrices.items()}
     tasks = {name: _batch_tasks(name, each, rank) for name, each in factors.items()}
-    results = solve_all([task for batch in tasks.values() for task in batch], threads=None)
+    every = [task for batch in tasks.values() for task in batch]
+    results = solve_all(every, threads=None, on_failure=warn_of_failure)
     return {
         name: _batched([results[task] for task in tasks[name]], shape=each[0].shape[:-2])
         for name, each in factors.items()

@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -57,8 +57,10 @@ class Task:
         return self.k * sum(f.numel() for f in self.factors) + 10 * self.k**3
 
 
-def solve_all(tasks: Sequence[Task], *, threads: int | None) -> dict[Task, Svd]:
-    """The decomposition of each task; one RuntimeWarning names all that failed."""
+def solve_all(
+    tasks: Sequence[Task], *, threads: int | None, on_failure: Callable[[Sequence[str]], None]
+) -> dict[Task, Svd]:
+    """The decomposition of each task; `on_failure` hears the names of all that failed."""
     stacks = list(_stacks(tasks))
     solved = [_solve(stack) for stack in stacks if not stack[0].on_cpu]
     solved += spread(
@@ -70,11 +72,11 @@ def solve_all(tasks: Sequence[Task], *, threads: int | None) -> dict[Task, Svd]:
     results = {task: result for part in solved for task, result, _ in part}
     failed = {task for part in solved for task, _, bad in part if bad}
     if failed:
-        _warn([task.name for task in tasks if task in failed])
+        on_failure([task.name for task in tasks if task in failed])
     return results
 
 
-def _warn(names: Sequence[str]) -> None:
+def warn_of_failure(names: Sequence[str]) -> None:
     shown = ", ".join(repr(name) for name in names[:8])
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     warnings.warn(
@@ -112,7 +114,7 @@ def _solve(stack: Sequence[Task]) -> list[tuple[Task, Svd, bool]]:
         result = _second_way(factors, stack[0].directions)
     failed = ~(finite & result.S.isfinite().all(1))
     return [
-        (task, _nan(result, i) if bad else Svd(result.U[i], result.S[i], result.Vh[i]), bad)
+        (task, _nan(result, i) if bad else _copy(result, i), bad)
         for i, (task, bad) in enumerate(zip(stack, failed.tolist(), strict=True))
     ]
 
@@ -122,6 +124,11 @@ def _is_finite(x: Tensor) -> Tensor:
     if x.numel() == 0:
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
     return x.amax((1, 2)).isfinite() & x.amin((1, 2)).isfinite()
+
+
+def _copy(result: Svd, i: int) -> Svd:
+    """One of a stack, which does not keep the rest, nor unwanted directions, in memory."""
+    return Svd(*(x[i].clone() for x in (result.U, result.S, result.Vh)))
 
 
 def _nan(result: Svd, i: int) -> Svd:

@@ -46,9 +46,7 @@ def spread(
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    pool = ThreadPoolExecutor(
-        threads, thread_name_prefix="rankscope", initializer=_keep_to_one_core
-    )
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="rankscope", initializer=keep_to_one_core)
     # Start all threads now: later ones would touch torch's default at a time nobody expects.
     everyone = threading.Barrier(threads)
     for started in [pool.submit(everyone.wait) for _ in range(threads)]:
@@ -59,7 +57,7 @@ def _pool(threads: int) -> ThreadPoolExecutor:
 _starting = threading.Lock()
 
 
-def _keep_to_one_core() -> None:
+def keep_to_one_core() -> None:
     """Limit this thread to one core, and no other.
 
     torch.set_num_threads acts on the thread that calls it, but also sets the default of threads

@@ -1,6 +1,7 @@
 """What a tracker does when it is not told: which pairs, which device, how many threads."""
 
 import os
+from typing import Literal
 
 import torch
 from torch import nn
@@ -31,6 +32,15 @@ def where_to_measure(home: torch.device, plan: snapshot.Plan) -> torch.device:
     """
     largest = max((min(reading.m, reading.n) for reading in plan.readings), default=0)
     return home if largest > HOST_SIDE else torch.device("cpu")
+
+
+def what_measures(home: torch.device, device: torch.device) -> Literal["thread", "process"]:
+    """A process where threads would delay the one that launches a GPU's kernels.
+
+    Memory for a process that has no path to it needs Linux.
+    """
+    apart = home.type == "cuda" and device.type == "cpu" and hasattr(os, "memfd_create")
+    return "process" if apart else "thread"
 
 
 def worker_threads(home: torch.device) -> int:

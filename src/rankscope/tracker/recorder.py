@@ -1,15 +1,15 @@
 """The worker's side of a tracker: measures staged weights and writes them to the run."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rankscope import snapshot
 from rankscope.store import Writer
+from rankscope.tracker.measurers import Measurer
 from rankscope.tracker.reference import InitialWeights
 from rankscope.tracker.staging import Handoff, Place
 
@@ -23,16 +23,15 @@ class Recorder:
         self,
         plan: snapshot.Plan,
         writer: Writer,
+        measurer: Measurer,
         *,
-        reference: Mapping[str, Tensor] | None,
         initial: InitialWeights | None,
-        threads: int | None,
     ) -> None:
+        """`initial`: where to keep the weights of the first snapshot, if they are the reference."""
         self._plan = plan
         self._writer = writer
+        self._measurer = measurer
         self._initial = initial
-        self._reference = reference if initial is None else initial.load()
-        self._threads = threads
         self._failing: set[str] = set()
         self._untold: list[str] = []
         self._stream: torch.cuda.Stream | None = None
@@ -47,10 +46,11 @@ class Recorder:
         began = time.perf_counter()
         with torch.no_grad(), self._beside_training(place):
             place.wait_filled()
-            self._settle_reference(place)
-            values = snapshot.measure(
-                self._plan, place.tensors, self._reference, threads=self._threads
-            )
+            if self._initial is not None:
+                self._measurer.keep_reference(place)
+                self._initial.save(place.tensors)
+                self._initial = None
+            values = self._measurer.measure(place)
             given = {name: column[0] for name, column in scalars.read().items()}
             place.measured()
         given |= {
@@ -88,18 +88,8 @@ class Recorder:
         self._writer.set_attrs(attrs)
 
     def close(self) -> None:
+        self._measurer.close()
         self._writer.close()
-
-    def _settle_reference(self, place: Place) -> None:
-        """The first snapshot's weights become the reference; a loaded one moves to the copies."""
-        if self._initial is not None and self._reference is None:
-            self._reference = {name: tensor.clone() for name, tensor in place.tensors.items()}
-            self._initial.save(self._reference)
-        elif self._reference is not None:
-            self._reference = {
-                name: tensor.to(place.tensors[name].device)
-                for name, tensor in self._reference.items()
-            }
 
     @contextmanager
     def _beside_training(self, place: Place) -> Iterator[None]:

@@ -51,6 +51,7 @@ class InitialWeights:
         self._file = run / "reference.safetensors"
 
     def load(self) -> dict[str, Tensor] | None:
+        """None before the first snapshot."""
         return load_file(self._file) if self._file.exists() else None
 
     def save(self, tensors: Mapping[str, Tensor]) -> None:

@@ -14,12 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankscope.tracker.shared import SharedMemory
+
 
 class Place:
     """One copy of the watched tensors, and the events that order its use."""
 
-    def __init__(self) -> None:
-        self.tensors: dict[str, Tensor] = {}
+    def __init__(self, number: int = 0, tensors: Mapping[str, Tensor] | None = None) -> None:
+        self.number = number
+        self.tensors = dict(tensors or {})
         self.copy_seconds = 0.0
         self._started: dict[torch.device, torch.cuda.Event] = {}
         self._filled: dict[torch.device, torch.cuda.Event] = {}
@@ -84,10 +87,11 @@ def _buffer_like(tensor: Tensor, device: torch.device) -> Tensor:
 class Staging:
     """A fixed number of places, so memory is bounded by that many copies of the watched tensors."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int, *, memory: SharedMemory | None = None) -> None:
+        """The copies lie in `memory` where given, else where the first filling puts them."""
         self._free: queue.SimpleQueue[Place] = queue.SimpleQueue()
-        for _ in range(places):
-            self._free.put(Place())
+        for number in range(places):
+            self._free.put(Place(number, None if memory is None else memory.tensors(number)))
 
     def take(self, *, timeout: float) -> Place | None:
         """A free place, or None if none came free in time."""

@@ -20,18 +20,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, SupportsFloat
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from rankscope import snapshot
-from rankscope.matrices import Views, named_tensors, views
+from rankscope.matrices import named_tensors, views
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
-from rankscope.store import Variable, Writer
-from rankscope.tracker.defaults import pairs_of, where_to_measure, worker_threads
-from rankscope.tracker.recorder import EVERY_STEP, Recorder
-from rankscope.tracker.reference import InitialWeights, Reference, given_reference
+from rankscope.tracker.defaults import (
+    pairs_of,
+    what_measures,
+    where_to_measure,
+    worker_threads,
+)
+from rankscope.tracker.opening import open_run
+from rankscope.tracker.recorder import Recorder
+from rankscope.tracker.reference import Reference
 from rankscope.tracker.schedules import Schedule, as_schedule
 from rankscope.tracker.sharding import any_rank, gathered, is_sharded, is_writer
 from rankscope.tracker.staging import Handoff, Place, Staging, kept
@@ -56,6 +60,9 @@ class Tracker:
     places: how many copies of the watched weights may wait to be measured.
     device: where to decompose; by default on the host, for matrices of a shorter side above 1024
         where the model is.
+    beside: what decomposes there: a "thread" of this process or a "process" of its own; by default
+        a process where a GPU trains and the host decomposes, else a thread.
+    threads: how many cores it uses; by default one where the CPU trains, else half of them.
     strict: raise where it would otherwise warn once and let training go on.
     attrs: anything JSON can say about the run (its declaration, its seed), stored with it.
     """
@@ -76,6 +83,7 @@ class Tracker:
         when_full: Literal["block", "skip"] = "block",
         places: int = 2,
         device: torch.device | str | None = None,
+        beside: Literal["thread", "process"] | None = None,
         threads: int | None = None,
         resume: bool = False,
         durable: bool = False,
@@ -115,57 +123,45 @@ class Tracker:
         self._shapes = {name: tensor.shape for name, tensor in tensors.items()}
         home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
         self._device = where_to_measure(home, self.plan) if device is None else torch.device(device)
-        self._staging = Staging(places)
         self._worker: Worker | None = None
         self._recorder: Recorder | None = None
         if is_writer():
             self._start(
-                chosen,
-                {name: tensor.dtype for name, tensor in tensors.items()},
-                given=given_reference(reference, self.plan.parameters),
-                initial=reference == "init",
-                threads=threads or worker_threads(home),
-                resume=resume,
-                durable=durable,
-                attrs={**origin(home), **(attrs or {}), "schedule": repr(self._schedule)},
+                lambda: open_run(
+                    self.path,
+                    self.plan,
+                    tensors,
+                    every_step=self._every_step,
+                    reference=reference,
+                    places=places,
+                    beside=beside or what_measures(home, self._device),
+                    threads=threads or worker_threads(home),
+                    resume=resume,
+                    durable=durable,
+                    attrs={
+                        **origin(home),
+                        **(attrs or {}),
+                        "schedule": repr(self._schedule),
+                        "coverage": str(self.coverage),
+                        "manifest": chosen.manifest.to_json(),
+                    },
+                )
             )
         if self._sharded:
             self._stop_together(tensors)
         if isinstance(self._failure, ValueError):
             raise self._failure
 
-    def _start(
-        self,
-        chosen: Views,
-        dtypes: Mapping[str, torch.dtype],
-        *,
-        given: dict[str, Tensor] | None,
-        initial: bool,
-        threads: int,
-        resume: bool,
-        durable: bool,
-        attrs: dict[str, Any],
-    ) -> None:
+    def _start(self, start: Callable[[], tuple[Recorder, Staging]]) -> None:
         """Opens the run and starts the worker; a disk in trouble must not end training."""
-        coords, variables = snapshot.layout(self.plan, dtypes, change=initial or given is not None)
-        for name in self._every_step:
-            variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
-        attrs["manifest"] = chosen.manifest.to_json()
-        attrs["coverage"] = str(self.coverage)
         try:
-            going_on = resume and self.path.exists()
-            make = Writer.resume if going_on else Writer.create
-            writer = make(
-                self.path, coords=coords, variables=variables, attrs=attrs, durable=durable
-            )
+            self._recorder, self._staging = start()
         except ValueError as mistake:
             self.failed, self._failure = str(mistake), mistake  # raised when all ranks know of it
             return
         except OSError as failure:
             self._fail(failure)
             return
-        kept = InitialWeights(self.path) if initial else None
-        self._recorder = Recorder(self.plan, writer, reference=given, initial=kept, threads=threads)
         self._worker = Worker()
         self._finalize = weakref.finalize(self, _finish, os.getpid(), self._worker, self._recorder)
 

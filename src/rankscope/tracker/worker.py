@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from rankscope.spectra.workers import keep_to_one_core
+
 Job = Callable[[], None]
 Entry = tuple[Job, Job | None]
 
@@ -57,6 +59,7 @@ class Worker:
         self._thread.join()
 
     def _loop(self) -> None:
+        keep_to_one_core()
         while (entry := self._jobs.get()) is not None:
             job, after = entry
             try:

@@ -1,0 +1,41 @@
+"""The measuring process: `python -m rankscope.tracker.measuring DESCRIPTOR` of a connection.
+
+It first receives what to measure and where the weights lie, then requests; it answers each with
+the measured arrays or, as a string, with what went wrong, and ends when the connection does.
+"""
+
+import pickle
+import signal
+import sys
+from multiprocessing.connection import Connection
+
+import torch
+
+from rankscope.tracker.measurers import HereMeasurer
+from rankscope.tracker.shared import SharedMemory
+from rankscope.tracker.staging import Place
+
+
+def main() -> None:
+    # Ctrl-C reaches every process of a terminal; what is under way should still be finished.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(1)
+    connection = Connection(int(sys.argv[1]))
+    try:
+        plan, reference, threads, descriptor, layout = pickle.loads(connection.recv_bytes())
+        memory = SharedMemory(descriptor, layout)
+        measurer = HereMeasurer(plan, reference=reference, threads=threads)
+        while True:
+            what, number = connection.recv()
+            try:
+                answer = getattr(measurer, what)(Place(number, memory.tensors(number)))
+            except Exception as failure:
+                answer = f"{type(failure).__name__}: {failure}"
+            connection.send(answer)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # the tracker closed, or its process is gone
+
+
+if __name__ == "__main__":
+    with torch.no_grad():
+        main()

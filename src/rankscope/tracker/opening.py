@@ -1,0 +1,65 @@
+"""Opening a run: its store, its reference, what measures it and where copies wait."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from torch import Tensor
+
+from rankscope import snapshot
+from rankscope.store import Variable, Writer
+from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
+from rankscope.tracker.recorder import EVERY_STEP, Recorder
+from rankscope.tracker.reference import InitialWeights, Reference, given_reference
+from rankscope.tracker.shared import Layout, SharedMemory
+from rankscope.tracker.staging import Staging
+
+
+def open_run(
+    path: Path,
+    plan: snapshot.Plan,
+    tensors: Mapping[str, Tensor],
+    *,
+    every_step: Sequence[str],
+    reference: Reference,
+    places: int,
+    beside: Literal["thread", "process"],
+    threads: int,
+    resume: bool,
+    durable: bool,
+    attrs: Mapping[str, Any],
+) -> tuple[Recorder, Staging]:
+    """A new run, or the one at `path` to go on with."""
+    weights = given_reference(reference, plan.parameters)
+    dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
+    coords, variables = snapshot.layout(plan, dtypes, change=reference is not None)
+    for name in every_step:
+        variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
+    make = Writer.resume if resume and path.exists() else Writer.create
+    writer = make(path, coords=coords, variables=variables, attrs=attrs, durable=durable)
+    initial = InitialWeights(path) if reference == "init" else None
+    if initial is not None and (weights := initial.load()) is not None:
+        initial = None  # a resumed run measures from where it began
+    measurer, staging = _measuring(
+        plan, tensors, weights, beside=beside, places=places, threads=threads
+    )
+    return Recorder(plan, writer, measurer, initial=initial), staging
+
+
+def _measuring(
+    plan: snapshot.Plan,
+    tensors: Mapping[str, Tensor],
+    reference: Mapping[str, Tensor] | None,
+    *,
+    beside: Literal["thread", "process"],
+    places: int,
+    threads: int,
+) -> tuple[Measurer, Staging]:
+    if beside == "thread":
+        return HereMeasurer(plan, reference=reference, threads=threads), Staging(places)
+    memory = SharedMemory.create(Layout.of(tensors, places=places))
+    if any(tensor.is_cuda for tensor in tensors.values()):
+        memory.pin()
+    measurer = ProcessMeasurer(plan, reference=reference, threads=threads, memory=memory)
+    return measurer, Staging(places, memory=memory)

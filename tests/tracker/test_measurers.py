@@ -1,0 +1,126 @@
+"""Measuring in a process of its own: the same numbers, and no harm when it dies."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import rankscope as rs
+from rankscope.tracker.shared import Layout, SharedMemory
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(os, "memfd_create"), reason="sharing memory without a path needs Linux"
+)
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 8), nn.MultiheadAttention(8, 2), nn.Linear(8, 3))
+
+
+def run(path, *, steps: int = 4, **options) -> None:
+    model, generator = net(), torch.Generator().manual_seed(0)
+    pairs = [rs.Pair("0", "2")]
+    with rs.Tracker(model, path, schedule=1, pairs=pairs, strict=True, **options) as tracker:
+        for step in range(steps):
+            tracker.observe(step, loss=torch.tensor(float(step)))
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+
+
+def test_a_process_measures_what_a_thread_measures(tmp_path) -> None:
+    run(tmp_path / "thread", beside="thread")
+    run(tmp_path / "process", beside="process")
+    here, there = rs.open(tmp_path / "thread"), rs.open(tmp_path / "process")
+    assert set(here) == set(there)
+    for name in here:
+        if not name.startswith("tracker_"):
+            np.testing.assert_array_equal(here[name].values, there[name].values, err_msg=name)
+
+
+def test_a_resumed_process_measures_from_the_same_reference(tmp_path) -> None:
+    run(tmp_path / "whole", steps=2, beside="thread")
+    run(tmp_path / "halves", steps=1, beside="thread")
+    model, generator = net(), torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
+    pairs = [rs.Pair("0", "2")]
+    with rs.Tracker(
+        model, tmp_path / "halves", schedule=1, pairs=pairs, beside="process", resume=True
+    ) as tracker:
+        tracker.observe(1, loss=1.0)
+    one, two = rs.open(tmp_path / "whole"), rs.open(tmp_path / "halves")
+    np.testing.assert_array_equal(
+        one.change_singular_values.values, two.change_singular_values.values
+    )
+
+
+def test_a_killed_process_does_not_stop_training(tmp_path) -> None:
+    with pytest.warns(RuntimeWarning, match="ended with exit code -9") as caught:
+        tracker = rs.Tracker(net(), tmp_path / "run", schedule=1, beside="process")
+        tracker.observe(0)
+        tracker.flush()
+        os.kill(tracker._recorder._measurer._child.pid, signal.SIGKILL)
+        for step in (1, 2, 3, 4):
+            tracker.observe(step)
+        tracker.flush()
+        tracker.close()
+    assert len(caught) == 1
+    assert list(rs.open(tmp_path / "run").step.values) == [0]
+
+
+PARENT = """
+import sys, torch, rankscope as rs
+tracker = rs.Tracker(torch.nn.Linear(4, 4), sys.argv[1], schedule=1, beside="process")
+tracker.observe(0)
+tracker.flush()
+print(tracker._recorder._measurer._child.pid, flush=True)
+input()
+"""
+
+
+def test_it_ends_with_the_process_it_measures_for(tmp_path) -> None:
+    command = [sys.executable, "-c", PARENT, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        os.kill(pid, 0)  # it lives
+        parent.kill()
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and is_running(pid):
+        time.sleep(0.05)
+    assert not is_running(pid)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_shared_memory_holds_every_dtype_and_shape() -> None:
+    tensors = {
+        "half": torch.randn(3, 5).bfloat16(),
+        "empty": torch.zeros(0, 4),
+        "double": torch.randn(7, dtype=torch.float64),
+        "float": torch.randn(2, 3, 4),
+    }
+    memory = SharedMemory.create(Layout.of(tensors, places=2))
+    for place in (0, 1):
+        for name, shared in memory.tensors(place).items():
+            shared.copy_(tensors[name] + place)
+    again = SharedMemory(memory.descriptor, memory.layout)
+    for place in (0, 1):
+        for name, shared in again.tensors(place).items():
+            assert torch.equal(shared, tensors[name] + place), name
+    memory.close()
