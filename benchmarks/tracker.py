@@ -21,6 +21,8 @@ import rankscope as rs
 from rankscope.lab.models.transformer import TransformerConfig
 
 Batch = tuple[Tensor, Tensor]
+Case = Callable[[], tuple[nn.Module, Batch, int, bool]]  # model, batch, steps an epoch, compiled
+Training = Callable[[int, rs.Tracker | None, int], float]
 
 
 def main(device: str = "cpu", *, epochs: int = 5) -> None:
@@ -33,13 +35,18 @@ def main(device: str = "cpu", *, epochs: int = 5) -> None:
     for heading in (*headings, "copy + wait", "compute"):
         table.add_column(heading, justify="left" if heading == "network" else "right")
     for name, make in cases.items():
+        torch.manual_seed(0)
+        model, batch, steps, compiled = make()
+        model, batch = model.to(device), (batch[0].to(device), batch[1].to(device))
+        train = training(model, batch, compiled=compiled)
+        train(steps if device == "cuda" else 10, None, 0)  # warm up
         for where, beside in ways:
-            row = measure(make, device, epochs, device=where, beside=beside)
+            row = measure(model, batch, train, steps, epochs, device=where, beside=beside)
             table.add_row(name, f"{where}, {beside}", *row)
     Console(width=120).print(table)
 
 
-def cpu_cases() -> dict[str, Callable[[], tuple[nn.Module, Batch, int, bool]]]:
+def cpu_cases() -> dict[str, Case]:
     def transformer() -> tuple[nn.Module, Batch, int, bool]:
         model = TransformerConfig(layers=4, width=128, heads=4, vocabulary=256, context=64).build()
         tokens = torch.randint(256, (32, 65))
@@ -48,7 +55,7 @@ def cpu_cases() -> dict[str, Callable[[], tuple[nn.Module, Batch, int, bool]]]:
     return {"Transformer, 4 layers of 128": transformer}
 
 
-def gpu_cases() -> dict[str, Callable[[], tuple[nn.Module, Batch, int, bool]]]:
+def gpu_cases() -> dict[str, Case]:
     def images(model: nn.Module, batch: int) -> tuple[nn.Module, Batch, int, bool]:
         return (
             model,
@@ -61,20 +68,14 @@ def gpu_cases() -> dict[str, Callable[[], tuple[nn.Module, Batch, int, bool]]]:
 
 
 def measure(
-    make: Callable[[], tuple[nn.Module, Batch, int, bool]], home: str, epochs: int, **options: str
+    model: nn.Module, batch: Batch, train: Training, steps: int, epochs: int, **options: str
 ) -> list[str]:
     """One row of the table: medians over epochs, tracked and bare in turn."""
-    torch.manual_seed(0)
-    model, batch, steps, compiled = make()
-    model, batch = model.to(home), (batch[0].to(home), batch[1].to(home))
     pairs = rs.discover_pairs(model, batch[0])
-    train = training(model, batch, compiled=compiled)
-    train(steps if home == "cuda" else 10, None, 0)  # warm up
     bare, tracked = [], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        # One snapshot an epoch, in its middle, so that the worker's time falls inside what is
-        # timed.
+        # One snapshot in the middle of an epoch: the worker's time falls inside what is timed.
         schedule = rs.At(steps // 2 + epoch * steps for epoch in range(-1, epochs))
         with rs.Tracker(model, path, schedule=schedule, pairs=pairs, **options) as tracker:
             tracker.observe(steps // 2 - steps)
@@ -101,9 +102,7 @@ def measure(
     ]
 
 
-def training(
-    model: nn.Module, batch: Batch, *, compiled: bool
-) -> Callable[[int, rs.Tracker | None, int], float]:
+def training(model: nn.Module, batch: Batch, *, compiled: bool) -> Training:
     """A function that trains some steps and returns the seconds they took."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     forward = torch.compile(model) if compiled else model
