@@ -60,7 +60,7 @@ class Writer:
         variables: Mapping[str, Variable],
         attrs: Mapping[str, Json] | None = None,
         durable: bool = False,
-        chunk_steps: int = 16,
+        chunk_steps: int = 8,
     ) -> "Writer":
         """A new run of no steps at `path`.
 
