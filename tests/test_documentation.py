@@ -1,4 +1,4 @@
-"""Every code block of README and docs runs, top to bottom, in an empty folder."""
+"""Code blocks of README and docs run, top to bottom, in an empty folder; links lead somewhere."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,9 @@ from rankscope.cli import app
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LINKED = [*PAGES, ROOT / "CONTRIBUTING.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(<?([^)>\s]+)")  # [text](target "title") and ![text](target)
 
 
 def blocks(page: Path, *languages: str) -> list[str]:
@@ -47,3 +49,11 @@ def test_shell_blocks_name_real_commands(page: Path) -> None:
                     assert option in result.output or option in {"--help", "--version"}, line
             else:
                 assert word in {"", "git", "pip", "cd", "python"}, line
+
+
+@pytest.mark.parametrize("page", LINKED, ids=lambda page: page.name)
+def test_relative_links_and_images_exist(page: Path) -> None:
+    targets = [target.split("#")[0] for target in LINK.findall(BLOCK.sub("", page.read_text()))]
+    relative = [target for target in targets if target and not re.match(r"[a-z]+:", target)]
+    missing = [target for target in relative if not (page.parent / target).exists()]
+    assert not missing, f"{page.name} links to {missing}, which do not exist"

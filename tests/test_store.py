@@ -245,7 +245,7 @@ MISTAKES = {
     "expected rows of shape": bad_append(9, {"singular_values": np.zeros(3)}),
     "no matrix 'tail'": bad_append(9, {"singular_values": {"tail": np.zeros(2)}}),
     r"must be int64 and increase: got \[3\] after \[3\]": bad_append(3, {}),
-    r"increase: got \[2\] after": bad_append(2, {}),
+    r"got \[2\] after \[3\]; steps must increase over the whole run": bad_append(2, {}),
     r"got \[4.5\]": bad_append(4.5, {}),
     "'m' is the name of a stored": bad_append(9, {}, scalars={"m": 1.0}),
     "'k' is the name of a stored": bad_append(9, {}, scalars={"k": 1.0}),

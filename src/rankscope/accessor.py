@@ -110,7 +110,10 @@ class RankscopeAccessor:
         return floors.transpose(*norms.dims).rename("rounding_floor")
 
     def mean_alignment(self, *, of: str = "alignment") -> xr.DataArray:
-        """Mean of A_ii over i <= min(10, R) of each pair. yunis2024 Eq. 3."""
+        """Mean of A_ii over i <= min(10, R) of each pair. yunis2024 Eq. 3.
+
+        This is `overlaps.mean_alignment` on stored values, which are padded with NaN beyond R.
+        """
         return self._dataset[of].isel(i=slice(10)).mean("i", skipna=True).rename("mean_alignment")
 
     def status(self) -> xr.DataArray:

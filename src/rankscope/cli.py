@@ -13,12 +13,13 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
+def _version(wanted: bool) -> bool:
     if wanted:
         from importlib.metadata import version
 
         typer.echo(f"rankscope {version('rankscope')}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

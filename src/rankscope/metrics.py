@@ -79,7 +79,10 @@ def normalized_spectral_entropy(
 
 @_on_arrays
 def stable_rank(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
-    """|S|_F^2 / |S|_2^2; between 1 and k, r when r values are equal and the rest zero. boix2023."""
+    """|S|_F^2 / |S|_2^2; between 1 and k, r when r values are equal and the rest zero.
+
+    boix2023, app. B and Figs. 4, 12, 14, 16, of the change of each head's products.
+    """
     return _relative(S).square().sum(-1)
 
 

@@ -5,19 +5,25 @@ tracker uses them while a network trains; whoever has its weights in another way
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from rankscope.matrices import Manifest, Product, ProductReading, Reading, View, product_change
+from rankscope.matrices import Product, ProductReading, Reading, View, Views, product_change
 from rankscope.overlaps import Overlap, chance_overlap
 from rankscope.overlaps import measure as measure_overlap
-from rankscope.pairs import Pair
+from rankscope.pairs import Cut, Pair
 from rankscope.spectra import Svd, decompose
 from rankscope.store import Variable
+
+Item = TypeVar("Item", Reading, ProductReading)
+Solve = Callable[..., dict[str, Svd]]
 
 STATUS = ("ok", "zero", "failed")
 STATUS_FLAGS = {"flag_values": [0, 1, 2], "flag_meanings": " ".join(STATUS)}
@@ -54,16 +60,32 @@ class Plan:
         return max(widths + [_change_rank(product) for product in self.products], default=0)
 
 
-def plan(
-    manifest: Manifest,
-    *,
-    matrices: Sequence[str],
-    pairs: Sequence[Pair],
-    products: bool,
-    top: int = 100,
-) -> Plan:
-    """The plan for the named matrices and the parts that `pairs` name besides."""
-    known = {reading.name: reading for reading in manifest.readings}
+class Snapshot(NamedTuple):
+    """Stored variables by name, and what could not be decomposed: "fc", "change of fc"."""
+
+    values: dict[str, np.ndarray]
+    failed: tuple[str, ...]
+
+
+def plan(chosen: Views, *, pairs: Sequence[Pair], products: bool, top: int = 100) -> Plan:
+    """The plan for the chosen matrices, their products, and the parts that `pairs` name besides."""
+    known = {reading.name: reading for reading in chosen.manifest.readings}
+    _check_pairs(pairs, known)
+    names = {*chosen.readings, *(n for pair in pairs for n in (pair.earlier, pair.later))}
+    parameters = {reading.parameter for reading in chosen.readings.values()}
+    return Plan(
+        readings=tuple(reading for name, reading in known.items() if name in names),
+        products=tuple(
+            each
+            for each in (chosen.manifest.products if products else ())
+            if {each.left.parameter, each.right.parameter} <= parameters or each.kind == "lora"
+        ),
+        pairs=tuple(pairs),
+        top=top,
+    )
+
+
+def _check_pairs(pairs: Sequence[Pair], known: Mapping[str, Reading]) -> None:
     for pair in pairs:
         for name in (pair.earlier, pair.later):
             if name not in known:
@@ -71,14 +93,26 @@ def plan(
                     f"pair {pair.name!r} names the matrix {name!r}, which the model does not have; "
                     "rankscope.views(model, parts=True) lists those it has"
                 )
-    names = dict.fromkeys([*matrices, *(n for pair in pairs for n in (pair.earlier, pair.later))])
-    order = {name: position for position, name in enumerate(known)}
-    return Plan(
-        readings=tuple(known[name] for name in sorted(names, key=order.__getitem__)),
-        products=manifest.products if products else (),
-        pairs=tuple(pairs),
-        top=top,
-    )
+        earlier, later = (_meeting(pair, known, end) for end in ("earlier", "later"))
+        if earlier != later:
+            raise ValueError(
+                f"pair {pair.name!r}: {earlier} entries of the earlier vectors meet {later} of the "
+                "later; give it an earlier_cut or later_cut that makes them equal"
+            )
+    twice = [name for name, count in Counter(pair.name for pair in pairs).items() if count > 1]
+    if twice:
+        raise ValueError(f"two pairs are named {twice[0]!r}; tell them apart by their label")
+
+
+def _meeting(pair: Pair, known: Mapping[str, Reading], end: str) -> int:
+    """How many entries of the vectors of one end take part."""
+    cut: Cut | None = getattr(pair, f"{end}_cut")
+    return _length(pair, known, end) if cut is None else cut.size
+
+
+def _length(pair: Pair, known: Mapping[str, Reading], end: str) -> int:
+    reading = known[getattr(pair, end)]
+    return reading.m if getattr(pair, f"{end}_side") == "out" else reading.n
 
 
 def layout(
@@ -140,13 +174,10 @@ def _chance(pair: Pair, readings: Sequence[Reading]) -> float:
     d of D and d of D' entries meet: each part has length about sqrt(d / D), and the parts overlap
     as unit vectors in d dimensions do.
     """
-    of = {reading.name: reading for reading in readings}
-    sizes = []
-    for name, side in ((pair.earlier, pair.earlier_side), (pair.later, pair.later_side)):
-        sizes.append(of[name].m if side == "out" else of[name].n)
-    cut = pair.earlier_cut
-    meeting = sizes[0] if cut is None else cut.size
-    return chance_overlap(meeting) * meeting / math.sqrt(sizes[0] * sizes[1])
+    known = {reading.name: reading for reading in readings}
+    meeting = _meeting(pair, known, "earlier")
+    lengths = [_length(pair, known, end) for end in ("earlier", "later")]
+    return chance_overlap(meeting) * meeting / math.sqrt(math.prod(lengths))
 
 
 def measure(
@@ -155,12 +186,14 @@ def measure(
     reference: Mapping[str, Tensor] | None = None,
     *,
     threads: int | None = None,
-) -> dict[str, np.ndarray]:
+) -> Snapshot:
     """Every stored variable of one snapshot; each matrix is decomposed once.
 
     Changes are those of whole matrices; parts are there for the overlaps they enter.
     """
-    spectra, changes, vectors = _matrices(plan, tensors, reference, threads)
+    failed: list[str] = []
+    solve = partial(decompose, threads=threads, on_failure=failed.extend)
+    spectra, changes, vectors = _matrices(plan, tensors, reference, solve)
     values = {
         "singular_values": _padded(spectra, plan.k),
         "status": np.array([_status(S) for S in spectra], dtype=np.int8),
@@ -168,23 +201,27 @@ def measure(
     if reference is not None:
         values["change_singular_values"] = _padded(changes, plan.k)
     if plan.products:
-        values |= _products(plan, tensors, reference, threads)
+        values |= _products(plan, tensors, reference, solve)
     if plan.pairs:
         values |= _alignments(plan, vectors)
-    return values
+    return Snapshot(values, tuple(failed))
 
 
 def _matrices(
     plan: Plan,
     tensors: Mapping[str, Tensor],
     reference: Mapping[str, Tensor] | None,
-    threads: int | None,
+    solve: Solve,
 ) -> tuple[list[np.ndarray], list[np.ndarray], dict[str, Svd]]:
-    paired = {name for pair in plan.pairs for name in (pair.earlier, pair.later)}
+    # Query heads that share a key head name the same matrix; it is decomposed under one name.
+    first: dict[Reading, str] = {}
+    same = {r.name: first.setdefault(replace(r, name=""), r.name) for r in plan.readings}
+    paired = {same[name] for pair in plan.pairs for name in (pair.earlier, pair.later)}
     spectra: dict[str, np.ndarray] = {}
     changes: dict[str, np.ndarray] = {}
     vectors: dict[str, Svd] = {}
-    for portion in _portions(plan.readings):
+    unique = [reading for reading in plan.readings if same[reading.name] == reading.name]
+    for portion in _portions(unique, size=lambda reading: reading.m * reading.n):
         jobs: dict[str, Tensor | View | Product] = {}
         for reading in portion:
             W = reading.view(tensors[reading.parameter]).W
@@ -193,14 +230,15 @@ def _matrices(
                 W0 = reading.view(reference[reading.parameter]).W
                 jobs[_change_name(reading.name)] = _difference(W, W0)
         ranks = {reading.name: plan.top for reading in portion if reading.name in paired}
-        found = decompose(jobs, ranks=ranks, threads=threads, on_failure=_status_says_it)
+        found = solve(jobs, ranks=ranks)
         for reading in portion:
             spectra[reading.name] = _array(found[reading.name].S)
             change = found.get(_change_name(reading.name))
             changes[reading.name] = np.empty(0) if change is None else _array(change.S)
         vectors |= {name: found[name] for name in ranks}
-    order = [reading.name for reading in plan.readings]
-    return [spectra[name] for name in order], [changes[name] for name in order], vectors
+    order = [same[reading.name] for reading in plan.readings]
+    aliases = {name: vectors[of] for name, of in same.items() if of in vectors}
+    return [spectra[name] for name in order], [changes[name] for name in order], aliases
 
 
 def _difference(W: Tensor, W0: Tensor) -> Tensor:
@@ -213,21 +251,28 @@ def _products(
     plan: Plan,
     tensors: Mapping[str, Tensor],
     reference: Mapping[str, Tensor] | None,
-    threads: int | None,
+    solve: Solve,
 ) -> dict[str, np.ndarray]:
-    jobs: dict[str, Tensor | View | Product] = {}
-    for reading in plan.products:
-        product = reading.product(tensors)
-        jobs[reading.name] = product
-        if reference is not None:
-            jobs[_change_name(reading.name)] = product_change(product, reading.product(reference))
-    found = decompose(jobs, threads=threads, on_failure=_status_says_it)
+    spectra: dict[str, np.ndarray] = {}
+    for portion in _portions(plan.products, size=_change_size):
+        jobs: dict[str, Tensor | View | Product] = {}
+        for reading in portion:
+            now = reading.product(tensors)
+            jobs[reading.name] = now
+            if reference is not None:
+                before = reading.product(reference)
+                jobs[_change_name(reading.name)] = product_change(now, before)
+        spectra |= {name: _array(svd.S) for name, svd in solve(jobs).items()}
     names = [reading.name for reading in plan.products]
-    values = {"product_singular_values": _padded([_array(found[n].S) for n in names], plan.k)}
+    values = {"product_singular_values": _padded([spectra[n] for n in names], plan.k)}
     if reference is not None:
-        spectra = [_array(found[_change_name(n)].S) for n in names]
-        values["product_change_singular_values"] = _padded(spectra, plan.k)
+        changes = [spectra[_change_name(n)] for n in names]
+        values["product_change_singular_values"] = _padded(changes, plan.k)
     return values
+
+
+def _change_size(product: ProductReading) -> int:
+    return 2 * (product.left.m + product.right.m) * product.left.n
 
 
 def _alignments(plan: Plan, vectors: Mapping[str, Svd]) -> dict[str, np.ndarray]:
@@ -244,21 +289,18 @@ def _alignments(plan: Plan, vectors: Mapping[str, Svd]) -> dict[str, np.ndarray]
     }
 
 
-def _portions(readings: Sequence[Reading]) -> Iterator[list[Reading]]:
-    portion: list[Reading] = []
-    size = 0
-    for reading in sorted(readings, key=lambda r: (min(r.m, r.n), max(r.m, r.n)), reverse=True):
-        if portion and size + reading.m * reading.n > PORTION:
+def _portions(items: Sequence[Item], *, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """The items, large ones first, in lists of at most PORTION numbers."""
+    portion: list[Item] = []
+    total = 0
+    for item in sorted(items, key=size, reverse=True):
+        if portion and total + size(item) > PORTION:
             yield portion
-            portion, size = [], 0
-        portion.append(reading)
-        size += reading.m * reading.n
+            portion, total = [], 0
+        portion.append(item)
+        total += size(item)
     if portion:
         yield portion
-
-
-def _status_says_it(names: Sequence[str]) -> None:
-    """A snapshot stores which matrices failed; whoever takes it decides how to tell."""
 
 
 def _change_name(name: str) -> str:

@@ -17,6 +17,7 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 import rankscope as rs
+import rankscope.snapshot
 
 folder, rank, way, trouble = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
 if way != "alone":
@@ -40,13 +41,38 @@ if trouble == "disk":
     open(path, "w").close()
     path += "/run"
 warnings.simplefilter("ignore")
-with rs.Tracker(model, path, schedule=1) as tracker:
+reference = "init"
+if trouble == "reference":
+    reference = model
+if trouble == "mistake" and rank == 0:
+    os.makedirs(path)
+    open(f"{path}/in the way", "w").close()
+if trouble == "mistake":
+    dist.barrier()
+    try:
+        rs.Tracker(model, path, schedule=1)
+    except ValueError:
+        print("refused", flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+    sys.exit()
+with rs.Tracker(model, path, schedule=1, reference=reference) as tracker:
+    norm = 1.0
     for step in range(4):
-        tracker.observe(step, loss=float(step))
+        if trouble == "worker" and step == 2 and rank == 0:
+            def fail(*args, **kwargs):
+                raise OSError("broken")
+            rs.snapshot.measure = fail
+            tracker.flush()
+        tracker.observe(step, loss=float(step), norm=norm)
+        if trouble == "worker" and rank == 0:
+            tracker.flush()
         generator = torch.Generator().manual_seed(step)
         loss = model(torch.randn(2, 5, 6, generator=generator)).square().mean()
         optimizer.zero_grad()
         loss.backward()
+        # Under FSDP2 a sharded scalar: only all ranks together can read it.
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1e6)
         optimizer.step()
 print("failed:", tracker.failed, flush=True)
 if way != "alone":
@@ -93,8 +119,27 @@ def test_two_processes_agree_with_one(tmp_path, way: str, alone: Path) -> None:
     one, two = rs.open(alone), rs.open(tmp_path / f"{way}-none")
     assert list(one.matrix.values) == list(two.matrix.values)
     assert list(two.step.values) == [0, 1, 2, 3]
+    np.testing.assert_allclose(one.norm.values, two.norm.values, rtol=1e-4)
     for name in ("singular_values", "change_singular_values", "product_singular_values"):
         np.testing.assert_allclose(one[name].values, two[name].values, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sharded_reference_is_gathered_by_all_ranks(tmp_path) -> None:
+    said = launch(tmp_path, "fsdp2", "reference")
+    assert all("failed: None" in out for out in said)
+    change = rs.open(tmp_path / "fsdp2-reference").change_singular_values
+    assert float(np.nanmax(change.sel(step=0).values)) == 0.0
+    assert float(np.nanmax(change.sel(step=3).values)) > 0.0
+
+
+def test_a_mistake_ends_every_rank(tmp_path) -> None:
+    assert launch(tmp_path, "fsdp2", "mistake") == ["refused\n", "refused\n"]
+
+
+def test_sharded_ranks_stop_together_when_the_worker_fails_later(tmp_path) -> None:
+    said = launch(tmp_path, "fsdp2", "worker")
+    assert "OSError: broken" in said[0] and "another rank" in said[1]
+    assert list(rs.open(tmp_path / "fsdp2-worker").step.values) == [0, 1]
 
 
 def test_sharded_ranks_stop_together_when_the_writer_fails(tmp_path) -> None:

@@ -1,5 +1,6 @@
 """Real faults: training goes on, one warning, nothing acknowledged is lost."""
 
+import gc
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 import rankscope as rs
@@ -134,6 +136,104 @@ def test_strict_raises(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="broken disk"):
         tracker.flush()
     tracker.close()
+
+
+def test_strict_raises_from_close_and_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
+    def fail(*args, **kwargs):
+        raise OSError("broken disk")
+
+    tracker = rs.Tracker(net(), tmp_path / "run", schedule=1, strict=True)
+    monkeypatch.setattr("rankscope.snapshot.measure", fail)
+    tracker.observe(0)
+    with pytest.raises(OSError, match="broken disk"):
+        tracker.close()
+    monkeypatch.undo()
+    with rs.Tracker(net(), tmp_path / "run", schedule=1, resume=True, strict=True) as tracker:
+        tracker.observe(0)
+    assert list(rs.open(tmp_path / "run").step.values) == [0]
+
+
+def test_a_dropped_tracker_ends_its_run(tmp_path) -> None:
+    tracker = rs.Tracker(net(), tmp_path / "run", schedule=1)
+    tracker.observe(0)
+    tracker.flush()
+    del tracker
+    gc.collect()
+    with rs.Tracker(net(), tmp_path / "run", resume=True) as again:
+        assert again.committed == 0
+
+
+def test_waiting_inside_paused_is_refused(tmp_path) -> None:
+    with rs.Tracker(net(), tmp_path / "run", schedule=1) as tracker:
+        with tracker.paused(), tracker.paused():
+            for wait in (tracker.flush, tracker.close):
+                with pytest.raises(ValueError, match="paused"):
+                    wait()
+        tracker.observe(0)
+    assert list(rs.open(tmp_path / "run").step.values) == [0]
+
+
+def test_a_change_that_cannot_be_decomposed_is_told(tmp_path) -> None:
+    reference = net().state_dict()
+    reference["0.weight"][0, 0] = float("nan")
+    with pytest.warns(RuntimeWarning, match="'change of 0'") as caught:
+        tracker = rs.Tracker(net(), tmp_path / "run", schedule=1, reference=reference)
+        for step in range(3):
+            tracker.observe(step)
+        tracker.close()
+    assert len(caught) == 1 and tracker.failed is None
+    assert list(rs.open(tmp_path / "run").status.sel(matrix="0").values) == [0, 0, 0]
+
+
+@pytest.mark.parametrize("damage", ["cut short", "not a checkpoint", "another shape"])
+def test_a_reference_that_does_not_serve(tmp_path, damage: str) -> None:
+    path = tmp_path / "reference.safetensors"
+    save_file(net().state_dict(), path)
+    if damage == "cut short":
+        path.write_bytes(path.read_bytes()[:-40])
+    elif damage == "not a checkpoint":
+        path = tmp_path / "reference.pt"
+        path.write_text("hello")
+    else:
+        save_file({n: torch.zeros(7, 7) for n in net().state_dict()}, path)
+    with pytest.raises(ValueError, match=r"read|shape"):
+        rs.Tracker(net(), tmp_path / "run", reference=path)
+    assert not (tmp_path / "run").exists()
+
+
+def test_resuming_with_another_reference_is_refused(tmp_path) -> None:
+    with rs.Tracker(net(), tmp_path / "run", schedule=1) as tracker:
+        tracker.observe(0)
+    with pytest.raises(ValueError, match="'init'"):
+        rs.Tracker(net(), tmp_path / "run", reference=net(), resume=True)
+    with rs.Tracker(net(), tmp_path / "run", resume=True) as tracker:  # and nothing stays locked
+        assert tracker.committed == 0
+
+
+def test_a_run_begun_anew_has_a_new_reference(tmp_path) -> None:
+    for scale in (1.0, 2.0):
+        model = net()
+        with torch.no_grad():
+            model[0].weight *= scale
+        with rs.Tracker(model, tmp_path / "run", schedule=1, resume=True) as tracker:
+            tracker.observe(0)
+    ds = rs.open(tmp_path / "run")
+    assert (ds.change_singular_values.sel(matrix="2", step=0).values[:4] == 0).all()
+    assert (ds.change_singular_values.sel(matrix="0", step=0).values[:6] == 0).all()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"top": 0},
+        {"places": 0},
+        {"pairs": [rs.Pair("2", "0")]},
+        {"pairs": [rs.Pair("0", "2"), rs.Pair("0", "2", kind="other")]},
+    ],
+)
+def test_nonsense_is_refused_at_once(tmp_path, options) -> None:
+    with pytest.raises(ValueError):
+        rs.Tracker(net(), tmp_path / "run", **options)
 
 
 def test_the_same_path_twice(tmp_path) -> None:

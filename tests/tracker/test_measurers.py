@@ -77,6 +77,23 @@ def test_a_killed_process_does_not_stop_training(tmp_path) -> None:
     assert list(rs.open(tmp_path / "run").step.values) == [0]
 
 
+def test_it_closes_although_a_forked_worker_holds_its_connection(tmp_path) -> None:
+    with rs.Tracker(net(), tmp_path / "run", schedule=1, beside="process") as tracker:
+        tracker.observe(0)
+        tracker.flush()
+        forked = os.fork()
+        if forked == 0:
+            time.sleep(60)
+            os._exit(0)
+        try:
+            began = time.monotonic()
+            tracker.close()
+            assert time.monotonic() - began < 5
+        finally:
+            os.kill(forked, signal.SIGKILL)
+            os.waitpid(forked, 0)
+
+
 PARENT = """
 import sys, torch, rankscope as rs
 tracker = rs.Tracker(torch.nn.Linear(4, 4), sys.argv[1], schedule=1, beside="process")

@@ -198,6 +198,29 @@ def test_include_and_exclude(tmp_path) -> None:
     assert list(rs.open(tmp_path / "run").matrix.values) == ["0"]
 
 
+def test_products_of_excluded_layers_are_left_out(tmp_path) -> None:
+    model = nn.Sequential(nn.Linear(8, 8), nn.MultiheadAttention(8, 2))
+    with rs.Tracker(model, tmp_path / "run", include="0") as tracker:
+        tracker.observe(0)
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.matrix.values) == ["0"] and "product" not in ds.sizes
+
+
+def test_gaps_and_time_add_up_over_resumes(tmp_path) -> None:
+    walls = []
+    for start in (0, 10):
+        with rs.Tracker(
+            mlp(), tmp_path / "run", schedule=1, when_full="skip", places=1, resume=True
+        ) as tracker:
+            tracker.observe(start)
+            with tracker._worker.held():
+                for step in range(start + 1, start + 4):
+                    tracker.observe(step)
+        walls.append(rs.open(tmp_path / "run").attrs["wall_seconds"])
+    assert 0 < walls[0] < walls[1]
+    assert {2, 3, 12, 13} <= set(rs.open(tmp_path / "run").attrs["skipped"])
+
+
 def test_the_run_says_where_it_came_from(tmp_path) -> None:
     run(tmp_path / "run", steps=1, attrs={"seed": 7})
     attrs = rs.open(tmp_path / "run").attrs

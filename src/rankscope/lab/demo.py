@@ -30,6 +30,7 @@ from rankscope.figures import (
 )
 from rankscope.lab.data.text import StandardLibraryText, Text, draw_batch, unigram_entropy
 from rankscope.lab.models import Transformer, TransformerConfig
+from rankscope.matrices import Coverage
 from rankscope.tracker import Tracker
 
 LAYERS, WIDTH, HEADS, CONTEXT, BATCH = 4, 128, 4, 64, 32
@@ -63,6 +64,8 @@ def demo(out: Path, *, steps: int = 600, seed: int = 0) -> xr.Dataset:
         model, run, schedule=snapshot_steps(steps), attrs={**MARK, "seed": seed}
     ) as tracker:
         talk.print(f"Following {tracker.coverage.summary}.", highlight=False)
+        for line in not_plainly_read(tracker.coverage):
+            talk.print(f"  {line}", highlight=False, markup=False, soft_wrap=True)
         train(model, text, tracker, steps=steps, seed=seed, console=talk)
     ds = store.open(run)
     Console().print(rank_table(ds))
@@ -74,6 +77,15 @@ def demo(out: Path, *, steps: int = 600, seed: int = 0) -> xr.Dataset:
     for path in write_figures(ds, out):
         talk.print(f"wrote {path}", highlight=False)
     return ds
+
+
+def not_plainly_read(coverage: Coverage) -> list[str]:
+    """One line for each tensor that the summary counts as anything but "read"."""
+    return [
+        f"{line.tensor} {'x'.join(map(str, line.shape))} {line.status}: {line.how}"
+        for line in coverage
+        if line.status != "read"
+    ]
 
 
 def cost(ds: xr.Dataset) -> str:

@@ -13,7 +13,10 @@ from rankscope.matrices.reading import Reading
 
 @dataclass(frozen=True)
 class Product:
-    """The matrix left @ right.mT, of rank at most r. Leading axes batch."""
+    """The matrix left @ right.mT, of rank at most r. Leading axes batch.
+
+    As W_K W_Q^T and W_V W_O^T of one head in boix2023, section 5.
+    """
 
     left: Num[Tensor, "*batch m r"]
     right: Num[Tensor, "*batch n r"]
@@ -47,7 +50,7 @@ class ProductReading:
 
 
 def product_change(now: Product, before: Product) -> Product:
-    """now - before, as factors of twice the inner width.
+    """now - before, as factors of twice the inner width: boix2023, section 5, Figs. 3-5.
 
     K Q^T - K0 Q0^T = (K - K0) Q^T + K0 (Q - Q0)^T = [K - K0, K0] [Q, Q - Q0]^T, differences in
     float64. The shorter form [K, -K0] [Q, Q0]^T is the same matrix, but loses everything at

@@ -1,7 +1,8 @@
 """One writer per run: a lock file beside the run names the process that writes it.
 
-Beside and not inside, so that creation is covered too and the run holds nothing but Zarr. No flock,
-which cluster and cloud file systems often lack and a forked data-loader worker would keep alive.
+Beside and not inside, so that creation is covered too and a copied run brings no lock along. No
+flock, which cluster and cloud file systems often lack and a forked data-loader worker would keep
+alive.
 """
 
 import json
@@ -111,6 +112,8 @@ def _remove_if_stale(path: Path, run: Path) -> None:
             path.unlink(missing_ok=True)
     finally:
         guard.unlink(missing_ok=True)
+    if path.exists():
+        time.sleep(0.05)  # just made: its holder is about to name itself
 
 
 def _age(path: Path) -> float:

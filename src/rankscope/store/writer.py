@@ -301,7 +301,8 @@ def _increasing(
     if not (np.array_equal(stored, positions) and np.all(every[1:] > every[:-1])):
         raise ValueError(
             f"positions along {along!r} must be {layout.dtype} and increase: got "
-            f"{positions.tolist()[:3]} after {before[-1:].tolist()}; truncate the run to go back"
+            f"{positions.tolist()[:3]} after {before[-1:].tolist()}; steps must increase over the "
+            "whole run, not per epoch"
         )
     return stored
 

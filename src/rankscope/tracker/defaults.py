@@ -44,5 +44,6 @@ def what_measures(home: torch.device, device: torch.device) -> Literal["thread",
 
 
 def worker_threads(home: torch.device) -> int:
-    """One beside training that needs the cores itself; half of them where a GPU trains."""
-    return 1 if home.type == "cpu" else max(1, (os.cpu_count() or 2) // 2)
+    """One beside training that needs the cores itself; a quarter of them where a GPU trains."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return 1 if home.type == "cpu" else max(1, (cores or 1) // 4)

@@ -5,6 +5,7 @@ would delay the thread that launches kernels. A process of its own has its own l
 staged weights from shared memory, imports no code of the user's, and ends when this one does.
 """
 
+import contextlib
 import os
 import pickle
 import subprocess
@@ -12,7 +13,6 @@ import sys
 from collections.abc import Mapping
 from multiprocessing import Pipe
 
-import numpy as np
 from torch import Tensor
 
 from rankscope import snapshot
@@ -34,7 +34,7 @@ class HereMeasurer:
         """From now on changes are measured from the weights in `place`."""
         self._reference = {name: tensor.clone() for name, tensor in place.tensors.items()}
 
-    def measure(self, place: Place) -> dict[str, np.ndarray]:
+    def measure(self, place: Place) -> snapshot.Snapshot:
         """What `snapshot.measure` gives for the weights in `place`."""
         if self._reference is not None:
             self._reference = {
@@ -63,6 +63,7 @@ class ProcessMeasurer:
             [sys.executable, "-m", "rankscope.tracker.measuring", str(theirs.fileno())],
             pass_fds=[theirs.fileno(), memory.descriptor],
             stdin=subprocess.DEVNULL,
+            process_group=0,  # a Ctrl-C for training is not for it: what is under way gets finished
             # The same code, wherever it came from, and no context on anybody's GPU.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": ""},
         )
@@ -75,14 +76,21 @@ class ProcessMeasurer:
     def keep_reference(self, place: Place) -> None:
         self._ask("keep_reference", place)
 
-    def measure(self, place: Place) -> dict[str, np.ndarray]:
+    def measure(self, place: Place) -> snapshot.Snapshot:
         answer = self._ask("measure", place)
-        assert isinstance(answer, dict)
+        assert isinstance(answer, snapshot.Snapshot)
         return answer
 
     def close(self) -> None:
+        # Said in words: a forked worker of the user's may hold this connection open.
+        with contextlib.suppress(OSError):
+            self._connection.send(None)
         self._connection.close()
-        self._child.wait()
+        try:
+            self._child.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
         self._memory.close()
 
     def _ask(self, what: str, place: Place) -> object:

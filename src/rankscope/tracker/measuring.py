@@ -4,8 +4,8 @@ It first receives what to measure and where the weights lie, then requests; it a
 the measured arrays or, as a string, with what went wrong, and ends when the connection does.
 """
 
+import os
 import pickle
-import signal
 import sys
 from multiprocessing.connection import Connection
 
@@ -17,16 +17,15 @@ from rankscope.tracker.staging import Place
 
 
 def main() -> None:
-    # Ctrl-C reaches every process of a terminal; what is under way should still be finished.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(10)  # training comes first
     torch.set_num_threads(1)
     connection = Connection(int(sys.argv[1]))
     try:
         plan, reference, threads, descriptor, layout = pickle.loads(connection.recv_bytes())
         memory = SharedMemory(descriptor, layout)
         measurer = HereMeasurer(plan, reference=reference, threads=threads)
-        while True:
-            what, number = connection.recv()
+        while (request := connection.recv()) is not None:
+            what, number = request
             try:
                 answer = getattr(measurer, what)(Place(number, memory.tensors(number)))
             except Exception as failure:
@@ -39,3 +38,4 @@ def main() -> None:
 if __name__ == "__main__":
     with torch.no_grad():
         main()
+    os._exit(0)  # nothing is left to tidy up, and the tracker waits for the end of this process

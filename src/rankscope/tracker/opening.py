@@ -1,5 +1,6 @@
 """Opening a run: its store, its reference, what measures it and where copies wait."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from rankscope import snapshot
 from rankscope.store import Variable, Writer
 from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
 from rankscope.tracker.recorder import EVERY_STEP, Recorder
-from rankscope.tracker.reference import InitialWeights, Reference, given_reference
+from rankscope.tracker.reference import InitialWeights
 from rankscope.tracker.shared import Layout, SharedMemory
 from rankscope.tracker.staging import Staging
 
@@ -22,7 +23,8 @@ def open_run(
     tensors: Mapping[str, Tensor],
     *,
     every_step: Sequence[str],
-    reference: Reference,
+    reference: Mapping[str, Tensor] | None,
+    from_init: bool,
     places: int,
     beside: Literal["thread", "process"],
     threads: int,
@@ -31,20 +33,35 @@ def open_run(
     attrs: Mapping[str, Any],
 ) -> tuple[Recorder, Staging]:
     """A new run, or the one at `path` to go on with."""
-    weights = given_reference(reference, plan.parameters)
     dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
-    coords, variables = snapshot.layout(plan, dtypes, change=reference is not None)
+    coords, variables = snapshot.layout(plan, dtypes, change=from_init or reference is not None)
     for name in every_step:
         variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
     make = Writer.resume if resume and path.exists() else Writer.create
     writer = make(path, coords=coords, variables=variables, attrs=attrs, durable=durable)
-    initial = InitialWeights(path) if reference == "init" else None
-    if initial is not None and (weights := initial.load()) is not None:
-        initial = None  # a resumed run measures from where it began
-    measurer, staging = _measuring(
-        plan, tensors, weights, beside=beside, places=places, threads=threads
-    )
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(writer.close)
+        _check_same_reference(writer, attrs["reference"])
+        initial = InitialWeights(path) if from_init else None
+        measurer, staging = _measuring(
+            plan,
+            tensors,
+            reference if initial is None else initial.load(),
+            beside=beside,
+            places=places,
+            threads=threads,
+        )
+        on_failure.pop_all()
     return Recorder(plan, writer, measurer, initial=initial), staging
+
+
+def _check_same_reference(writer: Writer, wanted: str) -> None:
+    stored = writer.attrs["reference"]
+    if stored != wanted:
+        raise ValueError(
+            f"{writer.path} measures changes from {stored!r}, not {wanted!r}; "
+            "resume it with the same reference or choose another path"
+        )
 
 
 def _measuring(

@@ -1,5 +1,6 @@
 """The worker's side of a tracker: measures staged weights and writes them to the run."""
 
+import queue
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,8 +33,9 @@ class Recorder:
         self._writer = writer
         self._measurer = measurer
         self._initial = initial
+        self._from_first = initial is not None and initial.load() is None
         self._failing: set[str] = set()
-        self._untold: list[str] = []
+        self._untold: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stream: torch.cuda.Stream | None = None
 
     @property
@@ -46,11 +48,11 @@ class Recorder:
         began = time.perf_counter()
         with torch.no_grad(), self._beside_training(place):
             place.wait_filled()
-            if self._initial is not None:
+            if self._initial is not None and self._from_first:
                 self._measurer.keep_reference(place)
                 self._initial.save(place.tensors)
-                self._initial = None
-            values = self._measurer.measure(place)
+                self._from_first = False
+            values, failed = self._measurer.measure(place)
             given = {name: column[0] for name, column in scalars.read().items()}
             place.measured()
         given |= {
@@ -59,33 +61,35 @@ class Recorder:
             "tracker_compute_seconds": time.perf_counter() - began,
         }
         self._writer.append(step, values, scalars=given)
-        self._note_failing(values["status"])
-
-    def _note_failing(self, status: np.ndarray) -> None:
-        failing = {
-            reading.name
-            for reading, code in zip(self._plan.readings, status, strict=True)
-            if snapshot.STATUS[code] == "failed"
-        }
-        self._untold += sorted(failing - self._failing)
-        self._failing |= failing
+        for name in failed:
+            if name not in self._failing:
+                self._failing.add(name)
+                self._untold.put(name)
 
     def newly_failed(self) -> list[str]:
-        """Matrices that could not be decomposed, each told once."""
-        told, self._untold = self._untold, []
-        return told
+        """What could not be decomposed, each told once."""
+        return [self._untold.get() for _ in range(self._untold.qsize())]
 
     def record_rows(self, steps: Sequence[int], scalars: Handoff) -> None:
         """Commits scalars of every step."""
         columns = {f"{name}_every_step": column for name, column in scalars.read().items()}
         self._writer.extend(EVERY_STEP, np.array(steps), columns)
 
+    def record_gap(self, step: int) -> None:
+        """Notes a snapshot that was due and skipped."""
+        self._writer.set_attrs({"skipped": [*self._writer.attrs.get("skipped", []), step]})
+
+    def record_wall(self, seconds: float) -> None:
+        """Adds to the time this run has been open, in all its lives."""
+        self._writer.set_attrs(
+            {"wall_seconds": self._writer.attrs.get("wall_seconds", 0.0) + seconds}
+        )
+
     def forget_from(self, step: int) -> None:
         """Drops what an earlier life of this run committed from `step` on: it is trained again."""
         self._writer.truncate(step)
-
-    def note(self, **attrs: object) -> None:
-        self._writer.set_attrs(attrs)
+        if self._initial is not None and not len(self._writer.steps):
+            self._from_first = True  # nothing is left of the run whose first weights were kept
 
     def close(self) -> None:
         self._measurer.close()

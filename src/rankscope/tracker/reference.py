@@ -1,34 +1,47 @@
 """What a change is measured from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from rankscope.matrices import full_tensor, named_tensors, state_dict_tensors
+from rankscope.snapshot import Plan
 
 Reference = str | Path | nn.Module | Mapping[str, Tensor] | None
 
 
-def given_reference(reference: Reference, parameters: Sequence[str]) -> dict[str, Tensor] | None:
+def describe_reference(reference: Reference) -> str:
+    """What a run says of its reference."""
+    if isinstance(reference, str | Path):
+        return str(reference)
+    return "none" if reference is None else "given weights"
+
+
+def given_reference(reference: Reference, plan: Plan) -> dict[str, Tensor] | None:
     """The reference weights a user named, or None for "init" and for no reference at all."""
     if reference is None or reference == "init":
         return None
     if isinstance(reference, str | Path):
-        tensors = state_dict_tensors(_load(Path(reference)), known=parameters)
+        tensors = state_dict_tensors(_load(Path(reference)), known=plan.parameters)
     elif isinstance(reference, nn.Module):
         tensors = named_tensors(reference)
     else:
-        tensors = state_dict_tensors(reference, known=parameters)
+        tensors = state_dict_tensors(reference, known=plan.parameters)
+    parameters = plan.parameters
     missing = [name for name in parameters if name not in tensors]
     if missing:
         raise ValueError(
             f"the reference lacks {len(missing)} of the tracked tensors, {missing[0]!r} for one; "
             "pass a checkpoint of the same model"
         )
-    return {name: full_tensor(tensors[name]).clone() for name in parameters}
+    weights = {name: full_tensor(tensors[name]).clone() for name in parameters}
+    for reading in plan.readings:
+        reading.view(weights[reading.parameter])  # says so if a shape does not fit
+    return weights
 
 
 def _load(path: Path) -> dict[str, Tensor]:
@@ -37,11 +50,21 @@ def _load(path: Path) -> dict[str, Tensor]:
             f'reference {str(path)!r} is not a file; pass "init", None or a checkpoint'
         )
     if path.suffix == ".safetensors":
-        return load_file(path)
-    loaded = torch.load(path, map_location="cpu", weights_only=True)
+        return _load_safetensors(path)
+    try:
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as damage:  # what torch's unpickler meets first in bytes that are no pickle
+        raise ValueError(f"{path} cannot be read as a checkpoint: {damage}") from None
     if not isinstance(loaded, Mapping):
         raise ValueError(f"reference {str(path)!r} does not hold a state dict (names to tensors)")
     return dict(loaded)
+
+
+def _load_safetensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except SafetensorError as damage:
+        raise ValueError(f"{path} is damaged and cannot be read: {damage}") from None
 
 
 class InitialWeights:
@@ -52,7 +75,7 @@ class InitialWeights:
 
     def load(self) -> dict[str, Tensor] | None:
         """None before the first snapshot."""
-        return load_file(self._file) if self._file.exists() else None
+        return _load_safetensors(self._file) if self._file.exists() else None
 
     def save(self, tensors: Mapping[str, Tensor]) -> None:
         partial = self._file.with_suffix(".partial")

@@ -28,12 +28,11 @@ def gathered(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         yield name, full_tensor(tensor)
 
 
-def any_rank(flag: bool, *, like: Tensor) -> bool:
-    """True on every rank if `flag` is on any; a collective."""
-    device = like.device if like.device.type == "cuda" else torch.device("cpu")
-    votes = torch.tensor([int(flag)], device=device)
+def worst_of_ranks(level: int, *, home: torch.device) -> int:
+    """The largest level any rank gave, on every rank; a collective on the device of training."""
+    votes = torch.tensor([level], device=home)
     dist.all_reduce(votes, op=dist.ReduceOp.MAX)
-    return bool(votes.item())
+    return int(votes.item())
 
 
 def _several() -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from rankscope.matrices import full_tensor
 from rankscope.tracker.shared import SharedMemory
 
 
@@ -32,11 +33,12 @@ class Place:
         """Copies `tensors` to `device`; from a GPU, only queues the copies."""
         began = time.perf_counter()
         for name, tensor in tensors:
-            if tensor.is_cuda and tensor.device not in self._started:
-                self._begin(tensor.device)
             buffer = self.tensors.get(name)
             if buffer is None:
                 buffer = self.tensors[name] = _buffer_like(tensor, device or tensor.device)
+            gpu = tensor.device if tensor.is_cuda else buffer.device
+            if gpu.type == "cuda" and gpu not in self._started:
+                self._begin(gpu)
             buffer.copy_(tensor.detach(), non_blocking=True)
         for source in self._started:
             self._filled[source] = _record(source)
@@ -121,8 +123,11 @@ class Handoff:
 
 
 def kept(value: SupportsFloat) -> SupportsFloat:
-    """A copy that later steps cannot overwrite, still on its device."""
-    return value.detach().clone() if isinstance(value, Tensor) else value
+    """A copy that later steps cannot overwrite, still on its device.
+
+    A sharded one (the gradient norm under FSDP2) is made whole, which every rank must call.
+    """
+    return full_tensor(value).clone() if isinstance(value, Tensor) else value
 
 
 def _float64(column: Sequence[SupportsFloat]) -> np.ndarray:

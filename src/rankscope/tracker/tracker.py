@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from rankscope import snapshot
-from rankscope.matrices import named_tensors, views
+from rankscope.matrices import views
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
 from rankscope.tracker.defaults import (
@@ -35,10 +35,11 @@ from rankscope.tracker.defaults import (
 )
 from rankscope.tracker.opening import open_run
 from rankscope.tracker.recorder import Recorder
-from rankscope.tracker.reference import Reference
+from rankscope.tracker.reference import Reference, describe_reference, given_reference
 from rankscope.tracker.schedules import Schedule, as_schedule
-from rankscope.tracker.sharding import any_rank, gathered, is_sharded, is_writer
+from rankscope.tracker.sharding import gathered, is_sharded, is_writer, worst_of_ranks
 from rankscope.tracker.staging import Handoff, Place, Staging, kept
+from rankscope.tracker.watch import Watch
 from rankscope.tracker.worker import Worker
 
 # Buffered every-step scalars go to the worker at the latest when this many steps have gathered.
@@ -90,21 +91,19 @@ class Tracker:
         strict: bool = False,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        if when_full not in ("block", "skip") or places < 1:
-            raise ValueError(
-                'when_full must be "block" or "skip" and places at least 1, '
-                f"got {when_full!r} and {places}"
-            )
+        _check_choice("when_full", when_full, ("block", "skip"))
+        _check_choice("beside", beside, (None, "thread", "process"))
+        if min(places, top) < 1:
+            raise ValueError(f"places and top must be at least 1, got {places} and {top}")
         self.path = Path(path)
         self.failed: str | None = None
-        self.skipped: list[int] = []
-        self._model = model
         self._schedule = as_schedule(schedule)
         self._every_step = tuple(every_step)
         self._block = when_full == "block"
         self._strict = strict
         self._failure: BaseException | None = None
-        self._stopped = self._paused = False
+        self._stopped = False
+        self._pauses = 0
         self._first_after_resume = resume
         self._rows: list[tuple[int, Mapping[str, SupportsFloat]]] = []
         self._began = time.perf_counter()
@@ -112,19 +111,21 @@ class Tracker:
         chosen = views(model, include=include, exclude=exclude)
         self.coverage = chosen.coverage
         self.plan = snapshot.plan(
-            chosen.manifest,
-            matrices=list(chosen),
+            chosen,
             pairs=pairs_of(model, chosen) if pairs is None else pairs,
             products=products,
             top=top,
         )
-        tensors = self._watched()
+        self._watch = Watch(model, self.plan)
+        tensors = self._watch.tensors()
         self._sharded = is_sharded(tensors)
-        self._shapes = {name: tensor.shape for name, tensor in tensors.items()}
         home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
         self._device = where_to_measure(home, self.plan) if device is None else torch.device(device)
+        self._home = home
         self._worker: Worker | None = None
         self._recorder: Recorder | None = None
+        # On every rank: a sharded reference is gathered by all of them.
+        weights = given_reference(reference, self.plan)
         if is_writer():
             self._start(
                 lambda: open_run(
@@ -132,7 +133,8 @@ class Tracker:
                     self.plan,
                     tensors,
                     every_step=self._every_step,
-                    reference=reference,
+                    reference=weights,
+                    from_init=reference == "init",
                     places=places,
                     beside=beside or what_measures(home, self._device),
                     threads=threads or worker_threads(home),
@@ -142,13 +144,14 @@ class Tracker:
                         **origin(home),
                         **(attrs or {}),
                         "schedule": repr(self._schedule),
+                        "reference": describe_reference(reference),
                         "coverage": str(self.coverage),
                         "manifest": chosen.manifest.to_json(),
                     },
                 )
             )
         if self._sharded:
-            self._stop_together(tensors)
+            self._stop_together()
         if isinstance(self._failure, ValueError):
             raise self._failure
 
@@ -159,7 +162,7 @@ class Tracker:
         except ValueError as mistake:
             self.failed, self._failure = str(mistake), mistake  # raised when all ranks know of it
             return
-        except OSError as failure:
+        except Exception as failure:
             self._fail(failure)
             return
         self._worker = Worker()
@@ -172,7 +175,7 @@ class Tracker:
 
     def observe(self, step: int, **scalars: SupportsFloat) -> None:
         """Call once per step. Unless a snapshot is due it returns without touching a tensor."""
-        if self._stopped or self._paused:
+        if self._stopped or self._pauses:
             return
         try:
             self._observe(step, scalars)
@@ -188,22 +191,21 @@ class Tracker:
         if not self._schedule(step):
             return
         self._hear_worker()
-        tensors = self._watched()
-        if self._sharded and self._stop_together(tensors):
+        if self._sharded and self._stop_together():
             return
-        self._check_shapes(tensors)
-        self._snapshot(step, tensors, scalars)
+        if self._sharded or self._worker is not None:
+            self._snapshot(step, self._watch.tensors(), scalars)
 
     def _snapshot(
         self, step: int, tensors: Mapping[str, Tensor], scalars: Mapping[str, SupportsFloat]
     ) -> None:
+        columns = {name: [kept(value)] for name, value in scalars.items()}
         began = time.perf_counter()
         place = self._free_place()
         waited = time.perf_counter() - began
         whole = gathered(tensors)
         try:
             if place is not None:
-                handoff = Handoff({name: [kept(value)] for name, value in scalars.items()})
                 place.fill(whole, device=self._device)
         finally:
             if self._sharded:
@@ -211,11 +213,12 @@ class Tracker:
                     pass  # gathering is collective: a rank that keeps nothing still takes part
         self._send_rows()
         if place is None:
-            self.skipped += [step] if self._worker is not None else []
+            self._submit(lambda recorder: recorder.record_gap(step))
             return
+        handoff, staging = Handoff(columns), self._staging
         self._submit(
             lambda recorder: recorder.record(step, place, handoff, wait_seconds=waited),
-            after=lambda: self._staging.give_back(place),
+            after=lambda: staging.give_back(place),
         )
 
     def _free_place(self) -> Place | None:
@@ -249,6 +252,8 @@ class Tracker:
 
     def flush(self) -> None:
         """Waits until everything observed so far is committed (or the tracker has failed)."""
+        if self._pauses:
+            raise ValueError("flush and close wait for the worker, which rests inside paused()")
         self._send_rows()
         if self._worker is None or self._stopped:
             return
@@ -259,22 +264,26 @@ class Tracker:
     def paused(self) -> Iterator[None]:
         """Inside, nothing is observed and the worker rests: for CUDA-graph capture, which no other
         thread may disturb."""
-        self._paused = True
+        rest = self._worker is not None and not self._pauses
+        self._pauses += 1
         try:
-            with self._worker.held() if self._worker is not None else nullcontext():
+            with self._worker.held() if self._worker is not None and rest else nullcontext():
                 yield
         finally:
-            self._paused = False
+            self._pauses -= 1
 
     def close(self) -> None:
         """Commits what is waiting and ends the run; safe to call twice."""
         if self._worker is None or self._recorder is None or not self._worker.alive:
             return
-        self.flush()
         wall = time.perf_counter() - self._began
-        self._submit(lambda recorder: recorder.note(wall_seconds=wall, skipped=self.skipped))
-        self._finalize()
-        self._stopped = True
+        try:
+            self.flush()
+        finally:
+            if not self._pauses:
+                self._submit(lambda recorder: recorder.record_wall(wall))
+                self._finalize()
+                self._stopped = True
 
     def __enter__(self) -> "Tracker":
         return self
@@ -286,25 +295,6 @@ class Tracker:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-    def _watched(self) -> dict[str, Tensor]:
-        """The tensors of the plan as the model has them now: layers get replaced."""
-        tensors = named_tensors(self._model)
-        missing = [name for name in self.plan.parameters if name not in tensors]
-        if missing:
-            raise ValueError(
-                f"the model no longer has the tensor {missing[0]!r}; "
-                "track a model whose layers change with a new Tracker and another path"
-            )
-        return {name: tensors[name] for name in self.plan.parameters}
-
-    def _check_shapes(self, tensors: Mapping[str, Tensor]) -> None:
-        for name, tensor in tensors.items():
-            if tensor.shape != self._shapes[name]:
-                raise ValueError(
-                    f"the tensor {name!r} changed its shape from {tuple(self._shapes[name])} to "
-                    f"{tuple(tensor.shape)}; go on with a new Tracker and another path"
-                )
 
     def _hear_worker(self) -> None:
         """Takes over what the worker met with since: warnings belong to the training thread."""
@@ -331,15 +321,23 @@ class Tracker:
         if self._strict and self._stopped:
             raise failure
 
-    def _stop_together(self, tensors: Mapping[str, Tensor]) -> bool:
+    def _stop_together(self) -> bool:
         """True on every rank once any has failed; a collective."""
-        if not any_rank(self.failed is not None, like=next(iter(tensors.values()))):
+        mistaken = isinstance(self._failure, ValueError) and self._worker is None
+        verdict = worst_of_ranks(2 if mistaken else int(self.failed is not None), home=self._home)
+        if verdict == 0:
             return False
         self._stopped = True
-        self.failed = self.failed or "RuntimeError: the tracker of another rank failed"
-        if self._strict:
-            raise self._failure or RuntimeError(self.failed)
+        self.failed = self.failed or "the tracker of another rank failed"
+        if self._strict or verdict == 2:
+            # A user's mistake in the constructor ends every rank, as it would end one process.
+            raise self._failure or (ValueError if verdict == 2 else RuntimeError)(self.failed)
         return True
+
+
+def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -> None:
+    if value not in choices:
+        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
 def _unreadable(names: Sequence[str]) -> str:

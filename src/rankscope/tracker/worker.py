@@ -71,6 +71,7 @@ class Worker:
             finally:
                 if after is not None:
                     after()
+                del entry, job, after  # while idle, nothing here may keep a tracker alive
                 with self._finished:
                     self._unfinished -= 1
                     self._finished.notify_all()

@@ -138,11 +138,10 @@ class CausalAttention(nn.Module):
 
 @torch.no_grad()
 def initialise(model: Transformer, generator: torch.Generator) -> None:
-    """Draw every parameter anew, as the paper's code does.
+    """Draw every parameter anew, blocks as nn.TransformerEncoderLayer does; our reading.
 
-    Embedding and output uniform in (-0.1, 0.1), output bias 0; blocks as
-    `nn.TransformerEncoderLayer` does them: packed QKV Xavier, other matrices and the biases of W1
-    and W2 uniform in +-1/sqrt(n).
+    Embedding and output uniform in (-0.1, 0.1), output bias 0. Blocks: packed QKV Xavier, other
+    matrices and the biases of W1 and W2 uniform in +-1/sqrt(n).
     """
     model.positions.copy_(sinusoids(*model.positions.shape))
     model.embedding.weight.uniform_(-0.1, 0.1, generator=generator)

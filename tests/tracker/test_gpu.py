@@ -1,0 +1,90 @@
+"""The tracker beside a GPU: what it stages is what was there, wherever it is measured."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import rankscope as rs
+
+pytestmark = pytest.mark.gpu
+
+WAYS = [("cpu", "process"), ("cpu", "thread"), ("cuda", "thread")]
+
+
+def net() -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(512, 512), nn.MultiheadAttention(512, 4)).cuda()
+
+
+@pytest.mark.parametrize(("device", "beside"), WAYS)
+def test_weights_overwritten_right_after_observe_are_not_seen(tmp_path, device, beside) -> None:
+    """Copies are queued on the training stream, so later kernels cannot overtake them."""
+    model = net()
+    long = torch.randn(4096, 4096, device="cuda")
+    expected = []
+    with rs.Tracker(
+        model, tmp_path / "run", schedule=1, device=device, beside=beside, strict=True
+    ) as tracker:
+        for step in range(6):
+            for _ in range(20):  # keeps the stream busy, so that the copy has to wait its turn
+                long = long @ long / 64
+            with torch.no_grad():
+                model[0].weight.copy_(torch.eye(512, device="cuda") * (step + 1))
+            tracker.observe(step, loss=long.mean())
+            with torch.no_grad():
+                model[0].weight.zero_()
+            expected.append(step + 1.0)
+    ds = rs.open(tmp_path / "run")
+    found = ds.singular_values.sel(matrix="0").values
+    np.testing.assert_allclose(found, np.outer(expected, np.ones(512)), rtol=1e-6)
+
+
+def test_all_ways_agree(tmp_path) -> None:
+    runs = []
+    for device, beside in WAYS:
+        model, generator = net(), torch.Generator().manual_seed(0)
+        path = tmp_path / f"{device}-{beside}"
+        with rs.Tracker(model, path, schedule=1, device=device, beside=beside) as tracker:
+            for step in range(3):
+                tracker.observe(step)
+                with torch.no_grad():
+                    for parameter in model.parameters():
+                        noise = torch.randn(parameter.shape, generator=generator)
+                        parameter += 0.01 * noise.cuda()
+        assert tracker.failed is None
+        runs.append(rs.open(path))
+    for name in ("singular_values", "change_singular_values", "product_change_singular_values"):
+        for other in runs[1:]:
+            largest = np.nanmax(runs[0][name].values)
+            np.testing.assert_allclose(
+                other[name].values, runs[0][name].values, atol=1e-6 * largest, err_msg=name
+            )
+
+
+def test_observe_does_not_wait_for_the_device(tmp_path) -> None:
+    model, long = net(), torch.randn(8192, 8192, device="cuda")
+    with rs.Tracker(model, tmp_path / "run", schedule=1) as tracker:
+        tracker.observe(0)
+        tracker.flush()
+        end = torch.cuda.Event()
+        for _ in range(40):
+            long = long @ long / 90
+        tracker.observe(1, loss=long.mean())
+        end.record()
+        assert not end.query(), "the device was already idle when observe returned"
+
+
+def test_capture_inside_paused(tmp_path) -> None:
+    model, static = net(), torch.randn(64, 512, device="cuda")
+    with rs.Tracker(model, tmp_path / "run", schedule=1, device="cuda", strict=True) as tracker:
+        tracker.observe(0)
+        with tracker.paused():
+            model[0](static)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                model[0](static)
+        graph.replay()
+        tracker.observe(1)
+    assert list(rs.open(tmp_path / "run").step.values) == [0, 1]
