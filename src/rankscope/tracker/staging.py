@@ -39,7 +39,7 @@ class Place:
             gpu = tensor.device if tensor.is_cuda else buffer.device
             if gpu.type == "cuda" and gpu not in self._started:
                 self._begin(gpu)
-            buffer.copy_(tensor.detach(), non_blocking=True)
+            buffer.copy_(tensor.detach(), non_blocking=gpu.type == "cuda")
         for source in self._started:
             self._filled[source] = _record(source)
         self.copy_seconds = time.perf_counter() - began

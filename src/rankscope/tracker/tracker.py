@@ -55,6 +55,8 @@ class Tracker:
         those inside its attention and recurrent modules; `discover_pairs` finds all.
     reference: what changes are measured from: "init" (the weights at the first snapshot), a
         checkpoint file, a state dict, a model, or None.
+    products: also follow the products of attention heads and of LoRA pairs.
+    include, exclude: patterns on matrix names, as in `views`; products and default pairs follow.
     top: how many leading directions enter an overlap.
     every_step: names of scalars to keep at every step, not only at snapshots.
     when_full: what to do when snapshots come faster than they are measured: "block" or "skip".
@@ -64,6 +66,8 @@ class Tracker:
     beside: what decomposes there: a "thread" of this process or a "process" of its own; by default
         a process where a GPU trains and the host decomposes, else a thread.
     threads: how many cores it uses; by default one where the CPU trains, else half of them.
+    resume: go on with the run at `path` if there is one; steps seen again are trained anew.
+    durable: wait for the disk at each commit, so that it survives a loss of power.
     strict: raise where it would otherwise warn once and let training go on.
     attrs: anything JSON can say about the run (its declaration, its seed), stored with it.
     """

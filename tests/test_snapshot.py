@@ -1,0 +1,75 @@
+"""One look at a network: nothing twice, nothing unbounded, nothing dependent on portions."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import rankscope as rs
+from rankscope import snapshot
+from rankscope.matrices import named_tensors
+
+
+class GroupedAttention(nn.Module):
+    """Four query heads that share two key and value heads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.num_heads, self.head_dim = 4, 3
+        self.q_proj = nn.Linear(8, 12, bias=False)
+        self.k_proj = nn.Linear(8, 6, bias=False)
+        self.v_proj = nn.Linear(8, 6, bias=False)
+        self.o_proj = nn.Linear(12, 8, bias=False)
+
+
+def look(model: nn.Module, *, reference: bool = True) -> tuple[snapshot.Plan, snapshot.Snapshot]:
+    chosen = rs.views(model)
+    plan = snapshot.plan(chosen, pairs=rs.inside_pairs(model), products=True, top=5)
+    tensors = named_tensors(model)
+    before = {name: torch.zeros_like(tensor) for name, tensor in tensors.items()}
+    return plan, snapshot.measure(plan, tensors, before if reference else None)
+
+
+def test_shared_heads_are_decomposed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    solved: list[str] = []
+
+    def spy(jobs, **options):
+        solved.extend(jobs)
+        return rs.decompose(jobs, **options)
+
+    monkeypatch.setattr(snapshot, "decompose", spy)
+    torch.manual_seed(0)
+    model = GroupedAttention()
+    plan, seen = look(model)
+    names = [reading.name for reading in plan.readings]
+    assert {f"h{i}.k" for i in range(4)} <= set(names)
+    assert len([name for name in solved if name.endswith(".k")]) == 2
+    for head in range(4):
+        K = model.k_proj.weight.detach().double().numpy()[3 * (head // 2) :][:3]
+        found = seen.values["singular_values"][names.index(f"h{head}.k")][:3]
+        np.testing.assert_allclose(found, np.linalg.svd(K, compute_uv=False), rtol=1e-6)
+
+
+def test_portions_do_not_change_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(9, 7), nn.MultiheadAttention(8, 2), nn.Linear(5, 4))
+    _, whole = look(model)
+    monkeypatch.setattr(snapshot, "PORTION", 50)
+    _, parts = look(model)
+    assert whole.values.keys() == parts.values.keys()
+    for name, values in whole.values.items():
+        np.testing.assert_allclose(parts.values[name], values, rtol=1e-12, err_msg=name)
+
+
+def test_what_failed_is_named() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    with torch.no_grad():
+        model[1].weight[0, 0] = torch.inf
+    _, seen = look(model)
+    assert set(seen.failed) == {"1", "change of 1"}
+    assert list(seen.values["status"]) == [0, 2]
+
+
+def test_without_a_reference_there_is_no_change() -> None:
+    _, seen = look(nn.MultiheadAttention(8, 2), reference=False)
+    assert not any("change" in name for name in seen.values)
