@@ -110,7 +110,7 @@ def test_effective_rank_rows_are_whole_matrices_in_model_order() -> None:
 
 def test_colour_bars_say_what_they_show() -> None:
     assert effective_rank_by_depth(run()).axes[1].get_ylabel() == "effective rank / min(m, n)"
-    assert singular_values_over_time(run(), "fc1").axes[1].get_ylabel() == "rank (1 = largest)"
+    assert singular_values_over_time(run(), "fc1").axes[1].get_ylabel() == "index (1 = largest)"
     assert "A_{ii}" in alignment_over_time(run(), "fc1 > fc2").axes[2].get_ylabel()
 
 

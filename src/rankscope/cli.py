@@ -31,7 +31,7 @@ def rankscope(
     """Watch the rank of neural networks while they learn.
 
     Start with **rankscope demo**: a small Transformer learns Python source code for about a minute
-    while every singular value of every weight matrix is followed; you get a table and two figures.
+    while every singular value of every weight matrix is followed; you get a table and figures.
 
     In your own training loop, three lines do the same:
 
@@ -56,7 +56,7 @@ def demo(
     """Train a small Transformer on the Python standard library's own text, and look at its ranks.
 
     Prints what each matrix's rank was at the start and at the end and how strongly it is aligned
-    with its neighbours; writes singular values over time and effective rank by depth as PNG and
+    with its neighbours; writes singular values, effective rank and alignment over time as PNG and
     SVG.
     """
     from rankscope.lab.demo import demo as run

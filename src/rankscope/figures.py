@@ -125,7 +125,7 @@ def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
         axes.plot(values[:, i], color=COLOURS(shade(i + 1)), linewidth=0.8, marker=marker)
     axes.set(title=matrix, ylabel="singular value", ylim=(0, None))
     label_time(axes, ds)
-    bar = axes.figure.colorbar(ScalarMappable(shade, COLOURS), ax=axes, label="rank (1 = largest)")
+    bar = axes.figure.colorbar(ScalarMappable(shade, COLOURS), ax=axes, label="index (1 = largest)")
     bar.ax.invert_yaxis()
 
 

@@ -50,6 +50,8 @@ def demo(out: Path, *, steps: int = 600, seed: int = 0) -> xr.Dataset:
     600 steps take about a minute on 2 cores. An earlier demonstration's run in `out` is replaced.
     """
     talk = Console(stderr=True)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; choose a folder with --out")
     text = StandardLibraryText().build()
     run = fresh_folder(out / "run")
     model = TransformerConfig(
