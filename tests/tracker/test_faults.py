@@ -227,6 +227,7 @@ def test_a_run_begun_anew_has_a_new_reference(tmp_path) -> None:
     [
         {"top": 0},
         {"places": 0},
+        {"device": "cuda", "beside": "process"},
         {"pairs": [rs.Pair("2", "0")]},
         {"pairs": [rs.Pair("0", "2"), rs.Pair("0", "2", kind="other")]},
     ],
@@ -264,6 +265,18 @@ def test_layers_that_change(tmp_path, change: str) -> None:
         tracker.observe(1)
         tracker.observe(2)
     assert len(caught) == 1 and "'2.weight'" in tracker.failed
+    assert list(rs.open(tmp_path / "run").step.values) == [0]
+
+
+def test_weights_that_change_their_dtype(tmp_path) -> None:
+    model = net()
+    with (
+        pytest.warns(RuntimeWarning, match=r"torch.float64 now and was torch.float32"),
+        rs.Tracker(model, tmp_path / "run", schedule=1) as tracker,
+    ):
+        tracker.observe(0)
+        model.double()
+        tracker.observe(1)
     assert list(rs.open(tmp_path / "run").step.values) == [0]
 
 

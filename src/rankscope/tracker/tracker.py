@@ -125,6 +125,8 @@ class Tracker:
         self._sharded = is_sharded(tensors)
         home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
         self._device = where_to_measure(home, self.plan) if device is None else torch.device(device)
+        if beside == "process" and self._device.type != "cpu":
+            raise ValueError('a process measures on the host; pass device="cpu" or beside="thread"')
         self._home = home
         self._worker: Worker | None = None
         self._recorder: Recorder | None = None
