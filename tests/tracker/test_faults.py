@@ -126,12 +126,13 @@ def test_a_dead_worker_does_not_stop_training(tmp_path, monkeypatch: pytest.Monk
     assert list(rs.open(tmp_path / "run").step.values) == [0]
 
 
-def test_strict_raises(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*args, **kwargs):
-        raise OSError("broken disk")
+def broken_disk(*args, **kwargs):
+    raise OSError("broken disk")
 
+
+def test_strict_raises(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     tracker = rs.Tracker(net(), tmp_path / "run", schedule=1, strict=True)
-    monkeypatch.setattr("rankscope.snapshot.measure", fail)
+    monkeypatch.setattr("rankscope.snapshot.measure", broken_disk)
     tracker.observe(0)
     with pytest.raises(OSError, match="broken disk"):
         tracker.flush()
@@ -139,11 +140,8 @@ def test_strict_raises(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_strict_raises_from_close_and_leaves_nothing_behind(tmp_path, monkeypatch) -> None:
-    def fail(*args, **kwargs):
-        raise OSError("broken disk")
-
     tracker = rs.Tracker(net(), tmp_path / "run", schedule=1, strict=True)
-    monkeypatch.setattr("rankscope.snapshot.measure", fail)
+    monkeypatch.setattr("rankscope.snapshot.measure", broken_disk)
     tracker.observe(0)
     with pytest.raises(OSError, match="broken disk"):
         tracker.close()

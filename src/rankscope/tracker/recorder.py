@@ -33,7 +33,7 @@ class Recorder:
         self._writer = writer
         self._measurer = measurer
         self._initial = initial
-        self._from_first = initial is not None and initial.load() is None
+        self._from_first = initial is not None and not initial.kept
         self._failing: set[str] = set()
         self._untold: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stream: torch.cuda.Stream | None = None

@@ -73,9 +73,14 @@ class InitialWeights:
     def __init__(self, run: Path) -> None:
         self._file = run / "reference.safetensors"
 
+    @property
+    def kept(self) -> bool:
+        """False before the first snapshot."""
+        return self._file.exists()
+
     def load(self) -> dict[str, Tensor] | None:
         """None before the first snapshot."""
-        return _load_safetensors(self._file) if self._file.exists() else None
+        return _load_safetensors(self._file) if self.kept else None
 
     def save(self, tensors: Mapping[str, Tensor]) -> None:
         partial = self._file.with_suffix(".partial")
