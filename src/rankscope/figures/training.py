@@ -1,30 +1,24 @@
-"""Stored runs to matplotlib figures, one function per kind of figure (yunis2024, figs. 1-3).
+"""Figures of a training run: spectra, ranks and alignment over time (yunis2024, figs. 1-3).
 
 Time runs along the snapshots, as in the paper: they stand at equal distances and the ticks give the
 training step of each. Schedules are dense early and sparse late, so early changes stay visible this
 way.
 """
 
-from pathlib import Path
-
 import numpy as np
 import xarray as xr
 from jaxtyping import Num
-from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import ListedColormap, Normalize
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
+from rankscope.figures.style import COLOURS, MISSING, evenly
 
-# Even in lightness, read alike with and without colour blindness; its palest end vanishes on white.
-COLOURS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.92, 256)), name="rankscope")
-MISSING = "0.85"  # grey of a snapshot that could not be measured
 MOST_LINES = 100
 MOST_LABELS = 40
-MOST_TICKS = 7
 
 
 def singular_values_over_time(ds: xr.Dataset, matrix: str) -> Figure:
@@ -106,15 +100,6 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
     return figure
 
 
-def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
-    """Write `path`.png and `path`.svg (`path` has no suffix) and return both."""
-    png, svg = (Path(f"{path}.{suffix}") for suffix in ("png", "svg"))
-    png.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(png, dpi=160)
-    figure.savefig(svg)
-    return png, svg
-
-
 def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
     """Draw fig. 1; on a linear axis, since it shows that large values outgrow small ones."""
     values = trimmed(select(ds, "matrix", matrix)["singular_values"].to_numpy())  # (step, k)
@@ -155,7 +140,7 @@ def draw_heat_map(
 def label_time(axes: Axes, ds: xr.Dataset) -> None:
     """Ticks at some snapshots, each with its training step."""
     steps = ds["step"].to_numpy()
-    ticks = evenly(len(steps), MOST_TICKS)
+    ticks = evenly(len(steps))
     axes.set_xticks(ticks, labels=[str(steps[i]) for i in ticks])
     axes.set_xlabel("training step (snapshots at equal distances)")
 
@@ -185,9 +170,3 @@ def trimmed(values: Num[np.ndarray, "step k"]) -> Num[np.ndarray, "step r"]:
     """Without the NaN columns that pad a short spectrum to the longest one of the run."""
     measured = np.flatnonzero(~np.isnan(values).all(axis=0))
     return values[:, : measured[-1] + 1 if len(measured) else 0]
-
-
-def evenly(count: int, most: int = MOST_TICKS) -> list[int]:
-    """At most `most` positions of range(count), evenly spread, first and last among them."""
-    spread = np.linspace(0, count - 1, min(count, most)).round()
-    return [int(position) for position in np.unique(spread)]

@@ -1,18 +1,14 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.figure import Figure
 
 from rankscope.figures import (
     alignment_over_time,
     effective_rank_by_depth,
     mean_alignment_by_pair,
     overview,
-    save,
     singular_values_over_time,
 )
 
@@ -169,12 +165,3 @@ def test_unknown_names_list_the_known() -> None:
         alignment_over_time(plain, "fc1 > fc2")
     with pytest.raises(ValueError, match="no variable 'alignment'"):
         mean_alignment_by_pair(plain)
-
-
-def test_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
-    figure = Figure()
-    figure.add_subplot().set_title("a title")
-    png, svg = save(figure, tmp_path / "new" / "run.1")
-    assert (png.name, svg.name) == ("run.1.png", "run.1.svg")
-    assert png.read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in svg.read_text()
