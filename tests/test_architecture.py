@@ -15,6 +15,7 @@ MAY_IMPORT = {
     "provenance": set(),
     "pairs": {"matrices"},
     "spectra": {"matrices"},
+    "theory": {"matrices", "spectra"},
     "overlaps": {"matrices", "pairs", "spectra"},
     "accessor": {"metrics", "overlaps"},
     "interventions": {"matrices", "spectra"},
@@ -56,7 +57,7 @@ def test_imports_point_one_way(part: str) -> None:
         assert not wrong, f"{path.name} imports {wrong}"
 
 
-@pytest.mark.parametrize("part", ["spectra", "overlaps", "metrics"])
+@pytest.mark.parametrize("part", ["spectra", "overlaps", "metrics", "theory"])
 def test_tensor_layers_know_no_modules_files_or_plots(part: str) -> None:
     for path in files_of(part):
         used = set(imports(path))

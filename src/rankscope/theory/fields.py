@@ -1,0 +1,175 @@
+"""Gradient flow (Eq. 4) as a vector field for scipy's solvers, in either coordinate of `flow`."""
+
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.integrate import DOP853, OdeSolver, Radau
+from torch import Tensor
+
+from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.reduction import Reduction
+
+State = Float[np.ndarray, " state"]
+Path = Float[np.ndarray, "time state"]
+Matrix = Float[np.ndarray, "state state"]
+Coordinates = Float[Tensor, "time p"]
+
+# Columns of the Jacobian below this cannot slow Newton's iteration down: a coordinate that small
+# moves nothing. At nearly all times nearly all coordinates are such.
+NEGLIGIBLE = 1e-6
+
+# A coordinate is quiet until its |z| reaches this: then it begins to bend the others' paths.
+QUIET = 1e-3
+
+
+@runtime_checkable
+class Field(Protocol):
+    """What `flow` needs to know of a coordinate system. Time is rescaled."""
+
+    start: State
+    evaluations: int
+
+    def slope(self, time: float, state: State) -> State: ...
+    def solver(self, until: float, tolerance: float) -> OdeSolver: ...
+    def longest_step(self, state: State) -> float: ...
+    def heights(self, states: Float[np.ndarray, "*time state"]) -> Float[np.ndarray, "*time p"]:
+        """A measure of each coordinate that grows with |z|; it is `levels(z)` at |z| = z."""
+        ...
+
+    def levels(self, z: float) -> Float[np.ndarray, " p"]: ...
+    def z(self, states: Path) -> Coordinates: ...
+    def y(self, states: Path) -> Coordinates: ...
+    def weights(self, states: Path) -> tuple[Coordinates, Coordinates]: ...
+
+
+class LogField:
+    """The state is y / log(1/alpha), which goes from about 0 to +-1 whatever alpha is.
+
+    Its slope is g(z); its Jacobian -H_z diag(dz/dy) log(1/alpha).
+    """
+
+    def __init__(self, network: DiagonalNetwork, reduction: Reduction, log_alpha: float) -> None:
+        self.network, self.reduction, self.scale = network, reduction, -log_alpha
+        self.start = (reduction.y0 / self.scale).numpy()
+        self.evaluations = 0
+        self._last: tuple[State, State] | None = None
+
+    def slope(self, time: float, state: State) -> State:
+        self.evaluations += 1
+        drive: State = self.network.g(self.z(state)).numpy()
+        self._last = state.copy(), drive
+        return drive
+
+    def jacobian(self, time: float, state: State) -> Matrix:
+        moves = self.scale * self.reduction.dz_dy(self.y(state))
+        columns = (moves > NEGLIGIBLE).nonzero().flatten().tolist()
+        found = np.zeros((len(state), len(state)))
+        if columns:
+            self.evaluations += 2 * len(columns)
+            hessian = self.network.hessian(self.z(state), columns)
+            found[:, columns] = -(hessian * moves[columns]).numpy()
+        return found
+
+    def solver(self, until: float, tolerance: float) -> OdeSolver:
+        """Radau, which evaluates its Jacobian only at states the flow has reached.
+
+        BDF and LSODA do so at predicted ones, which may lie far past an activation. There Newton's
+        iteration takes a huge Jacobian for convergence: BDF went wrong by several percent without
+        any sign of it.
+        """
+        # An error of `tolerance` in y is a relative one of twice that in z. The state's own size
+        # means nothing, and 3e-14 is as near to no relative tolerance as scipy allows.
+        return Radau(
+            self.slope,
+            0.0,
+            self.start,
+            until,
+            jac=self.jacobian,
+            atol=tolerance / self.scale,
+            rtol=3e-14,
+        )
+
+    def longest_step(self, state: State) -> float:
+        """To where the next quiet coordinate, at its present slope, will be quiet no more.
+
+        Between stages slopes are constant and a solver takes ever longer steps, until one ends
+        far past the next activation, where z overflows; finding back costs it many evaluations.
+        At least one e-folding of that coordinate.
+        """
+        slope = self._slope_at(state)
+        levels = self.levels(QUIET)
+        moving = (np.abs(state) < levels) & (slope != 0)
+        if not moving.any():
+            return np.inf
+        state, slope, levels = state[moving], slope[moving], levels[moving]
+        wait = (np.sign(slope) * levels - state) / slope
+        first = wait.argmin()
+        longest: float = max(wait[first], 1 / (2 * self.scale * abs(slope[first])))
+        return longest
+
+    def heights(self, states: Float[np.ndarray, "*time state"]) -> Float[np.ndarray, "*time p"]:
+        sizes: np.ndarray = np.abs(states)
+        return sizes
+
+    def levels(self, z: float) -> Float[np.ndarray, " p"]:
+        levels: State = (self.reduction.y_at(z) / self.scale).numpy()
+        return levels
+
+    def z(self, states: Float[np.ndarray, "*time state"]) -> Float[Tensor, "*time p"]:
+        return self.reduction.z(self.y(states))
+
+    def y(self, states: Float[np.ndarray, "*time state"]) -> Float[Tensor, "*time p"]:
+        return torch.from_numpy(states) * self.scale
+
+    def weights(self, states: Path) -> tuple[Coordinates, Coordinates]:
+        return self.reduction.weights(self.y(states))
+
+    def _slope_at(self, state: State) -> State:
+        if self._last is None or not np.array_equal(self._last[0], state):
+            return self.slope(0.0, state)
+        return self._last[1]
+
+
+class WeightField:
+    """The state is (u, v) themselves, so that Eq. 5 is a result and not built in."""
+
+    def __init__(self, network: DiagonalNetwork, reduction: Reduction, log_alpha: float) -> None:
+        self.network, self.reduction, self.scale = network, reduction, -log_alpha
+        self.start = torch.cat(reduction.weights(reduction.y0)).numpy()
+        self.evaluations = 0
+
+    def slope(self, time: float, state: State) -> State:
+        self.evaluations += 1
+        u, v = self.weights(state)
+        g = self.network.g(u * v)
+        slope: State = (self.scale * torch.cat([v * g, u * g])).numpy()
+        return slope
+
+    def solver(self, until: float, tolerance: float) -> OdeSolver:
+        """Explicit: at the tolerances that Eq. 5 asks for it takes a tenth of Radau's gradients."""
+        smallest = float(np.abs(self.start).min())
+        return DOP853(self.slope, 0.0, self.start, until, rtol=tolerance, atol=tolerance * smallest)
+
+    def longest_step(self, state: State) -> float:
+        return np.inf
+
+    def heights(self, states: Float[np.ndarray, "*time state"]) -> Float[np.ndarray, "*time p"]:
+        u, v = np.split(states, 2, axis=-1)
+        sizes: np.ndarray = np.abs(u * v)
+        return sizes
+
+    def levels(self, z: float) -> Float[np.ndarray, " p"]:
+        return np.full(self.network.p, z)
+
+    def z(self, states: Path) -> Coordinates:
+        u, v = self.weights(states)
+        return u * v
+
+    def y(self, states: Path) -> Coordinates:
+        return self.reduction.y_of(*self.weights(states))
+
+    def weights(self, states: Float[np.ndarray, "*time state"]) -> tuple[Tensor, Tensor]:
+        u, v = torch.from_numpy(states).chunk(2, -1)
+        return u, v

@@ -1,0 +1,165 @@
+"""Gradient flow of a diagonal network from a small start (boix2023, Eq. 3-6)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.integrate import DenseOutput
+from scipy.optimize import brentq
+from torch import Tensor
+
+from rankscope.theory.fields import Field, LogField, WeightField
+from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.reduction import LARGEST, Reduction
+from rankscope.theory.trajectory import Crossing, Trajectory
+
+Vector = Float[Tensor, " p"]
+
+# Recorded within each step of the solver, since a transition may be only ten steps long.
+POINTS_PER_STEP = 4
+
+
+def flow(
+    network: DiagonalNetwork,
+    u0: Vector,
+    v0: Vector,
+    log_alpha: float | int,
+    until: float | int,
+    *,
+    b0: Vector | None = None,
+    coordinates: Literal["y", "uv"] = "y",
+    times: Float[Tensor, " time"] | None = None,
+    threshold: float = 1e-2,
+    stop_after: int | None = None,
+    tolerance: float | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> Trajectory:
+    """Gradient flow from exp(log_alpha) (u0, v0) until the rescaled time t / log(1/alpha) = until.
+
+    log_alpha: natural logarithm, so that -1000 * log(10) is as good as -8 * log(10).
+    b0: exponents, to start each coordinate at alpha^b0 (u0, v0); 1 unless given, as in the paper.
+    coordinates: "y" never underflows and costs about the same at every alpha; "uv" integrates
+        the weights themselves, for moderate alpha.
+    times: rescaled times to record; the solver's own steps and points between them unless given.
+    threshold: a coordinate is active when |z| is above it; crossings are found to rounding.
+    stop_after: stop once so many coordinates have become active.
+    tolerance: local error in y (1e-3 unless given; activation times are then good to about 1e-6),
+        or relative error of u and v (1e-11).
+    """
+    reduction = Reduction.of(u0, v0, float(log_alpha), b0=b0)
+    if len(u0) != network.p:
+        raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
+    if not until > 0:
+        raise ValueError(f"until is {until:g}; it is a rescaled time and should be above 0")
+    system: Field = (
+        LogField(network, reduction, float(log_alpha))
+        if coordinates == "y"
+        else WeightField(network, reduction, float(log_alpha))
+    )
+    tolerance = tolerance or (1e-3 if coordinates == "y" else 1e-11)
+    march = March(system, threshold=threshold, times=None if times is None else times.numpy())
+    finished, message = march.go(
+        float(until), tolerance=tolerance, stop_after=stop_after, progress=progress
+    )
+    return _trajectory(network, march, float(log_alpha), finished, message)
+
+
+@dataclass
+class March:
+    """The solver's steps, what was recorded on the way, and the crossings met."""
+
+    system: Field
+    threshold: float
+    times: np.ndarray | None
+    recorded: list[tuple[float, np.ndarray]] = field(default_factory=list)
+    crossings: list[Crossing] = field(default_factory=list)
+
+    def go(
+        self,
+        until: float,
+        *,
+        tolerance: float,
+        stop_after: int | None,
+        progress: Callable[[float], None] | None,
+    ) -> tuple[bool, str]:
+        """March to the end; whether it was reached, and a sentence on what happened."""
+        system = self.system
+        solver = system.solver(until, tolerance)
+        self._begin(system.start)
+        largest = system.levels(LARGEST / 100)
+        while solver.status == "running":
+            solver.max_step = system.longest_step(solver.y)
+            before = solver.y
+            problem = solver.step()
+            if problem is not None:
+                return False, (
+                    f"the solver could not go on at time {solver.t:g} ({problem}); "
+                    "what came before is kept: try a smaller tolerance"
+                )
+            self._record(solver.dense_output(), before, solver.y)
+            if progress is not None:
+                progress(solver.t / until)
+            if (system.heights(solver.y) > largest).any():
+                return False, (
+                    f"|z| passed {LARGEST / 100:g} at time {solver.t:g}: the loss seems to have "
+                    "no finite minimiser; what came before is kept: give the network a decay"
+                )
+            if stop_after is not None and len(self._active()) >= stop_after:
+                return True, f"{stop_after} coordinates became active by time {solver.t:g}"
+        if not self.crossings:
+            return True, f"no coordinate became active before time {until:g}"
+        return True, f"{len(self._active())} coordinates became active by time {until:g}"
+
+    def _begin(self, state: np.ndarray) -> None:
+        if self.times is None or self.times[0] == 0:
+            self.recorded.append((0.0, state))
+        levels = self.system.levels(self.threshold)
+        for i in np.flatnonzero(self.system.heights(state) >= levels):
+            self._cross(int(i), 0.0, state, entered=True)
+
+    def _record(self, path: DenseOutput, before: np.ndarray, after: np.ndarray) -> None:
+        if self.times is None:
+            here = np.linspace(path.t_old, path.t, POINTS_PER_STEP + 1)[1:]
+        else:
+            here = self.times[(self.times > path.t_old) & (self.times <= path.t)]
+        self.recorded += [(float(t), path(t)) for t in here]
+        heights, levels = self.system.heights, self.system.levels(self.threshold)
+        was, now = heights(before) >= levels, heights(after) >= levels
+        found = [
+            (brentq(lambda t, i=i: heights(path(t))[i] - levels[i], path.t_old, path.t), int(i))
+            for i in np.flatnonzero(was != now)
+        ]
+        for time, i in sorted(found):
+            self._cross(i, time, path(time), entered=bool(now[i]))
+
+    def _cross(self, i: int, time: float, state: np.ndarray, *, entered: bool) -> None:
+        sign = int(self.system.z(state[None])[0, i].sign())
+        self.crossings.append(Crossing(i, time, entered, sign))
+
+    def _active(self) -> set[int]:
+        return {crossing.coordinate for crossing in self.crossings if crossing.entered}
+
+
+def _trajectory(
+    network: DiagonalNetwork, march: March, log_alpha: float, finished: bool, message: str
+) -> Trajectory:
+    system = march.system
+    states = np.stack([state for _, state in march.recorded])
+    u, v = system.weights(states)
+    z = system.z(states)
+    return Trajectory(
+        time=torch.tensor([time for time, _ in march.recorded], dtype=torch.float64),
+        z=z,
+        y=system.y(states),
+        u=u,
+        v=v,
+        loss=torch.tensor([network.loss(each) for each in z], dtype=torch.float64),
+        log_alpha=log_alpha,
+        crossings=tuple(march.crossings),
+        gradient_evaluations=system.evaluations,
+        finished=finished,
+        message=message,
+    )

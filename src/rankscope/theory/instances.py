@@ -1,0 +1,90 @@
+"""The networks boix2023 applies its theorem to, as DiagonalNetworks with named coordinates."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.theory.networks import Coordinate, DiagonalNetwork, square_error
+
+Tokens = Float[Tensor, "batch n d"]
+
+
+def whitened_network(optimum: Float[Tensor, " p"]) -> DiagonalNetwork:
+    """L(z) = |z - optimum|^2 / 2: every coordinate on its own, T_k = 1 / |optimum|_(k)."""
+    ones = torch.ones(1, len(optimum), dtype=torch.float64)
+    return DiagonalNetwork(
+        lambda x, z: x * z, square_error, (ones, optimum[None]), coordinates=len(optimum)
+    )
+
+
+def linear_network(x: Float[Tensor, "batch p"], target: Float[Tensor, " batch"]) -> DiagonalNetwork:
+    """The diagonal linear network sum_i u_i v_i x_i (footnote 2) with half the mean square error.
+
+    With A = x^T x / batch and r = x^T target / batch: g(z) = r - A z.
+    """
+    return DiagonalNetwork(lambda x, z: x @ z, square_error, (x, target), coordinates=x.shape[1])
+
+
+def attention(x: Tokens, kq: Float[Tensor, " d"], vo: Float[Tensor, " d"]) -> Tokens:
+    """One head with diagonal weights (Eq. 1): smax(X diag(kq) X^T) X diag(vo), row-wise softmax."""
+    return torch.softmax((x * kq) @ x.transpose(-1, -2), -1) @ x * vo
+
+
+def attention_head(x: Tokens, target: Tokens) -> DiagonalNetwork:
+    """One diagonal attention head (Eq. 1); z holds the d entries of K-Q, then those of V-O."""
+    d = x.shape[-1]
+    return DiagonalNetwork(
+        lambda x, z: attention(x, z[:d], z[d:]), square_error, (x, target), head_coordinates(d)
+    )
+
+
+def head_coordinates(d: int, *, layer: int = 0, head: int = 0) -> tuple[Coordinate, ...]:
+    """Names of the entries of one head's K-Q product, then of its V-O product."""
+    return tuple(
+        Coordinate(kind, i, layer=layer, head=head) for kind in ("kq", "vo") for i in range(d)
+    )
+
+
+def transformer(
+    x: Tokens,
+    z: Float[Tensor, " p"],
+    *,
+    heads: int,
+    feedforward: Sequence[tuple[Float[Tensor, "d hidden"], Float[Tensor, "d hidden"]]],
+) -> Tokens:
+    """Z_L of Example 3.2: attention heads and feed-forward layers, each with a residual path.
+
+    z: the products of all heads, as (layer, head, K-Q or V-O, d) in that order.
+    feedforward: W_A and W_B of each layer; sigma is GELU.
+    """
+    products = z.view(len(feedforward), heads, 2, x.shape[-1])
+    for layer, (W_A, W_B) in enumerate(feedforward):
+        x = x + sum(attention(x, kq, vo) for kq, vo in products[layer])
+        x = x + F.gelu(x @ W_A) @ W_B.transpose(-1, -2)
+    return x
+
+
+def diagonal_transformer(
+    x: Tokens,
+    target: Tokens,
+    *,
+    heads: int,
+    feedforward: Sequence[tuple[Float[Tensor, "d hidden"], Float[Tensor, "d hidden"]]],
+) -> DiagonalNetwork:
+    """Example 3.2: one layer per pair (W_A, W_B) of frozen weights, only attention is trained."""
+    coordinates = [
+        coordinate
+        for layer in range(len(feedforward))
+        for head in range(heads)
+        for coordinate in head_coordinates(x.shape[-1], layer=layer, head=head)
+    ]
+    frozen = tuple((W_A.detach().double(), W_B.detach().double()) for W_A, W_B in feedforward)
+    return DiagonalNetwork(
+        lambda x, z: transformer(x, z, heads=heads, feedforward=frozen),
+        square_error,
+        (x, target),
+        coordinates,
+    )

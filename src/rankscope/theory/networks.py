@@ -1,0 +1,155 @@
+"""Networks f(x; u, v) = h(x; u * v) of boix2023, Definition 3.1, seen through z = u * v."""
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.theory.smoothness import kinks
+
+Vector = Float[Tensor, " p"]
+Model = Callable[[Tensor, Tensor], Tensor]
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Coordinate:
+    """What one entry of z is: entry `index` of a head's K-Q or V-O product, or just an entry."""
+
+    kind: Literal["kq", "vo", "z"]
+    index: int
+    layer: int = 0
+    head: int = 0
+
+    def __str__(self) -> str:
+        place = "" if self.kind == "z" else f"l{self.layer}.h{self.head}."
+        return f"{place}{self.kind}.{self.index}"
+
+
+class DiagonalNetwork:
+    """L(z) = loss(h(x; z), target) over all samples, and its derivatives in z, in float64.
+
+        DiagonalNetwork(lambda x, z: x @ z, square_error, (x, target), coordinates=5)
+
+    h: any torch function of (x, z), evaluated on all samples at once; the theorem wants it twice
+        continuously differentiable in z, and a warning says so when it visibly is not.
+    loss: a scalar from (prediction, target), a mean over samples: `square_error`, or your own.
+    coordinates: how many entries z has, or what each of them is.
+    decay: adds decay / 2 |z|^2, which gives a loss such as cross-entropy a finite minimiser.
+    """
+
+    def __init__(
+        self,
+        h: Model,
+        loss: Loss,
+        data: tuple[Tensor, Tensor],
+        coordinates: Sequence[Coordinate] | int,
+        *,
+        decay: float | int = 0.0,
+    ) -> None:
+        self.h, self.decay = h, decay
+        self.x, self.target = _checked("x", data[0]), _checked("target", data[1])
+        self.coordinates = (
+            tuple(Coordinate("z", i) for i in range(coordinates))
+            if isinstance(coordinates, int)
+            else tuple(coordinates)
+        )
+        self._loss_of = loss
+        self._try_once()
+
+    @property
+    def p(self) -> int:
+        """The number of coordinates."""
+        return len(self.coordinates)
+
+    @torch.no_grad()
+    def loss(self, z: Vector) -> float:
+        """L(z)."""
+        return float(self._loss(z))
+
+    def g(self, z: Vector) -> Vector:
+        """-dL/dz: the drive of each coordinate (Eq. 4)."""
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self._loss(z), z)
+        return -gradient
+
+    def hessian(self, z: Vector, columns: list[int] | None = None) -> Float[Tensor, "p columns"]:
+        """The given columns (all unless said) of the Hessian of L in z.
+
+        One reverse pass through the gradient each, about the cost of another gradient; forward
+        mode under vmap took three times as long on the toy attention head.
+        """
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self._loss(z), z, create_graph=True)
+            found = [
+                torch.autograd.grad(gradient[i], z, retain_graph=True)[0]
+                for i in (range(self.p) if columns is None else columns)
+            ]
+        return torch.stack(found, 1) if found else z.new_zeros(self.p, 0)
+
+    def hessian_vector(self, z: Vector, vector: Vector) -> Vector:
+        """The Hessian of L in z times `vector`."""
+        with torch.enable_grad():
+            z = z.detach().requires_grad_()
+            (gradient,) = torch.autograd.grad(self._loss(z), z, create_graph=True)
+            (product,) = torch.autograd.grad(gradient @ vector.detach(), z)
+        return product
+
+    def batches(self, size: int, generator: torch.Generator) -> Iterator["DiagonalNetwork"]:
+        """The same network on `size` samples at a time, each sample once in a pass, without end."""
+        samples = len(self.target)
+        if not 1 <= size <= samples:
+            raise ValueError(f"batches of {size} cannot be drawn from {samples} samples")
+        while True:
+            order = torch.randperm(samples, generator=generator)
+            for chosen in order.split(size):
+                part = copy.copy(self)
+                part.x, part.target = self.x[chosen], self.target[chosen]
+                yield part
+
+    def _loss(self, z: Tensor) -> Tensor:
+        # Also at decay 0 the term ties the gradient to z, so that a linear loss has a Hessian.
+        penalty = self.decay / 2 * z.square().sum()
+        return self._loss_of(self.h(self.x, z), self.target) + penalty
+
+    def _try_once(self) -> None:
+        """Evaluate the loss at some z: it is one number, and its graph shows kinks."""
+        z = torch.linspace(0.1, 0.2, self.p, dtype=torch.float64, requires_grad=True)
+        value = self._loss(z)
+        if value.ndim != 0:
+            raise ValueError(
+                f"loss gave a tensor of shape {tuple(value.shape)}; it should be one number, "
+                "the mean over samples"
+            )
+        if found := kinks(value):
+            warnings.warn(
+                f"h or the loss uses {', '.join(found)}, which is not twice differentiable "
+                "everywhere: boix2023's Theorem 4.5 does not cover it, results are a heuristic",
+                stacklevel=3,
+            )
+
+
+def square_error(prediction: Tensor, target: Tensor) -> Tensor:
+    """Half the squared error: summed over the last axis of vectors, averaged over all others."""
+    if prediction.shape != target.shape:
+        raise ValueError(
+            f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}; "
+            "they should be alike"
+        )
+    squares = (prediction - target).square()
+    return (squares.sum(-1) if squares.ndim > 1 else squares).mean() / 2
+
+
+def _checked(name: str, data: Tensor) -> Tensor:
+    if not data.is_floating_point():
+        return data  # tokens or class numbers
+    if not bool(data.isfinite().all()):
+        raise ValueError(f"{name} holds NaN or infinite values; remove those samples first")
+    return data.detach().to(torch.float64)

@@ -1,0 +1,101 @@
+"""The coordinate y in which gradient flow never underflows (boix2023, App. A.3 and Eq. 5).
+
+Without loss of generality u > |v|: swap u and v where |v| > |u|, then (u, v) <- sgn(u) (u, v). The
+product z = u v stays as it is, so z's own dynamics do too. (The paper prints v <- sgn(v) v, which
+changes the product.) Then c = u^2 - v^2 > 0 is conserved and one number is left of each pair,
+
+    y = 1/2 log((u + v) / (u - v)),   u = sqrt(c) cosh y,   v = sqrt(c) sinh y,   z = c/2 sinh 2y,
+
+with dy/dt = g. As alpha -> 0, log_alpha(u + v) -> 1 - y / log(1/alpha): the paper's b.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+Vector = Float[Tensor, " p"]
+Many = Float[Tensor, "*batch p"]
+
+# A solver's trial step may carry y far past anything the flow visits; beyond this |z| grows no
+# more, so that the trial is seen to fail instead of overflowing.
+LARGEST = 1e8
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """How (u, v) and y are tied along the flow from alpha (u0, v0)."""
+
+    log_c: Vector
+    y0: Vector
+    swapped: Bool[Tensor, " p"]
+    sign: Vector
+
+    @classmethod
+    def of(
+        cls, u0: Vector, v0: Vector, log_alpha: float, *, b0: Vector | None = None
+    ) -> "Reduction":
+        """Of the flow that starts at alpha^b0 (u0, v0); b0 is 1 unless given."""
+        if not (-torch.inf < log_alpha < 0):
+            raise ValueError(
+                f"log_alpha is {log_alpha:g}; alpha should be between 0 and 1, so its logarithm "
+                "is negative and finite"
+            )
+        u0, v0 = checked_start(u0, v0)
+        swapped = v0.abs() > u0.abs()
+        larger, smaller = torch.where(swapped, v0, u0), torch.where(swapped, u0, v0)
+        u, v = larger.abs(), larger.sgn() * smaller
+        # (u + v)(u - v): no cancellation beyond that of u and v themselves
+        log_c = 2 * log_alpha * (1.0 if b0 is None else b0) + (u + v).log() + (u - v).log()
+        return cls(log_c, torch.atanh(v / u), swapped, larger.sgn())
+
+    def z(self, y: Many) -> Many:
+        """The product u v = (c/2) sinh 2y."""
+        size = 2 * y.abs()
+        return y.sgn() * self._half_exponential(size) * -torch.expm1(-2 * size) / 2
+
+    def dz_dy(self, y: Many) -> Many:
+        """u^2 + v^2 = c cosh 2y."""
+        size = 2 * y.abs()
+        return self._half_exponential(size) * (1 + torch.exp(-2 * size))
+
+    def _half_exponential(self, size: Many) -> Many:
+        largest = torch.tensor(2 * LARGEST, dtype=torch.float64).log()
+        return torch.exp((self.log_c + size).clamp(max=float(largest))) / 2
+
+    def y_at(self, z: float) -> Vector:
+        """The y > 0 at which each coordinate's product is z."""
+        log_ratio = torch.tensor(2 * z, dtype=torch.float64).log() - self.log_c  # of 2z/c
+        # asinh(r) = log(r + sqrt(1 + r^2)), without forming r, which may overflow
+        root = torch.logaddexp(torch.zeros_like(log_ratio), 2 * log_ratio) / 2
+        return torch.logaddexp(log_ratio, root) / 2
+
+    def y_of(self, u: Many, v: Many) -> Many:
+        """y of weights as the network has them; where |u| and |v| round to one number, infinite."""
+        larger, smaller = torch.where(self.swapped, v, u), torch.where(self.swapped, u, v)
+        return torch.atanh(smaller / larger)
+
+    def weights(self, y: Many) -> tuple[Many, Many]:
+        """(u, v) as the network has them, the reduction undone; 0 where below 1e-308."""
+        # sqrt(c) e^{|y|} / 2 is of the size of the weights; e^{|y|} alone may overflow.
+        half = torch.exp(self.log_c / 2 + y.abs()) / 2
+        rest = torch.exp(-2 * y.abs())
+        larger, smaller = half * (1 + rest), y.sgn() * half * -torch.expm1(-2 * y.abs())
+        u = torch.where(self.swapped, smaller, larger) * self.sign
+        v = torch.where(self.swapped, larger, smaller) * self.sign
+        return u, v
+
+
+def checked_start(u0: Vector, v0: Vector) -> tuple[Vector, Vector]:
+    """u0 and v0 in float64, refused where Assumption 4.2 fails at once."""
+    u0, v0 = u0.detach().to(torch.float64), v0.detach().to(torch.float64)
+    if not bool((u0.isfinite() & v0.isfinite()).all()):
+        raise ValueError("u0 or v0 holds NaN or infinite values; give finite ones")
+    if bool((equal := u0.abs() == v0.abs()).any()):
+        where = ", ".join(str(int(i)) for i in equal.nonzero().flatten()[:8])
+        raise ValueError(
+            f"|u0| = |v0| at coordinate {where}: nothing decides the sign it would grow with, and "
+            "boix2023's Assumption 4.2 excludes it; draw u0 and v0 independently"
+        )
+    return u0, v0

@@ -1,0 +1,27 @@
+"""Which operations with kinks a value went through, read from its autograd graph."""
+
+from torch import Tensor
+
+# Autograd's names of functions whose first or second derivative jumps. A clamp or a maximum may
+# never be met where it bends; the warning it causes says "does not cover", not "wrong".
+KINKED = {
+    "abs", "amax", "amin", "aminmax", "ceil", "celu", "clamp", "clampmax", "clampmin", "elu",
+    "floor", "fmax", "fmin", "frac", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
+    "leakyrelu", "max", "maximum", "median", "min", "minimum", "prelu", "relu", "round",
+    "rreluwithnoise", "sgn", "sign", "softshrink", "sort", "threshold", "topk", "trunc", "where",
+}  # fmt: skip
+
+
+def kinks(value: Tensor) -> list[str]:
+    """The kinked operations between `value` and the leaves that require gradients, sorted."""
+    found, seen, waiting = set(), set(), [value.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        name = node.name().split("::")[-1].split("Backward")[0].lower()
+        if name in KINKED or "maxpool" in name:
+            found.add(name)
+        waiting += [parent for parent, _ in node.next_functions]
+    return sorted(found)
