@@ -1,3 +1,4 @@
+import json
 import re
 from importlib.metadata import version
 from pathlib import Path
@@ -61,3 +62,91 @@ def test_a_mistake_is_one_sentence_on_stderr(
         f"rankscope: {run} is not an earlier demo's; choose another folder with --out\n"
     )
     assert thesis.read_text() == "years of work"
+
+
+@pytest.fixture
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Experiments that take no time in place of the real ones."""
+    monkeypatch.setattr("rankscope.lab.catalogue.PACKAGE", "lab.toy_experiments")
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        ("run", ["--scale", "--seed", "--out", "--jobs", "--json", "--help"]),
+        ("list", ["--out", "--json", "--help"]),
+    ],
+)
+def test_the_options_of_the_laboratory(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    options: list[str],
+) -> None:
+    ran = Ran(monkeypatch, capsys, command, "--help")
+    assert ran.code == 0
+    assert re.findall(r"--[\w-]+", ran.out) == options
+
+
+@pytest.mark.usefixtures("toys")
+def test_run_then_list(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name, out = "paper2000/slow-decay", str(tmp_path)
+    ran = Ran(monkeypatch, capsys, "run", name, "--seed", "1", "--out", out, "--jobs", "1")
+    assert ran.code == 0 and "undecided" in ran.out and "2 of 2 runs" in ran.err
+    ran = Ran(monkeypatch, capsys, "run", name, "--out", out, "--jobs", "1", "--json")
+    assert ran.code == 0
+    assert [verdict["holds"] for verdict in json.loads(ran.out)["verdicts"]] == ["yes", "no"]
+    ran = Ran(monkeypatch, capsys, "list", "--out", out, "--json")
+    found = {entry["scale"]: (entry["whole"], entry["total"]) for entry in json.loads(ran.out)}
+    assert found == {"paper": (0, 6), "small": (6, 6), "smoke": (0, 2)}
+    ran = Ran(monkeypatch, capsys, "list", "--out", out)
+    assert ran.code == 0 and "A loss decays at two rates." in ran.out and "2 h" in ran.out
+
+
+@pytest.mark.usefixtures("toys")
+def test_a_failed_run_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    in_the_way = tmp_path / "paper2000/slow-decay/smoke/rates/fast/seed-0"
+    in_the_way.parent.mkdir(parents=True)
+    in_the_way.write_text("years of work")
+    arguments = ("run", "paper2000/slow-decay", "--scale", "smoke", "--out", str(tmp_path))
+    ran = Ran(monkeypatch, capsys, *arguments, "--jobs", "1")
+    assert ran.code == 1 and "was not made by an experiment; choose another --out" in ran.err
+    assert in_the_way.read_text() == "years of work"
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (
+            ["slow-decay"],
+            "rankscope: there is no experiment 'slow-decay'; did you mean paper2000/slow-decay? "
+            "(there are: paper2000/slow-decay)\n",
+        ),
+        (["paper2000/slow-decay", "--scale", "huge"], "'huge' is not one of"),
+    ],
+)
+def test_a_wrong_name(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    ran = Ran(monkeypatch, capsys, "run", *arguments)
+    assert (ran.code, ran.out) == (2, "") and sentence in ran.err
+
+
+def test_a_package_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("rankscope.lab.catalogue.PACKAGE", "scipie.experiments")
+    ran = Ran(monkeypatch, capsys, "list")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == (
+        "rankscope: this needs the package scipie; "
+        "install the laboratory's with pip install 'rankscope[lab]'\n"
+    )

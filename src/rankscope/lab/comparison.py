@@ -1,0 +1,107 @@
+"""Flows from several alphas, stage by stage beside Algorithm 1 (boix2023, Theorem 4.5)."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+LARGEST_ALPHA = -8.0  # log10: above it no stage is called resolved
+TRANSITIONS = 10.0  # "many": how many transition times keep a resolved stage from its neighbours
+
+
+@dataclass(frozen=True)
+class StageInFlow:
+    """A stage of Algorithm 1 as the flow at one alpha shows it.
+
+    time: when the flow's coordinate became active, NaN if it did not. activations: how many did so
+    from then on within the first half of the stage, itself among them.
+    """
+
+    alpha: float
+    stage: int
+    winner: str
+    predicted: float
+    time: float
+    same_sign: bool
+    activations: int
+    resolved: bool
+
+    @property
+    def error(self) -> float:
+        return (self.time - self.predicted) / self.predicted
+
+    @property
+    def constant(self) -> float:
+        """log(1/alpha) (t_k - T_k)"""
+        return -self.alpha * math.log(10) * (self.time - self.predicted)
+
+
+def stages_in_flows(algorithm: xr.Dataset, flows: Mapping[float, xr.Dataset]) -> list[StageInFlow]:
+    """Every stage at every alpha (by its log10); resolved only from 1e-8 down.
+
+    The time is that of the winner's first entry, or of its second if it won before and had left.
+    """
+    found = []
+    for alpha, flow in flows.items():
+        for k in range(1, algorithm.sizes["stage"]):
+            found.append(_stage_in_flow(algorithm, k, flow, alpha))
+    return found
+
+
+def _stage_in_flow(algorithm: xr.Dataset, k: int, flow: xr.Dataset, alpha: float) -> StageInFlow:
+    winners = algorithm["stage_winner"].to_numpy()
+    winner, earlier = int(winners[k]), int((winners[:k] == winners[k]).sum())
+    entered = flow.isel(crossing=flow["crossing_entered"].to_numpy() == 1)
+    own = entered.isel(crossing=entered["crossing_coordinate"].to_numpy() == winner)
+    stage = algorithm.isel(stage=k)
+    length = -alpha * math.log(10)
+    transition = float(stage["stage_transition"]) / length
+    predicted = float(stage["stage_time"])
+    lasts = float(stage["stage_until"]) - predicted
+    time, same_sign, activations = math.nan, False, 0
+    if own.sizes["crossing"] > earlier:
+        time = float(own["crossing_time"][earlier])
+        same_sign = int(own["crossing_sign"][earlier]) == int(stage["stage_sign"])
+        later = entered["crossing_time"].to_numpy() - time
+        activations = int(((later >= 0) & (later <= lasts / 2)).sum())
+    # The flow has to go on long enough to show the stage, too.
+    seen = float(flow["time"][-1]) - predicted
+    gap = min(lasts, float(stage["stage_margin"]), seen)
+    return StageInFlow(
+        alpha=alpha,
+        stage=k,
+        winner=_short_name(algorithm, winner),
+        predicted=predicted,
+        time=time,
+        same_sign=same_sign,
+        activations=activations,
+        # written so that a stage that did not come to rest (NaN) is not resolved
+        resolved=alpha <= LARGEST_ALPHA and gap >= TRANSITIONS * transition,
+    )
+
+
+def error_dataset(stages: list[StageInFlow]) -> xr.Dataset:
+    """activation_error and resolved(alpha, stage), as `figures.activation_errors` draws them."""
+    alphas = sorted({each.alpha for each in stages}, reverse=True)
+    numbers = sorted({each.stage for each in stages})
+    by_place = {(each.alpha, each.stage): each for each in stages}
+    grid = [[by_place[alpha, k] for k in numbers] for alpha in alphas]
+    return xr.Dataset(
+        {
+            "activation_error": (
+                ("alpha", "stage"),
+                [[abs(each.error) for each in row] for row in grid],
+            ),
+            "resolved": (("alpha", "stage"), [[each.resolved for each in row] for row in grid]),
+        },
+        coords={"log10_alpha": ("alpha", alphas), "stage": numbers},
+    )
+
+
+def _short_name(ds: xr.Dataset, coordinate: int) -> str:
+    """Without layer and head where there is one of each."""
+    name = str(ds["coordinate"].to_numpy()[coordinate])
+    single = not ds["layer"].to_numpy().any() and not ds["head"].to_numpy().any()
+    return name.removeprefix("l0.h0.") if single else name

@@ -1,0 +1,1 @@
+"""The experiments, one small file each, in one folder per paper."""

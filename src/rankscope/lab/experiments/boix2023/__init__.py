@@ -1,0 +1,1 @@
+"""Boix-Adsera et al. 2023, Transformers learn through gradual rank increase."""

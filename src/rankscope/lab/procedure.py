@@ -1,0 +1,88 @@
+"""The command `rankscope run`: what is missing is run, claims are judged, figures drawn."""
+
+import json
+import os
+from pathlib import Path
+
+from rich.console import Console
+
+from rankscope.lab.execution import Ended, execute
+from rankscope.lab.experiment import Experiment
+from rankscope.lab.findings import Findings, find, verdicts_json
+from rankscope.lab.progress import Bars
+from rankscope.lab.stored_run import StoredRun, stored_runs
+from rankscope.lab.tables import evidence, verdict_table
+
+
+def conduct(
+    experiment: Experiment,
+    out: Path,
+    *,
+    seeds: tuple[int, ...] | None = None,
+    jobs: int | None = None,
+    as_json: bool = False,
+) -> bool:
+    """Run, judge, draw; True if no run, claim or figure failed, whatever the verdicts are.
+
+    seeds: run only these; verdicts are made of all that is there.
+    jobs: runs at the same time, by default one per core.
+    """
+    talk = Console(stderr=True)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; choose a folder with --out")
+    wanted = stored_runs(experiment, out, seeds=seeds)
+    ended = run_missing(wanted, jobs=jobs or os.cpu_count() or 1, talk=talk)
+    findings = find(experiment, out, seeds=seeds or experiment.seeds)
+    if as_json:
+        print(json.dumps(verdicts_json(experiment, findings.verdicts), indent=1, allow_nan=False))
+    else:
+        show_verdicts(findings)
+    for line in (*findings.faults, *findings.remarks):
+        say(talk, line)
+    for path in (experiment.folder(out) / "verdicts.json", *findings.figures):
+        say(talk, f"wrote {path}")
+    failed = {run.title for run in ended if run.failure}
+    for run in wanted:
+        if run.title in failed:
+            say(talk, f"failed: {run.title}; see {run.failure_file}")
+    return not failed and not findings.faults
+
+
+def run_missing(wanted: list[StoredRun], *, jobs: int, talk: Console) -> list[Ended]:
+    """Execute those of `wanted` that are not there whole, and say what happens to what is."""
+    states = [run.state for run in wanted]
+    missing = [run for run, state in zip(wanted, states, strict=True) if state != "whole"]
+    if kept := len(wanted) - len(missing):
+        say(talk, f"{kept} of {len(wanted)} runs are there already.")
+    for run, state in zip(wanted, states, strict=True):
+        if state == "changed":
+            say(
+                talk,
+                f"{run.title} was declared otherwise before ({'; '.join(run.changes())}); it is "
+                f"run again, and the earlier result is kept as {run.aside()}",
+            )
+        elif state == "interrupted":
+            before = f"failed before ({run.failure})" if run.failure else "was begun, not finished"
+            say(talk, f"{run.title} {before}; it begins anew")
+    if not missing:
+        return []
+    try:
+        with Bars(talk, total=len(missing)) as bars:
+            return execute(missing, jobs=jobs, watcher=bars)
+    except KeyboardInterrupt:
+        say(talk, "Stopped. Finished runs stay; the same command goes on from here.")
+        raise
+
+
+def show_verdicts(findings: Findings) -> None:
+    """The table to stdout, and under it what stands behind each verdict."""
+    if findings.verdicts:
+        console = Console()
+        console.print(verdict_table(findings.verdicts))
+        for verdict in findings.verdicts:
+            for each in evidence(verdict):
+                console.print(each, highlight=False)
+
+
+def say(talk: Console, text: str) -> None:
+    talk.print(text, markup=False, highlight=False, soft_wrap=True)

@@ -1,0 +1,75 @@
+"""Progress bars of several runs at once: one line for all, one for each that is running."""
+
+from types import TracebackType
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskID,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Column
+
+from rankscope.lab.execution import Ended
+
+
+class Bars:
+    """A `Watcher` that draws; a context manager."""
+
+    def __init__(self, console: Console, *, total: int) -> None:
+        self._console = console
+        self._total = total
+        self._finished = 0
+        self._running: dict[str, TaskID] = {}
+        self._fractions: dict[str, float] = {}
+        self._progress = Progress(
+            TextColumn("{task.description}", table_column=Column(no_wrap=True)),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._all = self._progress.add_task(self._count(), total=float(total))
+
+    def started(self, title: str) -> None:
+        self._running[title] = self._progress.add_task(f"  {escape(title)}", total=1.0)
+
+    def progressed(self, title: str, fraction: float) -> None:
+        self._fractions[title] = min(max(fraction, 0.0), 1.0)
+        self._progress.update(self._running[title], completed=self._fractions[title])
+        self._advance()
+
+    def ended(self, ended: Ended) -> None:
+        self._progress.remove_task(self._running.pop(ended.title))
+        self._fractions.pop(ended.title, None)
+        self._finished += 1
+        self._advance()
+        if ended.failure:
+            self._console.print(
+                f"[red]failed[/red] {escape(ended.title)}: {escape(ended.failure)}",
+                highlight=False,
+                soft_wrap=True,
+            )
+
+    def __enter__(self) -> "Bars":
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def _advance(self) -> None:
+        done = self._finished + sum(self._fractions.values())
+        self._progress.update(self._all, completed=done, description=self._count())
+
+    def _count(self) -> str:
+        return f"{self._finished} of {self._total} runs"

@@ -1,0 +1,85 @@
+"""The toy tasks of boix2023: a teacher, Gaussian tokens, and a start for the flow."""
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from rankscope.theory import (
+    DiagonalNetwork,
+    attention,
+    attention_head,
+    flow,
+    time_until_active,
+)
+
+
+class Toy(NamedTuple):
+    """A network to train from alpha^b0 (u0, v0)."""
+
+    network: DiagonalNetwork
+    u0: Float[Tensor, " p"]
+    v0: Float[Tensor, " p"]
+    b0: Float[Tensor, " p"]
+
+
+@runtime_checkable
+class Task(Protocol):
+    """Implementations are frozen dataclasses: part of a run's identity."""
+
+    def build(self, seed: int) -> Toy: ...
+
+
+@dataclass(frozen=True)
+class DiagonalTask:
+    """One head with diagonal weights learns from another (section 5, App. C).
+
+    Tokens, the teacher's four weight vectors and (u0, v0) are standard Gaussians; the teacher's
+    products are multiplied by `teacher_scale`.
+    """
+
+    d: int
+    tokens: int
+    samples: int
+    teacher_scale: float = 1.0
+
+    def build(self, seed: int) -> Toy:
+        generator = torch.Generator().manual_seed(seed)
+        x = gaussian(self.samples, self.tokens, self.d, generator=generator)
+        K, Q, V, O = gaussian(4, self.d, generator=generator)  # noqa: E741
+        target = attention(x, self.teacher_scale * K * Q, self.teacher_scale * V * O)
+        u0, v0 = gaussian(2, 2 * self.d, generator=generator)
+        return Toy(attention_head(x, target), u0, v0, torch.ones_like(u0))
+
+
+def gaussian(*shape: int, generator: torch.Generator) -> Tensor:
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+def horizon(toy: Toy, stages: int) -> float:
+    """The rescaled time at which a flow from alpha = 1e-8 has so many active coordinates.
+
+    Flows from every alpha and Algorithm 1 run to it, so that they share one axis, without waiting
+    for each other: this flow costs a fraction of those from smaller alphas.
+    """
+    zero = torch.zeros_like(toy.u0)
+    first = float(time_until_active(toy.b0, toy.network.g(zero), zero).min())
+    trajectory = flow(
+        toy.network,
+        toy.u0,
+        toy.v0,
+        math.log(1e-8),
+        20 * first,
+        b0=toy.b0,
+        times=torch.zeros(1, dtype=torch.float64),
+        stop_after=stages,
+    )
+    if len(trajectory.activations) < stages:
+        raise ValueError(
+            f"only {len(trajectory.activations)} coordinates became active from alpha = 1e-8 by "
+            f"20 times T_1; ask for fewer than {stages} stages"
+        )
+    return trajectory.activations[-1].time

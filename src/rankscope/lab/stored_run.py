@@ -1,0 +1,153 @@
+"""One run of an experiment and its place on disk: what is there, and how that comes and goes.
+
+    <out>/<paper>/<experiment>/<scale>/<run>/seed-0                the store
+                                             seed-0.begun.json     while it is not whole
+                                             seed-0.failure.txt    what went wrong last
+                                             seed-0.replaced-1     an earlier declaration's store
+
+A store counts once its attributes say `whole`, which is the last thing written. Only what a begun
+file says to be ours and unfinished is ever removed.
+"""
+
+import json
+import shutil
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from rankscope import store
+from rankscope.lab.experiment import Experiment, Run
+from rankscope.lab.identity import changes, declaration, identity_of
+from rankscope.provenance import origin
+from rankscope.store.creation import read_contents
+from rankscope.store.files import replace_file
+from rankscope.store.lock import Lock
+
+# changed: whole, of another declaration. interrupted: begun and not finished, or failed.
+# foreign: not made by an experiment.
+State = Literal["missing", "whole", "changed", "interrupted", "foreign"]
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A declared run with one seed, and the path where its store is or will be."""
+
+    name: str
+    seed: int
+    run: Run
+    path: Path
+
+    @property
+    def title(self) -> str:
+        return f"{self.name}, seed {self.seed}"
+
+    @cached_property
+    def declaration(self) -> Any:
+        return declaration(self.run)
+
+    @cached_property
+    def identity(self) -> str:
+        return identity_of(self.declaration, self.seed)
+
+    @property
+    def state(self) -> State:
+        attrs = self._attrs()
+        if attrs.get("whole") is True:
+            return "whole" if attrs.get("identity") == self.identity else "changed"
+        if self._begun_file.exists():
+            return "interrupted"
+        return "foreign" if self.path.exists() else "missing"
+
+    @property
+    def failure(self) -> str | None:
+        """The sentence of the last failure, if the run has not succeeded since."""
+        try:
+            return self.failure_file.read_text().partition("\n")[0]
+        except FileNotFoundError:
+            return None
+
+    @property
+    def failure_file(self) -> Path:
+        return self._beside("failure.txt")
+
+    def changes(self) -> list[str]:
+        """How the declaration differs from the one whose store is there."""
+        return changes(self._attrs().get("declaration"), self.declaration)
+
+    def aside(self) -> Path:
+        """Where a store of another declaration is put: the first free name."""
+        names = (self._beside(f"replaced-{number}") for number in count(1))
+        return next(name for name in names if not name.exists())
+
+    def begin(self) -> dict[str, str]:
+        """Make the path free and note that the run has begun; returns where it comes from."""
+        state = self.state
+        if state == "foreign":
+            raise ValueError(f"{self.path} was not made by an experiment; choose another --out")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        lock = Lock.take(self.path)  # refuses while another process writes here
+        try:
+            if state == "changed":
+                self.path.rename(self.aside())
+            elif state == "interrupted" and self.path.exists():
+                shutil.rmtree(self.path)
+            came_from = origin(torch.device("cpu"))
+            begun = {**came_from, "declaration": self.declaration, "seed": self.seed}
+            replace_file(self._begun_file, json.dumps(begun, indent=1).encode(), durable=False)
+        finally:
+            lock.release()
+        return came_from
+
+    def finish(self, came_from: dict[str, str], *, seconds: float) -> None:
+        """Declare the store whole. Where it says itself what it comes from, that stays."""
+        if not self.path.exists():
+            raise ValueError(f"{type(self.run).__qualname__}.execute wrote no store at {self.path}")
+        with store.Writer.resume(self.path) as writer:
+            writer.set_attrs(
+                {
+                    **came_from,
+                    **{name: value for name, value in writer.attrs.items() if name in came_from},
+                    "declaration": self.declaration,
+                    "seed": self.seed,
+                    "identity": self.identity,
+                    "wall_seconds": seconds,
+                    "whole": True,
+                }
+            )
+        self._begun_file.unlink(missing_ok=True)
+        self.failure_file.unlink(missing_ok=True)
+
+    def fail(self, sentence: str, trace: str = "") -> None:
+        """Keep what went wrong beside what was stored until then."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        text = f"{' '.join(sentence.split())}\n\n{trace}"
+        replace_file(self.failure_file, text.encode(), durable=False)
+
+    def _attrs(self) -> dict[str, Any]:
+        try:
+            return dict(read_contents(self.path).attrs)
+        except ValueError:
+            return {}
+
+    @property
+    def _begun_file(self) -> Path:
+        return self._beside("begun.json")
+
+    def _beside(self, suffix: str) -> Path:
+        return self.path.with_name(f"{self.path.name}.{suffix}")
+
+
+def stored_runs(
+    experiment: Experiment, out: Path, *, seeds: tuple[int, ...] | None = None
+) -> list[StoredRun]:
+    """All runs of an experiment, or those of `seeds`, in the order they are started."""
+    folder = experiment.folder(out)
+    return [
+        StoredRun(name, seed, run, folder / name / f"seed-{seed}")
+        for name, run in experiment.runs.items()
+        for seed in (experiment.seeds if seeds is None else seeds)
+    ]

@@ -1,0 +1,65 @@
+import pytest
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from rankscope.lab.catalogue import Entry
+from rankscope.lab.tables import duration, evidence, experiment_table, verdict_table
+from rankscope.lab.verdict import Table, judge, undecided
+
+
+def printed(*things: str | RichTable) -> list[list[str]]:
+    console = Console(width=120)
+    with console.capture() as capture:
+        for thing in things:
+            console.print(thing)
+    return [line.split() for line in capture.get().splitlines() if line.strip()]
+
+
+THREE = {0: (0.5, True), 1: (0.25, True), 2: (1.0, True)}
+
+
+def test_verdicts() -> None:
+    one = judge("B3", "times [agree]", {"head": THREE}, bound="<= 1", quantity="gap [s]")
+    two = judge("B4", "law", {"uv": THREE, "gd": {0: (3.0, False)}}, bound="<= 1")
+    rows = printed(verdict_table([one, two, undecided("B5", "stable", "no runs")]))[2:]
+    assert rows == [
+        ["B3", "times", "[agree]", "yes", "0.5", "<=", "1", "0.25", "to", "1"],
+        ["gap", "[s]"],
+        ["B4", "law", "undecided", "0.75", "<=", "1", "0.25", "to", "3"],
+        ["uv", "yes", "0.5", "0.25", "to", "1"],
+        ["gd", "undecided", "3", "3", "to", "3"],
+        ["B5", "stable", "undecided", "-", "-"],
+    ]
+
+
+def test_evidence() -> None:
+    table = Table(("stage", "time", "resolved"), ((1, 0.123456, True), ("[end]", None, False)), "T")
+    judged = judge("B3", "", {}, bound="", evidence=["see [1]"], tables=[table])
+    lines = printed(*evidence(judged))
+    assert lines[:3] == [["B3:", "see", "[1]"], ["B3:", "T"], ["stage", "time", "resolved"]]
+    assert lines[4:] == [["1", "0.1235", "yes"], ["[end]", "-", "no"]]
+
+
+def test_experiments() -> None:
+    lines = printed(
+        experiment_table(
+            [
+                Entry("paper/a", "What it is.", "small", 95, 3, 12, 5),
+                Entry("paper/a", "What it is.", "smoke", None, 1, 4, 4),
+            ]
+        )
+    )
+    assert lines[2:] == [
+        ["paper/a"],
+        ["What", "it", "is."],
+        ["small", "2", "min", "4", "x", "3", "seeds", "5", "of", "12"],
+        ["smoke", "?", "4", "x", "1", "seeds", "all"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "?"), (3, "3 s"), (89, "89 s"), (90, "2 min"), (330.0, "6 min"), (10800, "3 h")],
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text

@@ -1,0 +1,1 @@
+"""Experiments for tests of the command line."""
