@@ -1,0 +1,120 @@
+"""Perturbed against unperturbed trajectories (boix2023, figs. 9 and 10; claim B5).
+
+A run has trials, each a perturbation at one time of training: `perturbed_z` and `unperturbed_z`
+over (trial, time, coordinate), NaN where a coordinate was negligible, and their `distance` over
+(trial, time), with time counted from the perturbation; along trial `start_time`, `noise`
+("independent" or "tied") and `kind` ("plateau" or "newly active").
+"""
+
+from itertools import groupby
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from rankscope.figures.style import DARK, Colour, shades
+
+COLUMNS = 5
+BOUND = 0.05  # of claim B5
+LEAST_SHARE = 1e-3  # what has come back this far has come back
+
+
+def perturbations(ds: xr.Dataset, kind: Literal["plateau", "newly active"]) -> Figure:
+    """z after perturbations at plateaus (fig. 9) or when a coordinate became active (fig. 10).
+
+    A panel for each trial, rows by the noise: perturbed solid, unperturbed dashed; below it their
+    distance relative to the first, with the bound of 5%. Time runs evenly over its first
+    thousandth and by decades after it, for the return is quick.
+    """
+    trials = ds.isel(trial=np.flatnonzero(ds["kind"].to_numpy() == kind))
+    if trials.sizes["trial"] == 0:
+        known = ", ".join(sorted({str(other) for other in ds["kind"].to_numpy()})) or "none"
+        raise ValueError(f"this run has no trial of kind {kind!r}; it has {known}")
+    rows = trial_rows(trials)
+    columns = max(len(row) for row in rows)
+    figure = Figure(figsize=(1.2 + 2.1 * columns, 0.8 + 3 * len(rows)), layout="constrained")
+    heights = (2, 1) * len(rows)
+    grid = figure.subplots(
+        2 * len(rows), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights
+    )
+    colours = coordinate_colours(trials)
+    for row, upper, lower in zip(rows, grid[::2], grid[1::2], strict=True):
+        draw_row(trials, row, list(upper), list(lower), colours)
+    for j in range(columns):  # the lowest panel of a column may stand above an empty place
+        lowest = max(i for i, row in enumerate(rows) if j < len(row))
+        grid[2 * lowest + 1, j].tick_params(axis="x", labelbottom=True, labelsize="small")
+    label_time(grid[0, 0], float(ds["time"][-1]))
+    figure.supxlabel("epochs since the perturbation", fontsize="medium")
+    figure.legend(handles=legend_lines(), loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def trial_rows(ds: xr.Dataset) -> list[list[int]]:
+    """Positions of trials by noise, then start time; a new row for a new noise."""
+    noise, start = ds["noise"].to_numpy(), ds["start_time"].to_numpy()
+    order = sorted(range(len(noise)), key=lambda j: (str(noise[j]), start[j]))
+    groups = [list(group) for _, group in groupby(order, key=lambda j: str(noise[j]))]
+    return [g[first : first + COLUMNS] for g in groups for first in range(0, len(g), COLUMNS)]
+
+
+def coordinate_colours(ds: xr.Dataset) -> dict[int, Colour]:
+    """Colours of the coordinates that were perturbed in some trial, the largest darkest."""
+    size = abs(ds["perturbed_z"]).max(("trial", "time")).to_numpy()  # NaN where never
+    order = [int(i) for i in np.argsort(-size) if not np.isnan(size[i])]
+    return dict(zip(order, shades(len(order)), strict=True))
+
+
+def draw_row(
+    ds: xr.Dataset,
+    row: list[int],
+    upper: list[Axes],
+    lower: list[Axes],
+    colours: dict[int, Colour],
+) -> None:
+    for j, above, below in zip(row, upper, lower, strict=False):
+        trial = ds.isel(trial=j)
+        draw_trajectories(above, trial, colours)
+        draw_distance(below, trial)
+        title = f"{trial['noise'].item()} noise, time {trial['start_time'].item():.3g}"
+        above.set_title(title, fontsize="small")
+    for axes in (*upper[len(row) :], *lower[len(row) :]):
+        axes.remove()
+    share = ds["distance"] / ds["distance"].isel(time=0)
+    lower[0].set(yscale="log", ylim=(LEAST_SHARE, 2 * float(share.max())))
+    lower[0].set_yticks([LEAST_SHARE, BOUND, 1], labels=["0.1%", "5%", "100%"], fontsize="small")
+    lower[0].set_yticks([], minor=True)
+    lower[0].set_ylabel("distance")
+    upper[0].set_ylabel("$z_i$")
+
+
+def draw_trajectories(axes: Axes, trial: xr.Dataset, colours: dict[int, Colour]) -> None:
+    time = trial["time"].to_numpy()
+    perturbed = trial["perturbed_z"].transpose("time", "coordinate").to_numpy()
+    unperturbed = trial["unperturbed_z"].transpose("time", "coordinate").to_numpy()
+    for i in np.flatnonzero(~np.isnan(perturbed).all(axis=0)).tolist():
+        axes.plot(time, perturbed[:, i], color=colours[i], linewidth=1.5)
+        axes.plot(time, unperturbed[:, i], color="black", linewidth=0.8, linestyle="--")
+
+
+def draw_distance(axes: Axes, trial: xr.Dataset) -> None:
+    distance = trial["distance"].to_numpy()
+    axes.plot(trial["time"], distance / distance[0], color=DARK, linewidth=1.2)
+    axes.axhline(BOUND, color="black", linewidth=0.8, linestyle=":")
+
+
+def label_time(axes: Axes, span: float) -> None:
+    ticks = [0.0, *(span / 10**decades for decades in (3, 2, 1, 0))]
+    axes.set_xscale("symlog", linthresh=ticks[1])
+    axes.set_xlim(0, span)
+    axes.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
+
+
+def legend_lines() -> list[Line2D]:
+    return [
+        Line2D([], [], color=DARK, linewidth=1.5, label="perturbed"),
+        Line2D([], [], color="black", linewidth=0.8, linestyle="--", label="unperturbed"),
+        Line2D([], [], color="black", linewidth=0.8, linestyle=":", label="5% of the perturbation"),
+    ]

@@ -1,0 +1,106 @@
+"""What the figures share: colours, the papers' symbols, ticks, panels, files."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Num
+from matplotlib import colormaps
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import BoundaryNorm, ListedColormap
+from matplotlib.figure import Figure
+
+Colour = tuple[float, float, float, float]
+
+# Even in lightness, read alike with and without colour blindness; its palest end vanishes on white.
+COLOURS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.92, 256)), name="rankscope")
+MISSING = "0.85"  # grey of what could not be measured
+IDLE = "0.75"  # grey of what stays negligible
+DARK = "0.2"  # a single line
+MOST_TICKS = 7
+
+SYMBOLS = {"kq": r"$W_K W_Q^{\top}$", "vo": r"$W_V W_O^{\top}$", "z": "$z$"}
+RESCALED_TIME = r"rescaled time $t \,/\, \log(1/\alpha)$"
+
+
+def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
+    """Write `path`.png and `path`.svg (`path` has no suffix) and return both."""
+    png, svg = (Path(f"{path}.{suffix}") for suffix in ("png", "svg"))
+    png.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(png, dpi=160)
+    figure.savefig(svg)
+    return png, svg
+
+
+def evenly(count: int, most: int = MOST_TICKS) -> list[int]:
+    """At most `most` positions of range(count), evenly spread, first and last among them."""
+    spread = np.linspace(0, count - 1, min(count, most)).round()
+    return [int(position) for position in np.unique(spread)]
+
+
+def power_of_ten(exponent: float | int) -> str:
+    """10 to the `exponent` as the papers write it; the number itself may be below every float."""
+    return f"$10^{{{exponent:g}}}$"
+
+
+def log_inverse(log10_alpha: float | int) -> float:
+    """The natural log(1/alpha), by which times and log coordinates are rescaled."""
+    return -log10_alpha * math.log(10)
+
+
+def shades(count: int) -> list[Colour]:
+    """`count` colours from dark to light, for things that have an order."""
+    return [COLOURS(place) for place in np.linspace(0, 1, max(count, 2))][:count]
+
+
+def mixed(colour: Colour, other: float, share: float) -> Colour:
+    """`colour` with a `share` of a grey between 0, black, and 1, white."""
+    red, green, blue = (share * other + (1 - share) * part for part in colour[:3])
+    return red, green, blue, 1.0
+
+
+def draw_lines(
+    axes: Axes,
+    time: Num[np.ndarray, " time"],
+    values: Num[np.ndarray, "time p"],
+    colours: Mapping[int, Colour],
+    *,
+    opacity: float = 1.0,
+) -> None:
+    """Each column of `values` as a line: grey and thin unless `colours` has it, and then on top."""
+    for i in (i for i in range(values.shape[1]) if i not in colours):
+        axes.plot(time, values[:, i], color=IDLE, linewidth=0.5, alpha=opacity, zorder=1.5)
+    for i in reversed(list(colours)):  # the first last, on top
+        axes.plot(time, values[:, i], color=colours[i], linewidth=1.2, alpha=opacity)
+
+
+def numbered(count: int) -> range:
+    """Ticks at 1, 2, ... `count`, at most 10 of them at equal distances."""
+    return range(1, count + 1, max(math.ceil(count / 10), 1))
+
+
+def draw_order_bar(figure: Figure, axes: Sequence[Axes], count: int, label: str) -> None:
+    """A colour bar of one field for each of `count` shades, 1 on top; none for none."""
+    if count == 0:
+        return
+    fields = BoundaryNorm(np.arange(count + 1) + 0.5, count)
+    mappable = ScalarMappable(fields, ListedColormap(shades(count)))
+    bar = figure.colorbar(mappable, ax=list(axes), label=label, aspect=40)
+    bar.set_ticks(numbered(count))
+    bar.ax.tick_params(which="minor", length=0)
+    bar.ax.invert_yaxis()
+
+
+def panels(figure: Figure, count: int, *, columns: int) -> list[Axes]:
+    """`count` panels in rows, with common axes whose ticks are labelled on the outside only."""
+    columns = min(columns, count)
+    grid = figure.subplots(
+        math.ceil(count / columns), columns, sharex=True, sharey=True, squeeze=False
+    ).ravel()
+    for axes in grid[count:]:
+        axes.remove()
+    for axes in grid[max(count - columns, 0) : count]:  # also above an empty place
+        axes.tick_params(labelbottom=True)
+    return list(grid[:count])

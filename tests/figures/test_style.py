@@ -1,0 +1,74 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from rankscope.figures import save
+from rankscope.figures.style import (
+    draw_order_bar,
+    evenly,
+    log_inverse,
+    mixed,
+    panels,
+    power_of_ten,
+    shades,
+)
+
+
+@pytest.mark.parametrize(
+    ("exponent", "text"), [(-8, "-8"), (-1000.0, "-1000"), (-10000.0, "-10000"), (-0.5, "-0.5")]
+)
+def test_powers_of_ten(exponent: float, text: str) -> None:
+    assert power_of_ten(exponent) == f"$10^{{{text}}}$"
+
+
+def test_log_inverse_agrees_where_alpha_is_a_float_and_goes_on_where_it_is_not() -> None:
+    assert log_inverse(-8) == pytest.approx(math.log(1 / 1e-8))
+    assert log_inverse(-10000.0) == pytest.approx(10000 * math.log(10))
+
+
+def test_shades_go_from_dark_to_light_without_repeating() -> None:
+    assert shades(0) == []
+    for count in (1, 2, 20):
+        lightness = [np.dot(shade[:3], (0.3, 0.6, 0.1)) for shade in shades(count)]
+        assert len(lightness) == count == len(set(lightness))
+        assert lightness == sorted(lightness)
+
+
+def test_mixing_with_all_of_white_is_white_and_with_none_is_the_colour() -> None:
+    assert mixed((0.2, 0.4, 0.6, 1.0), 1.0, 1.0) == (1, 1, 1, 1)
+    assert mixed((0.2, 0.4, 0.6, 1.0), 0.0, 0.0) == (0.2, 0.4, 0.6, 1.0)
+    assert mixed((0.2, 0.4, 0.6, 1.0), 0.0, 0.5) == pytest.approx((0.1, 0.2, 0.3, 1.0))
+
+
+@pytest.mark.parametrize(("count", "ticks"), [(1, [1]), (4, [1, 2, 3, 4]), (20, range(1, 21, 2))])
+def test_order_bars_number_their_fields_from_the_top(count: int, ticks: list[int]) -> None:
+    figure = Figure()
+    draw_order_bar(figure, [figure.add_subplot()], count, "order")
+    bar = figure.axes[1]
+    assert bar.get_yticks().tolist() == list(ticks)
+    assert bar.yaxis_inverted() and bar.get_ylabel() == "order"
+
+
+def test_panels_fill_rows_and_leave_no_empty_frame() -> None:
+    figure = Figure()
+    assert panels(figure, 4, columns=3) == figure.axes
+    assert len(figure.axes) == 4
+    assert figure.axes[0].get_gridspec().ncols == 3
+    assert panels(Figure(), 2, columns=3)[0].get_gridspec().ncols == 2
+
+
+def test_evenly_keeps_both_ends() -> None:
+    assert evenly(3) == [0, 1, 2]
+    assert evenly(100, 4) == [0, 33, 66, 99]
+
+
+def test_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
+    figure = Figure()
+    figure.add_subplot().set_title("a title")
+    png, svg = save(figure, tmp_path / "new" / "run.1")
+    assert (png.name, svg.name) == ("run.1.png", "run.1.svg")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in svg.read_text()
