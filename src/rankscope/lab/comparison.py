@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
 import xarray as xr
 
 LARGEST_ALPHA = -8.0  # log10: above it no stage is called resolved

@@ -11,7 +11,10 @@ from rankscope.figures import (
     entries_by_alpha,
     flow_and_staircase,
     loss_by_alpha,
+    singular_value_rises,
+    toy_attention,
 )
+from rankscope.lab.claims.full_matrices import rise_dataset
 from rankscope.lab.comparison import error_dataset, stages_in_flows
 from rankscope.lab.experiment import FigureMaker, Results
 
@@ -27,6 +30,17 @@ def stage_figures(network: str, *, seed: int) -> dict[str, FigureMaker]:
         "staircase": partial(_staircase, network=network, seed=seed),
         "activation-errors": partial(_errors, network=network, seed=seed),
     }
+
+
+def figure_3(results: Results, *, diagonal: str, full: str, seed: int = 0) -> Figure:
+    """Entries, singular values and losses of a diagonal and of a full head."""
+    return toy_attention(results[diagonal][seed], results[full][seed])
+
+
+def rises_figure(results: Results, *, run: str, seed: int = 0) -> Figure:
+    """Singular values of a full head with their half-rise times and widths."""
+    ds = results[run][seed]
+    return singular_value_rises(ds, rise_dataset(ds))
 
 
 def flows_of(results: Results, network: str, seed: int) -> dict[float, xr.Dataset]:

@@ -28,7 +28,7 @@ def linear_network(x: Float[Tensor, "batch p"], target: Float[Tensor, " batch"])
     return DiagonalNetwork(lambda x, z: x @ z, square_error, (x, target), coordinates=x.shape[1])
 
 
-def attention(x: Tokens, kq: Float[Tensor, " d"], vo: Float[Tensor, " d"]) -> Tokens:
+def diagonal_attention(x: Tokens, kq: Float[Tensor, " d"], vo: Float[Tensor, " d"]) -> Tokens:
     """One head with diagonal weights (Eq. 1): smax(X diag(kq) X^T) X diag(vo), row-wise softmax."""
     return torch.softmax((x * kq) @ x.transpose(-1, -2), -1) @ x * vo
 
@@ -37,7 +37,10 @@ def attention_head(x: Tokens, target: Tokens) -> DiagonalNetwork:
     """One diagonal attention head (Eq. 1); z holds the d entries of K-Q, then those of V-O."""
     d = x.shape[-1]
     return DiagonalNetwork(
-        lambda x, z: attention(x, z[:d], z[d:]), square_error, (x, target), head_coordinates(d)
+        lambda x, z: diagonal_attention(x, z[:d], z[d:]),
+        square_error,
+        (x, target),
+        head_coordinates(d),
     )
 
 
@@ -62,7 +65,7 @@ def transformer(
     """
     products = z.view(len(feedforward), heads, 2, x.shape[-1])
     for layer, (W_A, W_B) in enumerate(feedforward):
-        x = x + sum(attention(x, kq, vo) for kq, vo in products[layer])
+        x = x + sum(diagonal_attention(x, kq, vo) for kq, vo in products[layer])
         x = x + F.gelu(x @ W_A) @ W_B.transpose(-1, -2)
     return x
 

@@ -12,7 +12,7 @@ from rankscope.lab.simulations.algorithm import AlgorithmRun
 from rankscope.lab.simulations.conservation import ConservationRun
 from rankscope.lab.simulations.flow import FlowRun
 from rankscope.lab.simulations.task import DiagonalTask, horizon
-from rankscope.theory import attention, flow, incremental
+from rankscope.theory import diagonal_attention, flow, incremental
 
 TASK = DiagonalTask(d=3, tokens=3, samples=20)
 
@@ -33,7 +33,7 @@ def test_task_is_reproducible_and_realisable() -> None:
     x = torch.randn(20, 3, 3, generator=generator, dtype=torch.float64)
     K, Q, V, O = torch.randn(4, 3, generator=generator, dtype=torch.float64)  # noqa: E741
     assert toy.network.loss(torch.cat([K * Q, V * O])) == 0
-    torch.testing.assert_close(half.network.target, attention(x, 0.5 * K * Q, 0.5 * V * O))
+    torch.testing.assert_close(half.network.target, diagonal_attention(x, 0.5 * K * Q, 0.5 * V * O))
 
 
 def test_flow_run_stores_the_flow(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rankscope.theory import (
     DiagonalNetwork,
-    attention,
     attention_head,
+    diagonal_attention,
     flow,
     time_until_active,
 )
@@ -50,7 +50,7 @@ class DiagonalTask:
         generator = torch.Generator().manual_seed(seed)
         x = gaussian(self.samples, self.tokens, self.d, generator=generator)
         K, Q, V, O = gaussian(4, self.d, generator=generator)  # noqa: E741
-        target = attention(x, self.teacher_scale * K * Q, self.teacher_scale * V * O)
+        target = diagonal_attention(x, self.teacher_scale * K * Q, self.teacher_scale * V * O)
         u0, v0 = gaussian(2, 2 * self.d, generator=generator)
         return Toy(attention_head(x, target), u0, v0, torch.ones_like(u0))
 

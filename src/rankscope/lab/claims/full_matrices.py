@@ -1,0 +1,67 @@
+"""Claim B6 of boix2023: with full matrices singular values appear one after another."""
+
+import torch
+import xarray as xr
+
+from rankscope.lab.experiment import Results
+from rankscope.lab.verdict import Cell, Outcome, Table, Verdict, judge
+from rankscope.theory import Rises, rise_times
+
+PRODUCTS = {"vo": "V-O", "kq": "K-Q"}
+FIRST = 3
+
+
+def values_rise_in_turn(results: Results) -> Verdict:
+    """B6. Yes: half-rise times of at least the first 3 singular values of both products lie
+    further apart than their 10-90% widths.
+
+    Each teacher, alpha and product is judged as a network of its own; a product of which no value
+    has risen and settled tells nothing.
+    """
+    outcomes: dict[str, dict[int, Outcome]] = {}
+    rows: list[tuple[Cell, ...]] = []
+    for name in [name for name in results if name.endswith("/full")]:
+        for product, shown in PRODUCTS.items():
+            network = f"{name.removesuffix('/full')}, {shown}"
+            outcomes[network] = {}
+            for seed, ds in results[name].items():
+                rises = rises_of(ds, product)
+                risen = bool((~rises.half.isnan()).any())
+                outcomes[network][seed] = (
+                    rises.separated,
+                    rises.separated >= FIRST if risen else None,
+                )
+                rows.append((network, seed, *_half_rises(rises)))
+    columns = ("network", "seed", *(f"value {k}" for k in range(1, FIRST + 2)))
+    return judge(
+        "B6",
+        "with full matrices, singular values appear one after another",
+        outcomes,
+        bound=f">= {FIRST}",
+        quantity="first singular values whose rises do not overlap",
+        tables=[Table(columns, tuple(rows), "half-rise time (10-90% width) of the first values")],
+    )
+
+
+def rises_of(ds: xr.Dataset, product: str) -> Rises:
+    """When each singular value of one product rose."""
+    values = ds["singular_values"].sel(product=product).transpose("time", "k").to_numpy()
+    return rise_times(torch.tensor(ds["time"].to_numpy()), torch.tensor(values))
+
+
+def rise_dataset(ds: xr.Dataset) -> xr.Dataset:
+    """half_rise, rise_10 and rise_90(product, k), as `figures.singular_value_rises` draws them."""
+    found = {product: rises_of(ds, product) for product in ds["product"].to_numpy()}
+    columns = {"half_rise": "half", "rise_10": "start", "rise_90": "end"}
+    return xr.Dataset(
+        {
+            name: (("product", "k"), torch.stack([getattr(r, of) for r in found.values()]).numpy())
+            for name, of in columns.items()
+        },
+        coords={"product": list(found)},
+    )
+
+
+def _half_rises(rises: Rises) -> list[str]:
+    pairs = zip(rises.half[: FIRST + 1].tolist(), rises.width[: FIRST + 1].tolist(), strict=True)
+    return ["-" if half != half else f"{half:.3f} ({width:.3f})" for half, width in pairs]
