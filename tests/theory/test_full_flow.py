@@ -83,7 +83,7 @@ def test_loss_of_the_linear_case_is_the_sum_of_what_is_left() -> None:
 def test_the_flow_conserves_the_imbalance_of_each_product(seed: int) -> None:
     weights0 = normal(4, 3, 2, seed=seed + 5)
     flow = flow_full(task(seed), weights0, math.log(0.1), 3, tolerance=1e-9, points=11)
-    assert flow.weights.abs().max() > 0.5  # it moved
+    assert flow.loss[-1] < flow.loss[0]  # it moved
     # The inner basis may have been turned on the way, which leaves the eigenvalues.
     before, after = (
         torch.linalg.eigvalsh(imbalance(each)) for each in (0.1 * weights0, flow.weights)

@@ -1,18 +1,22 @@
 """Incremental learning in networks with diagonal weights: flows, Algorithm 1, its assumptions."""
 
+from rankscope.theory.algorithm import Certificate as Certificate
+from rankscope.theory.algorithm import Stage as Stage
+from rankscope.theory.algorithm import incremental as incremental
+from rankscope.theory.algorithm import time_until_active as time_until_active
+from rankscope.theory.assumptions import Check as Check
+from rankscope.theory.assumptions import check_noise_robustness as check_noise_robustness
+from rankscope.theory.assumptions import check_nondegeneracy as check_nondegeneracy
+from rankscope.theory.assumptions import check_strict_minima as check_strict_minima
 from rankscope.theory.descent import descend as descend
-from rankscope.theory.flow import flow as flow
 from rankscope.theory.full_flow import FullTrajectory as FullTrajectory
 from rankscope.theory.full_flow import descend_full as descend_full
 from rankscope.theory.full_flow import flow_full as flow_full
 from rankscope.theory.full_head import FullHead as FullHead
 from rankscope.theory.full_head import attention as attention
-from rankscope.theory.incremental import Certificate as Certificate
-from rankscope.theory.incremental import Stage as Stage
-from rankscope.theory.incremental import incremental as incremental
-from rankscope.theory.incremental import time_until_active as time_until_active
-from rankscope.theory.instances import attention_head as attention_head
+from rankscope.theory.gradient_flow import flow as flow
 from rankscope.theory.instances import diagonal_attention as diagonal_attention
+from rankscope.theory.instances import diagonal_head as diagonal_head
 from rankscope.theory.instances import diagonal_transformer as diagonal_transformer
 from rankscope.theory.instances import linear_network as linear_network
 from rankscope.theory.instances import whitened_network as whitened_network

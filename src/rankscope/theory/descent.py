@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rankscope.theory.networks import DiagonalNetwork
 from rankscope.theory.reduction import Reduction
-from rankscope.theory.trajectory import Crossing, Trajectory
+from rankscope.theory.trajectory import Crossing, Trajectory, counted
 
 Vector = Float[Tensor, " p"]
 
@@ -29,7 +29,7 @@ def descend(
     stop_after: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Trajectory:
-    """`steps` steps of size `rate` from alpha (u0, v0) in float64; recorded at each `every`-th.
+    """`steps` steps of size `rate` from alpha (u0, v0) in float64; each `every`-th is recorded.
 
     Its time is steps x rate / log(1/alpha), the flow's. One step changes u^2 - v^2 by exactly the
     factor 1 - rate^2 g^2, where the flow keeps it. Below alpha = 1e-150 z underflows: use `flow`.
@@ -39,15 +39,21 @@ def descend(
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha:g}; it should be between 0 and 1")
-    if not rate > 0 or steps < 1:
-        raise ValueError(f"rate is {rate:g} and steps {steps}; both should be above 0")
+    if not rate > 0 or steps < 1 or every < 1:
+        raise ValueError(f"rate is {rate:g}, steps {steps}, every {every}; all should be above 0")
+    if len(u0) != network.p:
+        raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
     if batch is not None and generator is None:
         raise ValueError("SGD draws its batches: give a torch.Generator")
     reduction = Reduction.of(u0, v0, math.log(alpha))
     u, v = alpha * u0.double(), alpha * v0.double()
     unit = rate / -math.log(alpha)
     batches = None if batch is None or generator is None else network.batches(batch, generator)
-    z, crossings = u * v, []
+    z = u * v
+    crossings = [
+        Crossing(i, 0.0, True, int(z[i].sign()))
+        for i in (z.abs() >= threshold).nonzero().flatten().tolist()
+    ]
     recorded = [(0.0, u, v)]
     message = ""
     step = 0
@@ -60,11 +66,13 @@ def descend(
         if not bool(z.isfinite().all()):
             message = f"diverged at step {step}; what came before is kept: lower the rate"
             break
-        if step % every == 0:
+        active = len({crossing.coordinate for crossing in crossings if crossing.entered})
+        done = step == steps or (stop_after is not None and active >= stop_after)
+        if step % every == 0 or done:
             recorded.append((step * unit, u, v))
             if progress is not None:
                 progress(step / steps)
-        if stop_after is not None and len({c.coordinate for c in crossings}) >= stop_after:
+        if done:
             break
     return _trajectory(network, reduction, recorded, crossings, math.log(alpha), step, message)
 
@@ -97,7 +105,7 @@ def _trajectory(
     return Trajectory(
         time=torch.tensor([time for time, _, _ in recorded], dtype=torch.float64),
         z=z,
-        y=reduction.y_of(u, v),
+        y=reduction.y_at(z),
         u=u,
         v=v,
         loss=torch.tensor([network.loss(each) for each in z], dtype=torch.float64),
@@ -105,5 +113,5 @@ def _trajectory(
         crossings=tuple(crossings),
         gradient_evaluations=steps,
         finished=not message,
-        message=message or f"{active} coordinates became active in {steps} steps",
+        message=message or f"{counted(active)} became active in {steps} steps",
     )

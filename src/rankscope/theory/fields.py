@@ -104,7 +104,8 @@ class LogField:
         if not moving.any():
             return np.inf
         state, slope, levels = state[moving], slope[moving], levels[moving]
-        wait = (np.sign(slope) * levels - state) / slope
+        with np.errstate(over="ignore"):  # a drive of 1e-320 means: not for a long time
+            wait = (np.sign(slope) * levels - state) / slope
         first = wait.argmin()
         longest: float = max(wait[first], 1 / (2 * self.scale * abs(slope[first])))
         return longest
@@ -138,6 +139,11 @@ class WeightField:
     def __init__(self, network: DiagonalNetwork, reduction: Reduction, log_alpha: float) -> None:
         self.network, self.reduction, self.scale = network, reduction, -log_alpha
         self.start = torch.cat(reduction.weights(reduction.y0)).numpy()
+        if float(np.abs(self.start).max()) < 1e-140:
+            raise ValueError(
+                f"coordinates='uv' from alpha = exp({log_alpha:g}): products of weights underflow "
+                "to 0, where the flow stands still; use coordinates='y'"
+            )
         self.evaluations = 0
 
     def slope(self, time: float, state: State) -> State:
@@ -149,7 +155,7 @@ class WeightField:
 
     def solver(self, until: float, tolerance: float) -> OdeSolver:
         """Explicit: at the tolerances that Eq. 5 asks for it takes a tenth of Radau's gradients."""
-        smallest = float(np.abs(self.start).min())
+        smallest = float(np.abs(self.start[self.start != 0]).min())
         return DOP853(self.slope, 0.0, self.start, until, rtol=tolerance, atol=tolerance * smallest)
 
     def longest_step(self, state: State) -> float:
@@ -168,7 +174,7 @@ class WeightField:
         return u * v
 
     def y(self, states: Path) -> Coordinates:
-        return self.reduction.y_of(*self.weights(states))
+        return self.reduction.y_at(self.z(states))
 
     def weights(self, states: Float[np.ndarray, "*time state"]) -> tuple[Tensor, Tensor]:
         u, v = torch.from_numpy(states).chunk(2, -1)

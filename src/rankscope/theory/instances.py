@@ -33,7 +33,7 @@ def diagonal_attention(x: Tokens, kq: Float[Tensor, " d"], vo: Float[Tensor, " d
     return torch.softmax((x * kq) @ x.transpose(-1, -2), -1) @ x * vo
 
 
-def attention_head(x: Tokens, target: Tokens) -> DiagonalNetwork:
+def diagonal_head(x: Tokens, target: Tokens) -> DiagonalNetwork:
     """One diagonal attention head (Eq. 1); z holds the d entries of K-Q, then those of V-O."""
     d = x.shape[-1]
     return DiagonalNetwork(

@@ -52,6 +52,8 @@ class DiagonalNetwork:
         *,
         decay: float | int = 0.0,
     ) -> None:
+        if not decay >= 0:
+            raise ValueError(f"decay is {decay:g}; it should be 0 or above")
         self.h, self.decay = h, decay
         self.x, self.target = _checked("x", data[0]), _checked("target", data[1])
         self.coordinates = (
@@ -122,7 +124,8 @@ class DiagonalNetwork:
     def _try_once(self) -> None:
         """Evaluate the loss at some z: it is one number, and its graph shows kinks."""
         z = torch.linspace(0.1, 0.2, self.p, dtype=torch.float64, requires_grad=True)
-        value = self._loss(z)
+        with torch.enable_grad():
+            value = self._loss(z)
         if value.ndim != 0:
             raise ValueError(
                 f"loss gave a tensor of shape {tuple(value.shape)}; it should be one number, "

@@ -20,7 +20,7 @@ Many = Float[Tensor, "*batch p"]
 
 # A solver's trial step may carry y far past anything the flow visits; beyond this |z| grows no
 # more, so that the trial is seen to fail instead of overflowing.
-LARGEST = 1e8
+LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,8 @@ class Reduction:
     sign: Vector
 
     @classmethod
-    def of(
-        cls, u0: Vector, v0: Vector, log_alpha: float, *, b0: Vector | None = None
-    ) -> "Reduction":
-        """Of the flow that starts at alpha^b0 (u0, v0); b0 is 1 unless given."""
+    def of(cls, u0: Vector, v0: Vector, log_alpha: float) -> "Reduction":
+        """Of the flow that starts at exp(log_alpha) (u0, v0)."""
         if not (-torch.inf < log_alpha < 0):
             raise ValueError(
                 f"log_alpha is {log_alpha:g}; alpha should be between 0 and 1, so its logarithm "
@@ -46,9 +44,10 @@ class Reduction:
         swapped = v0.abs() > u0.abs()
         larger, smaller = torch.where(swapped, v0, u0), torch.where(swapped, u0, v0)
         u, v = larger.abs(), larger.sgn() * smaller
-        # (u + v)(u - v): no cancellation beyond that of u and v themselves
-        log_c = 2 * log_alpha * (1.0 if b0 is None else b0) + (u + v).log() + (u - v).log()
-        return cls(log_c, torch.atanh(v / u), swapped, larger.sgn())
+        plus, minus = (u + v).log(), (u - v).log()
+        # Two forms of one y: the first loses v where it is near u, the second where it is small.
+        y0 = torch.where(v.abs() < u / 2, torch.atanh(v / u), (plus - minus) / 2)
+        return cls(2 * log_alpha + plus + minus, y0, swapped, larger.sgn())
 
     def z(self, y: Many) -> Many:
         """The product u v = (c/2) sinh 2y."""
@@ -64,17 +63,13 @@ class Reduction:
         largest = torch.tensor(2 * LARGEST, dtype=torch.float64).log()
         return torch.exp((self.log_c + size).clamp(max=float(largest))) / 2
 
-    def y_at(self, z: float) -> Vector:
-        """The y > 0 at which each coordinate's product is z."""
-        log_ratio = torch.tensor(2 * z, dtype=torch.float64).log() - self.log_c  # of 2z/c
+    def y_at(self, z: float | Many) -> Many:
+        """The y at which the product is z: 1/2 asinh(2 z / c)."""
+        z = torch.as_tensor(z, dtype=torch.float64)
+        log_ratio = (2 * z.abs()).log() - self.log_c
         # asinh(r) = log(r + sqrt(1 + r^2)), without forming r, which may overflow
         root = torch.logaddexp(torch.zeros_like(log_ratio), 2 * log_ratio) / 2
-        return torch.logaddexp(log_ratio, root) / 2
-
-    def y_of(self, u: Many, v: Many) -> Many:
-        """y of weights as the network has them; where |u| and |v| round to one number, infinite."""
-        larger, smaller = torch.where(self.swapped, v, u), torch.where(self.swapped, u, v)
-        return torch.atanh(smaller / larger)
+        return z.sgn() * torch.logaddexp(log_ratio, root) / 2
 
     def weights(self, y: Many) -> tuple[Many, Many]:
         """(u, v) as the network has them, the reduction undone; 0 where below 1e-308."""
@@ -89,6 +84,8 @@ class Reduction:
 
 def checked_start(u0: Vector, v0: Vector) -> tuple[Vector, Vector]:
     """u0 and v0 in float64, refused where Assumption 4.2 fails at once."""
+    if u0.shape != v0.shape:
+        raise ValueError(f"u0 has {len(u0)} entries and v0 {len(v0)}; give one of each")
     u0, v0 = u0.detach().to(torch.float64), v0.detach().to(torch.float64)
     if not bool((u0.isfinite() & v0.isfinite()).all()):
         raise ValueError("u0 or v0 holds NaN or infinite values; give finite ones")

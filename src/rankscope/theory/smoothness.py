@@ -5,10 +5,12 @@ from torch import Tensor
 # Autograd's names of functions whose first or second derivative jumps. A clamp or a maximum may
 # never be met where it bends; the warning it causes says "does not cover", not "wrong".
 KINKED = {
-    "abs", "amax", "amin", "aminmax", "ceil", "celu", "clamp", "clampmax", "clampmin", "elu",
-    "floor", "fmax", "fmin", "frac", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
-    "leakyrelu", "max", "maximum", "median", "min", "minimum", "prelu", "relu", "round",
-    "rreluwithnoise", "sgn", "sign", "softshrink", "sort", "threshold", "topk", "trunc", "where",
+    "abs", "amax", "amin", "aminmax", "ceil", "celu", "clamp", "clampmax", "clampmin", "cummax",
+    "cummin", "elu", "floor", "fmax", "fmin", "fmod", "frac", "hardshrink", "hardsigmoid",
+    "hardswish", "hardtanh", "huberloss", "kthvalue", "leakyrelu", "linalgvectornorm", "max",
+    "maximum", "median", "min", "minimum", "multimarginloss", "norm", "prelukernel", "relu",
+    "remainder", "round", "rreluwithnoise", "sgn", "sign", "smoothl1loss", "softshrink", "sort",
+    "threshold", "topk", "trunc", "where",
 }  # fmt: skip
 
 

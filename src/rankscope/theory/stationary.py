@@ -14,14 +14,16 @@ from scipy.integrate import Radau
 from torch import Tensor
 
 from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.reduction import LARGEST
 
 Vector = Float[Tensor, " p"]
 
-START = 1e-4  # |z| of the new coordinate beside the largest: the others hardly feel it yet
+START = 1e-4  # |z| of the new coordinate beside where it seems to go: nobody feels it yet
 DROPPED = 1e-7  # of the largest |z|: below it a falling coordinate is taken for dropped
 CLOSE = 0.1  # Newton may move z by this share of it; beyond, it found another point than the flow
 CALM = 0.1  # Newton is first tried when the drive has fallen to this share of its largest
-CEILING = 1e4  # |z| beyond which the loss is taken to have no finite minimiser
+PATIENCE = 1e12  # e-foldings of the winner: who has not come to rest by then never will
+TOLERANCE = 1e-2  # in log |z|: on the way to a point that attracts, errors heal
 MOST_STEPS = 400
 
 
@@ -46,17 +48,23 @@ def settle(network: DiagonalNetwork, z: Vector, sign: Vector, winner: int) -> Re
     flow goes on.
     """
     flow = _OrthantFlow(network, z, sign, winner)
-    # An error of 1e-2 in log |z| does not matter on the way to a point that attracts.
-    solver = Radau(flow.slope, 0.0, flow.start, np.inf, jac=flow.jacobian, rtol=3e-14, atol=1e-2)
-    drive, tried = 0.0, np.inf
+    push = abs(float(network.g(z)[winner]))
+    solver = Radau(
+        flow.slope, 0.0, flow.start, np.inf, jac=flow.jacobian, rtol=3e-14, atol=TOLERANCE
+    )
+    drive, tried = push, np.inf
     for _ in range(MOST_STEPS):
+        before = solver.y
         problem = solver.step()
         z = flow.z(solver.y)
-        if problem is not None or float(z.abs().max()) > CEILING:
+        if problem is not None or solver.t * push > PATIENCE:
             break
         residual = flow.residual(z)
         drive = max(drive, residual)
-        if residual < CALM * min(drive, tried / 3 / CALM):
+        calm = residual < CALM * min(drive, tried / 3 / CALM)
+        # Or the solver stands still within its tolerance, and cannot show a smaller drive.
+        still = (solver.t - solver.t_old) * push > 1 and np.abs(solver.y - before).max() < TOLERANCE
+        if calm or still:
             tried = residual
             found = _newton(network, z, sign)
             if found is not None:
@@ -79,13 +87,21 @@ class _OrthantFlow:
         self.support = sign.nonzero().flatten()
         self.sign = sign[self.support]
         size = z.abs()
-        size[winner] = START * max(1.0, float(size.max()))
+        size[winner] = START * self._goal(z, winner)
         self.start = size[self.support].log().numpy()
+
+    def _goal(self, z: Vector, winner: int) -> float:
+        """About how large the new coordinate will be: by Newton's step, or as the others are."""
+        curvature = float(self.network.hessian(z, [winner])[winner, 0])
+        step = abs(float(self.network.g(z)[winner])) / curvature if curvature > 0 else np.inf
+        largest = float(z.abs().max()) or np.inf
+        found = min(step, largest)
+        return found if np.isfinite(found) else 1.0
 
     def z(self, state: Float[np.ndarray, " support"]) -> Vector:
         z = torch.zeros(self.network.p, dtype=torch.float64)
         # A trial step may overshoot: it should fail, not overflow.
-        bounded = torch.from_numpy(state).clamp(max=float(np.log(100 * CEILING)))
+        bounded = torch.from_numpy(state).clamp(max=float(np.log(LARGEST)))
         z[self.support] = self.sign * bounded.exp()
         return z
 
@@ -116,18 +132,21 @@ def _newton(network: DiagonalNetwork, z: Vector, sign: Vector) -> Rest | None:
     scale = float(network.g(torch.zeros_like(z)).abs().max())
     for _ in range(20):
         hessian = network.hessian(z, support.tolist())[support]
-        values, vectors = torch.linalg.eigh(hessian)
-        if values[0] < -1e-9 * values[-1]:
-            return None  # a saddle: the flow only passes by
-        # Flat directions, if any, are left where the flow brought them.
+        # In u: where the valley is flat, the flow moves each z in proportion to its size.
+        u = z[support].abs().sqrt()
+        values, vectors = torch.linalg.eigh(u[:, None] * hessian * u)
+        if values[0] < -1e-9 * values[-1] or not values[-1] > 0:
+            return None  # a saddle, which the flow only passes; or far out, where all is flat
         inverse = torch.where(values > 1e-12 * values[-1], 1 / values, 0.0)
         drive = network.g(z)[support]
-        change = vectors @ (inverse * (vectors.T @ drive))
+        change = u * (vectors @ (inverse * (vectors.T @ (u * drive))))
         if not bool((sign[support] * (z[support] + change) > 0).all()):
             return None
         z = z.index_add(0, support, change)
         if float(change.abs().max()) <= 1e-13 * float(z.abs().max()):
             break
+    else:
+        return None  # on an exponential tail each step is as long as the one before
     drive = network.g(z)
     settled = float(drive[support].abs().max()) <= 1e-10 * max(scale, float(drive.abs().max()))
     close = float((z - start).norm()) <= CLOSE * float(start.norm())

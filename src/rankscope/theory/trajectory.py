@@ -46,3 +46,8 @@ class Trajectory:
             if crossing.entered:
                 first.setdefault(crossing.coordinate, crossing)
         return tuple(first.values())
+
+
+def counted(coordinates: int) -> str:
+    """ "no coordinate", "1 coordinate", "2 coordinates" """
+    return f"{coordinates or 'no'} coordinate{'s' if coordinates > 1 else ''}"

@@ -46,7 +46,7 @@ class AlgorithmRun:
 
 def stages_before(toy: Toy, end: float) -> Iterator[Stage]:
     """Stages of Algorithm 1 as long as they begin before `end`."""
-    stages = incremental(toy.network, toy.network.p * 4, b0=toy.b0)
+    stages = incremental(toy.network, toy.network.p * 4)
     return takewhile(lambda stage: stage.time < end, stages)
 
 

@@ -38,7 +38,6 @@ class ConservationRun:
             toy.v0,
             self.log10_alpha * math.log(10),
             horizon(toy, self.stages),
-            b0=toy.b0,
             coordinates="uv",
             progress=lambda done: progress(0.9 * done),
         )

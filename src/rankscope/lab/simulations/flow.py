@@ -33,7 +33,6 @@ class FlowRun:
             toy.v0,
             self.log10_alpha * math.log(10),
             horizon(toy, self.stages),
-            b0=toy.b0,
             threshold=self.threshold,
             progress=progress,
         )

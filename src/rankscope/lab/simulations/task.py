@@ -10,20 +10,18 @@ from torch import Tensor
 
 from rankscope.theory import (
     DiagonalNetwork,
-    attention_head,
     diagonal_attention,
+    diagonal_head,
     flow,
-    time_until_active,
 )
 
 
 class Toy(NamedTuple):
-    """A network to train from alpha^b0 (u0, v0)."""
+    """A network to train from alpha (u0, v0)."""
 
     network: DiagonalNetwork
     u0: Float[Tensor, " p"]
     v0: Float[Tensor, " p"]
-    b0: Float[Tensor, " p"]
 
 
 @runtime_checkable
@@ -52,7 +50,7 @@ class DiagonalTask:
         K, Q, V, O = gaussian(4, self.d, generator=generator)  # noqa: E741
         target = diagonal_attention(x, self.teacher_scale * K * Q, self.teacher_scale * V * O)
         u0, v0 = gaussian(2, 2 * self.d, generator=generator)
-        return Toy(attention_head(x, target), u0, v0, torch.ones_like(u0))
+        return Toy(diagonal_head(x, target), u0, v0)
 
 
 def gaussian(*shape: int, generator: torch.Generator) -> Tensor:
@@ -65,15 +63,13 @@ def horizon(toy: Toy, stages: int) -> float:
     Flows from every alpha and Algorithm 1 run to it, so that they share one axis, without waiting
     for each other: this flow costs a fraction of those from smaller alphas.
     """
-    zero = torch.zeros_like(toy.u0)
-    first = float(time_until_active(toy.b0, toy.network.g(zero), zero).min())
+    first = 1 / float(toy.network.g(torch.zeros_like(toy.u0)).abs().max())
     trajectory = flow(
         toy.network,
         toy.u0,
         toy.v0,
         math.log(1e-8),
         20 * first,
-        b0=toy.b0,
         times=torch.zeros(1, dtype=torch.float64),
         stop_after=stages,
     )

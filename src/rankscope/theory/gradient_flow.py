@@ -14,7 +14,7 @@ from torch import Tensor
 from rankscope.theory.fields import Field, LogField, WeightField
 from rankscope.theory.networks import DiagonalNetwork
 from rankscope.theory.reduction import LARGEST, Reduction
-from rankscope.theory.trajectory import Crossing, Trajectory
+from rankscope.theory.trajectory import Crossing, Trajectory, counted
 
 Vector = Float[Tensor, " p"]
 
@@ -29,7 +29,6 @@ def flow(
     log_alpha: float | int,
     until: float | int,
     *,
-    b0: Vector | None = None,
     coordinates: Literal["y", "uv"] = "y",
     times: Float[Tensor, " time"] | None = None,
     threshold: float = 1e-2,
@@ -40,20 +39,25 @@ def flow(
     """Gradient flow from exp(log_alpha) (u0, v0) until the rescaled time t / log(1/alpha) = until.
 
     log_alpha: natural logarithm, so that -1000 * log(10) is as good as -8 * log(10).
-    b0: exponents, to start each coordinate at alpha^b0 (u0, v0); 1 unless given, as in the paper.
-    coordinates: "y" never underflows and costs about the same at every alpha; "uv" integrates
+    coordinates: "y" never underflows, and its cost hardly grows as alpha falls; "uv" integrates
         the weights themselves, for moderate alpha.
     times: rescaled times to record; the solver's own steps and points between them unless given.
     threshold: a coordinate is active when |z| is above it; crossings are found to rounding.
     stop_after: stop once so many coordinates have become active.
-    tolerance: local error in y (1e-3 unless given; activation times are then good to about 1e-6),
-        or relative error of u and v (1e-11).
+    tolerance: local error in y (1e-3 unless given; rescaled times are then good to a few times
+        1e-3 / log(1/alpha) / |g|), or relative error of u and v (1e-11).
     """
-    reduction = Reduction.of(u0, v0, float(log_alpha), b0=b0)
+    reduction = Reduction.of(u0, v0, float(log_alpha))
     if len(u0) != network.p:
         raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
     if not until > 0:
         raise ValueError(f"until is {until:g}; it is a rescaled time and should be above 0")
+    if not threshold > 0:
+        raise ValueError(f"threshold is {threshold:g}; it is a size of z and should be above 0")
+    if tolerance is not None and not tolerance > 0:
+        raise ValueError(f"tolerance is {tolerance:g}; it should be above 0")
+    if times is not None and not _increasing(times, float(until)):
+        raise ValueError("times should be increasing numbers between 0 and `until`, at least one")
     system: Field = (
         LogField(network, reduction, float(log_alpha))
         if coordinates == "y"
@@ -104,14 +108,12 @@ class March:
                 progress(solver.t / until)
             if (system.heights(solver.y) > largest).any():
                 return False, (
-                    f"|z| passed {LARGEST / 100:g} at time {solver.t:g}: the loss seems to have "
-                    "no finite minimiser; what came before is kept: give the network a decay"
+                    f"|z| passed {LARGEST / 100:g} at time {solver.t:g}: the loss has no finite "
+                    "minimiser; what came before is kept: give the network a decay"
                 )
             if stop_after is not None and len(self._active()) >= stop_after:
-                return True, f"{stop_after} coordinates became active by time {solver.t:g}"
-        if not self.crossings:
-            return True, f"no coordinate became active before time {until:g}"
-        return True, f"{len(self._active())} coordinates became active by time {until:g}"
+                break
+        return True, f"{counted(len(self._active()))} became active by time {solver.t:g}"
 
     def _begin(self, state: np.ndarray) -> None:
         if self.times is None or self.times[0] == 0:
@@ -141,6 +143,11 @@ class March:
 
     def _active(self) -> set[int]:
         return {crossing.coordinate for crossing in self.crossings if crossing.entered}
+
+
+def _increasing(times: Float[Tensor, " time"], until: float) -> bool:
+    inside = len(times) > 0 and float(times[0]) >= 0 and float(times[-1]) <= until
+    return inside and bool((times.diff() > 0).all())
 
 
 def _trajectory(

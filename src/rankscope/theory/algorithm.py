@@ -37,7 +37,8 @@ class Certificate:
 class Stage:
     """The rest theta^k between the times T_k and T_{k+1}, and how it was reached.
 
-    winner: the coordinate whose activation began the stage (None: stage 0, rest at zero), with
+    winner: the coordinate whose activation began the stage (None: stage 0, rest at zero; the
+        paper counts it to the stage before, our stage k has its i_{k-1}), with
         its `sign` and its `drive` g then. It won by `margin`: so much later, in rescaled time, the
         runner-up would have become active.
     b: log_alpha(u + v) at T_k; 0 or 2 on the support (s = +1 or -1).
@@ -79,10 +80,21 @@ class Stage:
 
     @property
     def transition(self) -> float:
-        """Time, not rescaled, of settling: an e-folding of the winner and one of the rest."""
+        """Time, not rescaled, of settling: an e-folding of the winner and one of the rest.
+
+        z grows by exp(2 |g| t); then u relaxes by exp(-hessian_u t / 2), since du/dt = s u g is
+        half the gradient of u -> L(u, s u).
+        """
         if self.winner is None:
             return 0.0
-        return 1 / (2 * abs(self.drive)) + 1 / max(self.certificate.hessian_u, 1e-300)
+        return 1 / (2 * abs(self.drive)) + (
+            2 / self.certificate.hessian_u if self.strict else math.inf
+        )
+
+    @property
+    def strict(self) -> bool:
+        """Whether the rest is a strict minimum on its support, beyond rounding (Assumption 4.3)."""
+        return self.converged and self.certificate.hessian_u > 1e-9 * abs(self.drive)
 
     def resolved(self, log_alpha: float, *, transitions: float = 10.0) -> bool:
         """Whether at this alpha the stage is clear of its neighbours by that many transitions."""
@@ -99,6 +111,12 @@ class Stage:
                 f"{others} would become active together with {name[self.winner or 0]}: "
                 "Assumption 4.2 fails, the first of them is taken and the flow may differ"
             )
+        if self.converged and not self.strict:
+            found.append(
+                "the Hessian of u -> L(u, s u) has the eigenvalue "
+                f"{self.certificate.hessian_u:.1e}: degenerate, Assumption 4.3 fails (or a "
+                "coordinate left where its drive is zero)"
+            )
         if self.left:
             found.append(f"{', '.join(str(name[i]) for i in self.left)} left the support")
         if self.returned:
@@ -112,7 +130,6 @@ def incremental(
     network: DiagonalNetwork,
     max_stages: int,
     *,
-    b0: Vector | None = None,
     tie: float = 1e-9,
 ) -> Iterator[Stage]:
     """Stage 0, at rest at zero, then up to `max_stages` stages of Algorithm 1.
@@ -120,16 +137,13 @@ def incremental(
     Ends early when nothing becomes active any more (the last stage's `until` is infinite) or when
     a stage does not come to rest (`converged` is false and `message` says why).
 
-    b0: exponents of the initial weights, u_i(0) ~ alpha^b0_i; all 1 unless given, as in the paper.
     tie: two activation times equal to this relative precision are a tie; the lower index wins.
     """
     if max_stages < 1:
         raise ValueError(f"max_stages is {max_stages}; it should be at least 1")
     p = network.p
     z = torch.zeros(p, dtype=torch.float64)
-    b = torch.ones(p, dtype=torch.float64) if b0 is None else b0.double()
-    if b.shape != (p,) or not bool(((b > 0) & (b < 2)).all()):
-        raise ValueError(f"b0 should hold {p} numbers between 0 and 2")
+    b = torch.ones(p, dtype=torch.float64)
     g = network.g(z)
     still = STILL * float(g.abs().max())
     wait = time_until_active(b, g, z, still=still)
@@ -158,7 +172,7 @@ def incremental(
         others = wait.clone()
         others[winner] = math.inf
         margin = float(others.min()) - ahead
-        tied = tuple(((others - ahead) <= tie * ahead).nonzero().flatten().tolist())
+        tied = tuple((others - ahead <= tie * time).nonzero().flatten().tolist())
         b = torch.where(z == 0, b - g * ahead, b)
         sign = int(g[winner].sign())
         b[winner] = 1.0 - sign  # exactly: it has no rounding to carry on

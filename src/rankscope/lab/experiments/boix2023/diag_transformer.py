@@ -1,0 +1,77 @@
+"""Stages of a diagonal Transformer (boix2023, Examples 3.2 and 4.6), which nobody has shown.
+
+2 layers of 4 heads with diagonal weights and frozen feed-forward layers learn from a teacher of
+the same form. Example 4.6 concludes from Theorem 4.5 that in each stage at most one head of one
+layer gains rank, by one, in W_K W_Q^T or in W_V W_O^T.
+
+    rankscope run boix2023/diag-transformer --scale paper
+
+As printed, the conclusion fails for more than one head: at z = 0 heads of a layer are
+exchangeable, the drive g of one V-O entry is the same in all of them, and they tie exactly.
+Assumption 4.2 fails in the first stage (Algorithm 1 says so), Assumption 4.3 too, since only the
+sum over heads matters. The flow activates the entry in all heads at once, in shares
+(u0 + s v0)^2 that no alpha changes; the sum over heads follows Algorithm 1 until the first K-Q
+entry, which waits longer than Algorithm 1 says, its drive being only a head's share. Hence two
+networks, on the same tokens, teacher and (u0, v0):
+
+- alike: as printed.
+- bases: each head is diagonal in a random basis of its own, frozen like the feed-forward layers.
+  Theorem 4.5 holds with the paper's own start, and heads of both layers take turns.
+
+Expected: B1 yes; B2 and B3 yes for bases, undecided for alike, whose tied stages are never
+resolved. In bases (small, three seeds) t_k - T_k is c / log(1/alpha) with |c| from 0.5 to 14,
+the same c at 1e-1000 and 1e-3000 to 0.3%: errors of 0.04% to 1.5% at 1e-300. A large c
+belongs to an entry with a small drive.
+
+What the paper leaves out: everything but the network. Scales of teacher and frozen weights are
+those of `TransformerTask`; loss, threshold and time as in boix2023/toy-diag.
+"""
+
+from dataclasses import replace
+
+from rankscope.lab.claims.stages import loss_is_stagewise, one_coordinate_per_stage, times_converge
+from rankscope.lab.experiment import Experiment, Run, Scale
+from rankscope.lab.paper_figures import stage_figures
+from rankscope.lab.simulations.algorithm import AlgorithmRun
+from rankscope.lab.simulations.flow import FlowRun
+from rankscope.lab.simulations.transformer_task import TransformerTask
+
+# log10. Both layers add to one residual stream, so that the same entry of both comes at nearly
+# the same time: such stages are resolved from 1e-1000 on.
+ALPHAS = (-2.0, -8.0, -32.0, -300.0, -1000.0, -3000.0)
+SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, entries active at 1e-8
+    "paper": (16, 10, 200, 12),
+    "small": (5, 4, 40, 10),
+    "smoke": (3, 3, 12, 4),
+}
+SECONDS: dict[Scale, float | None] = {"paper": None, "small": None, "smoke": None}
+
+
+def experiment(scale: Scale) -> Experiment:
+    d, tokens, samples, stages = SIZES[scale]
+    smoke = scale == "smoke"
+    alike = TransformerTask(d, tokens, samples, layers=2, heads=2 if smoke else 4)
+    networks = {
+        "alike": alike,
+        "bases": replace(alike, bases="own"),
+    }
+    runs: dict[str, Run] = {}
+    for name, task in networks.items():
+        # Where heads are alike, every stage activates an entry in all of them.
+        active = task.heads * (stages // 2) if task is alike else stages
+        for alpha in reversed((-2.0, -8.0, -300.0) if smoke else ALPHAS):
+            runs[f"{name}/alpha-1e{alpha:g}"] = FlowRun(task, alpha, active)
+        runs[f"{name}/algorithm"] = AlgorithmRun(task, active)
+    return Experiment(
+        name="boix2023/diag-transformer",
+        scale=scale,
+        runs=runs,
+        seeds=(0,) if smoke else (0, 1, 2),
+        claims={
+            "B1": loss_is_stagewise,
+            "B2": one_coordinate_per_stage,
+            "B3": times_converge,
+        },
+        figures=stage_figures("bases", seed=0),
+        expected_seconds=SECONDS[scale],
+    )

@@ -1,0 +1,229 @@
+"""The perturbation experiment of boix2023, App. C (figs. 9 and 10): push the weights, train on.
+
+Noise on u and v independently changes the conserved u^2 - v^2, so that (u, v) cannot come back
+while z = u v can: distances are in z. The tied noise (u, s u) of Assumption 4.3 leaves it alone.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from rankscope.theory.fields import LogField
+from rankscope.theory.gradient_flow import March
+from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.reduction import Reduction
+from rankscope.theory.trajectory import Crossing
+
+Vector = Float[Tensor, " p"]
+Path = Float[Tensor, "time p"]
+Noise = Literal["independent", "tied"]
+Kind = Literal["plateau", "newly active"]
+
+NOISES: tuple[Noise, ...] = ("independent", "tied")
+TAU = 1e-5  # weights above it are not negligible (App. C)
+
+
+@dataclass(frozen=True)
+class Continued:
+    """y at the times asked for, as far as the solver came, and crossings of the threshold."""
+
+    y: Path
+    crossings: tuple[Crossing, ...]
+    finished: bool
+    message: str
+
+
+def continued(
+    network: DiagonalNetwork,
+    state: Reduction,
+    log_alpha: float,
+    times: Float[Tensor, " time"],
+    *,
+    threshold: float = TAU**2,
+    tolerance: float = 1e-4,
+    progress: Callable[[float], None] | None = None,
+) -> Continued:
+    """The flow that goes on from any state, at rescaled `times` since then.
+
+    The state is (y0, log_c) of a Reduction. Unlike (u, v) in float64 these still hold u^2 - v^2 of
+    an active coordinate, the difference of two numbers that round to one.
+    """
+    system = LogField(network, state, log_alpha)
+    march = March(system, threshold=threshold, times=times.numpy())
+    finished, message = march.go(
+        float(times[-1]), tolerance=tolerance, stop_after=None, progress=progress
+    )
+    y = torch.stack([system.y(recorded) for _, recorded in march.recorded])
+    return Continued(y, tuple(march.crossings), finished, message)
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A run that is not perturbed, at every epoch: y as the flow has it, and how it began.
+
+    epoch: the time, not rescaled, that one epoch lasts.
+    crossings: of `TAU` by the weights, in rescaled time.
+    """
+
+    network: DiagonalNetwork
+    reduction: Reduction
+    log_alpha: float
+    epoch: float
+    y: Path
+    crossings: tuple[Crossing, ...]
+
+    @classmethod
+    def run(
+        cls,
+        network: DiagonalNetwork,
+        u0: Vector,
+        v0: Vector,
+        log_alpha: float,
+        until: float,
+        *,
+        epoch: float,
+        progress: Callable[[float], None] | None = None,
+    ) -> "Reference":
+        """The flow from alpha (u0, v0) up to `until` in rescaled time."""
+        reduction = Reduction.of(u0, v0, log_alpha)
+        epochs = math.ceil(until * -log_alpha / epoch)
+        times = torch.arange(epochs + 1, dtype=torch.float64) * epoch / -log_alpha
+        found = continued(network, reduction, log_alpha, times, progress=progress)
+        if not found.finished:
+            raise ValueError(
+                f"the run to be perturbed did not reach time {until:g}: {found.message}"
+            )
+        return cls(network, reduction, log_alpha, epoch, found.y, found.crossings)
+
+    @property
+    def time(self) -> Float[Tensor, " time"]:
+        """Rescaled time of every epoch."""
+        return torch.arange(len(self.y), dtype=torch.float64) * self.epoch / -self.log_alpha
+
+    def newly_active(self) -> tuple[int, ...]:
+        """Epochs by which a weight has grown past TAU that had not at the epoch before."""
+        found = {
+            math.ceil(crossing.time * -self.log_alpha / self.epoch)
+            for crossing in self.crossings
+            if crossing.entered
+        }
+        return tuple(sorted(found))
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One perturbation and what became of it, beside the run without it at equal times.
+
+    epochs: since the perturbation. perturbed: which coordinates were, those that then had a weight
+    above TAU.
+    """
+
+    kind: Kind
+    noise: Noise
+    std: float
+    start_time: float
+    epochs: tuple[int, ...]
+    perturbed: Bool[Tensor, " p"]
+    perturbed_z: Path
+    unperturbed_z: Path
+
+    @property
+    def distance(self) -> Float[Tensor, " time"]:
+        """|z - z of the run without perturbation|, over the coordinates that were perturbed."""
+        apart = (self.perturbed_z - self.unperturbed_z)[:, self.perturbed]
+        found: Tensor = torch.linalg.vector_norm(apart, dim=1)
+        return found
+
+    @property
+    def distance_all(self) -> Float[Tensor, " time"]:
+        """The same over all coordinates: also those that became active since."""
+        apart = self.perturbed_z - self.unperturbed_z
+        found: Tensor = torch.linalg.vector_norm(apart, dim=1)
+        return found
+
+
+def trial(
+    reference: Reference,
+    start: int,
+    *,
+    kind: Kind,
+    noise: Noise,
+    std: float,
+    epochs: Sequence[int],
+    generator: torch.Generator,
+) -> Trial:
+    """Perturb the reference at epoch `start` and train on for `epochs`, counted from there."""
+    if start + epochs[-1] >= len(reference.y):
+        raise ValueError(
+            f"epoch {start} and {epochs[-1]} more is past the end of the reference, which has "
+            f"{len(reference.y) - 1} epochs; run it for longer"
+        )
+    before = replace(reference.reduction, y0=reference.y[start])
+    begun, mask = perturbed(before, noise=noise, std=std, generator=generator)
+    times = torch.tensor(epochs, dtype=torch.float64) * reference.epoch / -reference.log_alpha
+    found = continued(reference.network, begun, reference.log_alpha, times)
+    if not found.finished:
+        raise ValueError(f"{noise} noise at time {reference.time[start]:g}: {found.message}")
+    return Trial(
+        kind,
+        noise,
+        std,
+        float(reference.time[start]),
+        tuple(epochs),
+        mask,
+        begun.z(found.y),
+        reference.reduction.z(reference.y[[start + epoch for epoch in epochs]]),
+    )
+
+
+def perturbed(
+    state: Reduction, *, noise: Noise, std: float, generator: torch.Generator
+) -> tuple[Reduction, Bool[Tensor, " p"]]:
+    """The state after Gaussian noise on every weight above TAU, and which coordinates have one.
+
+    independent: u and v each get their own. tied: v stays s u, and u^2 - v^2 as small as it was.
+    """
+    u, v = state.weights(state.y0)
+    mask = torch.maximum(u.abs(), v.abs()) > TAU
+    first, second = std * torch.randn(2, len(u), generator=generator, dtype=torch.float64)
+    if noise == "independent":
+        return _merged(state, _from_weights((u + first)[mask], (v + second)[mask]), mask), mask
+    return _merged(state, _tied(state, (u + first), mask), mask), mask
+
+
+def _from_weights(u: Vector, v: Vector) -> Reduction:
+    return Reduction.of(2 * u, 2 * v, -math.log(2))  # u and v at alpha = 1/2, as good as any
+
+
+def _tied(state: Reduction, u: Vector, mask: Bool[Tensor, " p"]) -> Reduction:
+    """(u, s u) on the mask: z = s u^2, with the state's own c."""
+    chosen = mask.nonzero().flatten().tolist()
+    sizes = [float(state.y_at(float(u[i].square()))[i]) for i in chosen]
+    before, _ = state.weights(state.y0)
+    return Reduction(
+        state.log_c[mask],
+        state.y0[mask].sgn() * torch.tensor(sizes, dtype=torch.float64),
+        state.swapped[mask],
+        state.sign[mask] * (u * before)[mask].sgn(),
+    )
+
+
+def _merged(whole: Reduction, part: Reduction, mask: Bool[Tensor, " p"]) -> Reduction:
+    """`part` at the coordinates of the mask, `whole` at the others."""
+
+    def merge(outside: Tensor, inside: Tensor) -> Tensor:
+        found = outside.clone()
+        found[mask] = inside
+        return found
+
+    return Reduction(
+        merge(whole.log_c, part.log_c),
+        merge(whole.y0, part.y0),
+        merge(whole.swapped, part.swapped),
+        merge(whole.sign, part.sign),
+    )

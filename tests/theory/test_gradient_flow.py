@@ -1,0 +1,342 @@
+"""Gradient flow against the whitened network's closed form, Algorithm 1 and its symmetries."""
+
+import math
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import solve_ivp
+from torch import Tensor
+
+from rankscope.theory import (
+    Crossing,
+    DiagonalNetwork,
+    Trajectory,
+    diagonal_head,
+    flow,
+    linear_network,
+    square_error,
+    whitened_network,
+)
+from theory.cases import (
+    LEAVING,
+    LOG10,
+    WhitenedSolution,
+    correlated,
+    leaving,
+    normal,
+    reference_stages,
+    start,
+    vector,
+)
+
+few = settings(max_examples=3, deadline=None)
+seeds = st.integers(0, 999)
+OPTIMUM = (1.0, -0.5, 0.25, 0.8)
+
+
+def solutions(log10_alpha: int, *, seed: int = 0) -> list[WhitenedSolution]:
+    u0, v0 = (each.tolist() for each in start(len(OPTIMUM), seed=seed))
+    return [WhitenedSolution(a, u, v, log10_alpha) for a, u, v in zip(OPTIMUM, u0, v0, strict=True)]
+
+
+@cache
+def plain_flow(log10_alpha: int) -> Trajectory:
+    return whitened_flow(log10_alpha)
+
+
+def whitened_flow(log10_alpha: int, *, seed: int = 0, **options) -> Trajectory:
+    u0, v0 = start(len(OPTIMUM), seed=seed)
+    return flow(whitened_network(vector(*OPTIMUM)), u0, v0, log10_alpha * LOG10, 5.0, **options)
+
+
+def order(path: Trajectory) -> list[tuple[int, bool, int]]:
+    return [(each.coordinate, each.entered, each.sign) for each in path.crossings]
+
+
+def crossing_times(path: Trajectory) -> Tensor:
+    return torch.tensor([each.time for each in path.crossings], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("log10_alpha", [-2, -8, -64, -300, -1000, -10000])
+def test_activation_times_are_the_closed_form(log10_alpha: int) -> None:
+    path = plain_flow(log10_alpha)
+    expected = sorted((s.time(1e-2), i) for i, s in enumerate(solutions(log10_alpha)))
+    signs = np.sign(OPTIMUM)
+    assert order(path) == [(i, True, signs[i]) for _, i in expected]
+    # `tolerance` is a local error in y, and y's error is that in time x |g| x log(1/alpha)
+    times = torch.tensor([time for time, _ in expected], dtype=torch.float64)
+    allowed = 1e-2 / (-log10_alpha * LOG10)
+    torch.testing.assert_close(crossing_times(path), times, rtol=0, atol=allowed)
+    assert path.finished and path.message == "4 coordinates became active by time 5"
+
+
+def test_a_smaller_tolerance_is_more_exact() -> None:
+    path = whitened_flow(-8, tolerance=1e-5)
+    times = vector(*sorted(s.time(1e-2) for s in solutions(-8)))
+    torch.testing.assert_close(crossing_times(path), times, rtol=0, atol=2e-6)
+
+
+@pytest.mark.parametrize(("log10_alpha", "seed"), [(-1, 0), (-1, 1), (-8, 2), (-8, 3), (-10000, 1)])
+def test_the_path_is_the_closed_form(log10_alpha: int, seed: int) -> None:
+    times = torch.linspace(0, 5, 23, dtype=torch.float64)
+    path = whitened_flow(log10_alpha, seed=seed, times=times)
+    assert torch.equal(path.time, times)
+    expected = vector(
+        *(s.z(t) for t in times.tolist() for s in solutions(log10_alpha, seed=seed))
+    ).view(23, 4)
+    torch.testing.assert_close(path.z, expected, rtol=2e-2, atol=1e-9)
+    torch.testing.assert_close(path.loss, (path.z - vector(*OPTIMUM)).square().sum(1) / 2)
+    u0, v0 = start(4, seed=seed)
+    alpha = math.exp(log10_alpha * LOG10)
+    torch.testing.assert_close(path.u[0], alpha * u0)
+    torch.testing.assert_close(path.v[0], alpha * v0)
+    torch.testing.assert_close(path.u * path.v, path.z)
+
+
+def test_the_distance_to_the_limit_times_is_of_order_one_over_log_alpha() -> None:
+    """log(1/alpha) (t_k - T_k) with T_k = 1 / |z*|_(k) is the same constant at every alpha."""
+    limit = vector(*sorted(1 / abs(a) for a in OPTIMUM))
+    constants = torch.stack(
+        [
+            -power * LOG10 * (crossing_times(plain_flow(power)) - limit)
+            for power in (-64, -300, -1000, -10000)
+        ]
+    )
+    assert bool((constants.abs() > 0.1).all())
+    torch.testing.assert_close(constants, constants[:1].expand(4, 4), rtol=0, atol=2e-2)
+
+
+@pytest.mark.parametrize("make", [lambda: correlated(4, seed=3), lambda: leaving("three")])
+def test_other_networks_follow_an_explicit_solver(make) -> None:
+    """Eq. 4 for the linear network as numpy and DOP853 have it."""
+    network = make()
+    u0, v0 = start(network.p)
+    x, target = network.x.numpy(), network.target.numpy()
+    times = np.linspace(0, 3, 13)
+
+    def slope(time: float, state: np.ndarray) -> np.ndarray:
+        u, v = np.split(state, 2)
+        g = x.T @ (target - x @ (u * v)) / len(x)
+        return 3 * LOG10 * np.concatenate([v * g, u * g])
+
+    begin = 1e-3 * torch.cat([u0, v0]).numpy()
+    known = solve_ivp(slope, (0, 3), begin, "DOP853", times, rtol=1e-11, atol=1e-14).y
+    u, v = (torch.from_numpy(half.T.copy()) for half in np.split(known, 2))
+    for coordinates, tolerance in (("y", 1e-5), ("uv", 1e-9)):
+        path = flow(
+            network,
+            u0,
+            v0,
+            -3 * LOG10,
+            3,
+            coordinates=coordinates,
+            times=torch.from_numpy(times),
+            tolerance=tolerance,
+        )
+        torch.testing.assert_close(path.z, u * v, rtol=1e-3, atol=1e-8)
+        torch.testing.assert_close(path.u, u, rtol=1e-3, atol=1e-7)
+        torch.testing.assert_close(path.v, v, rtol=1e-3, atol=1e-7)
+
+
+def staircase(name: str) -> tuple[DiagonalNetwork, list, float]:
+    x, target = (np.array(numbers, dtype=float) for numbers in LEAVING[name])
+    stages = reference_stages(x, target)
+    return leaving(name), stages, 1.3 * stages[-1].time
+
+
+@pytest.mark.parametrize(("name", "powers"), [("three", (-64, -1000)), ("five", (-64, -300))])
+def test_flow_agrees_with_algorithm_1_where_a_coordinate_leaves_and_comes_back(
+    name: str, powers: tuple[int, int]
+) -> None:
+    network, stages, until = staircase(name)
+    events = [event for s in stages for event in ((s.winner, True), *((i, False) for i in s.left))]
+    ends = [stage.time for stage in stages[1:]] + [until]
+    middles = vector(*((stage.time + end) / 2 for stage, end in zip(stages, ends, strict=True)))
+    constants = []
+    for power in powers:
+        path = flow(network, *start(network.p), power * LOG10, until, times=middles)
+        assert [(c.coordinate, c.entered) for c in path.crossings] == events
+        entries = [c for c in path.crossings if c.entered]
+        assert [c.sign for c in entries] == [np.sign(s.z[s.winner]) for s in stages]
+        late = [c.time - s.time for c, s in zip(entries, stages, strict=True)]
+        constants.append([-power * LOG10 * each for each in late])
+    # t_k - T_k = c_k / log(1/alpha), the same c_k at each alpha
+    torch.testing.assert_close(vector(*constants[0]), vector(*constants[1]), rtol=2e-2, atol=5e-2)
+    # and between activations z rests at theta^k
+    expected = torch.from_numpy(np.stack([stage.z for stage in stages]))
+    torch.testing.assert_close(path.z, expected, rtol=1e-4, atol=1e-4)
+
+
+@few
+@given(seeds, st.lists(st.sampled_from([-1.0, 1.0]), min_size=3, max_size=3), st.booleans())
+def test_signs_and_order_of_the_weights_do_not_matter_to_z(
+    seed: int, signs: list[float], swap: bool
+) -> None:
+    """(u, v) -> (-u, -v) and (u, v) -> (v, u), each coordinate on its own (App. A.3)."""
+    network, (u0, v0) = correlated(3, seed=seed), start(3, seed=seed)
+    flipped = vector(*signs)
+    others = (flipped * v0, flipped * u0) if swap else (flipped * u0, flipped * v0)
+    times = torch.linspace(0, 4, 9, dtype=torch.float64)
+    path, other = (flow(network, *s, -8 * LOG10, 4, times=times) for s in ((u0, v0), others))
+    torch.testing.assert_close(other.z, path.z, rtol=1e-9, atol=1e-15)
+    assert order(other) == order(path)
+    torch.testing.assert_close(crossing_times(other), crossing_times(path))
+    mine = (other.v, other.u) if swap else (other.u, other.v)
+    torch.testing.assert_close(mine[0], flipped * path.u, rtol=1e-9, atol=1e-15)
+    torch.testing.assert_close(mine[1], flipped * path.v, rtol=1e-9, atol=1e-15)
+
+
+@few
+@given(seeds, st.permutations(range(3)))
+def test_permuting_coordinates_permutes_the_flow(seed: int, places: list[int]) -> None:
+    network, (u0, v0) = correlated(3, seed=seed), start(3, seed=seed)
+    permuted = linear_network(network.x[:, places], network.target)
+    times = torch.linspace(0, 4, 9, dtype=torch.float64)
+    path = flow(network, u0, v0, -8 * LOG10, 4, times=times, tolerance=1e-4)
+    other = flow(permuted, u0[places], v0[places], -8 * LOG10, 4, times=times, tolerance=1e-4)
+    torch.testing.assert_close(other.z, path.z[:, places], rtol=2e-3, atol=1e-6)
+    assert [(places[i], *rest) for i, *rest in order(other)] == [tuple(x) for x in order(path)]
+
+
+@few
+@given(seeds, st.floats(0.2, 5))
+def test_scaling_the_loss_scales_time(seed: int, factor: float) -> None:
+    network, (u0, v0) = correlated(3, seed=seed), start(3, seed=seed)
+    scaled = DiagonalNetwork(
+        network.h, lambda p, t: factor * square_error(p, t), (network.x, network.target), 3
+    )
+    times = torch.linspace(0, 4, 9, dtype=torch.float64)
+    path = flow(network, u0, v0, -8 * LOG10, 4, times=times, tolerance=1e-4)
+    other = flow(scaled, u0, v0, -8 * LOG10, 4 / factor, times=times / factor, tolerance=1e-4)
+    known = min(len(path.time), len(other.time))  # 4 / factor may round to below the last time
+    assert known >= 8
+    torch.testing.assert_close(other.z[:known], path.z[:known], rtol=2e-3, atol=1e-6)
+    assert order(other) == order(path)
+    torch.testing.assert_close(
+        crossing_times(other) * factor, crossing_times(path), rtol=1e-4, atol=0
+    )
+
+
+def test_the_conservation_law_holds_when_weights_are_integrated() -> None:
+    x, target = normal(20, 4, 3, seed=0), 0.5 * normal(20, 4, 3, seed=1)
+    u0, v0 = start(6)
+    path = flow(diagonal_head(x, target), u0, v0, -3 * LOG10, 20, coordinates="uv")
+    assert path.activations
+    drift = (path.u**2 - path.v**2) - 1e-6 * (u0**2 - v0**2)
+    assert float((drift.abs() / (path.u**2 + path.v**2)).max()) < 1e-8
+
+
+def test_both_coordinates_give_one_flow() -> None:
+    x = normal(20, 4, 3, seed=0)
+    network = diagonal_head(x, torch.softmax(x @ x.mT, -1) @ x * vector(1, -0.5, 0.3))
+    times = torch.linspace(0, 6, 31, dtype=torch.float64)
+    paths = [
+        flow(network, *start(6), -4 * LOG10, 6, coordinates=which, times=times, tolerance=tolerance)
+        for which, tolerance in (("y", 1e-4), ("uv", 1e-9))
+    ]
+    assert len(paths[0].activations) >= 2
+    torch.testing.assert_close(paths[0].z, paths[1].z, rtol=5e-3, atol=1e-9)
+    torch.testing.assert_close(paths[0].y, paths[1].y, rtol=1e-3, atol=5e-3)
+    assert order(paths[0]) == order(paths[1])
+    torch.testing.assert_close(
+        crossing_times(paths[0]), crossing_times(paths[1]), rtol=1e-4, atol=0
+    )
+
+
+def test_y_of_integrated_weights_is_known_where_u_and_v_round_to_one_number() -> None:
+    """z = (c/2) sinh 2y with the conserved c gives y at rest: asinh(2 z* / c) / 2."""
+    path = whitened_flow(-9, coordinates="uv", tolerance=1e-8)
+    u0, v0 = start(4)
+    c = 1e-18 * (u0**2 - v0**2).abs()
+    expected = torch.asinh(2 * vector(*OPTIMUM) / c) / 2
+    torch.testing.assert_close(path.y[-1], expected, rtol=1e-2, atol=0)
+
+
+def test_weights_can_be_integrated_from_a_start_with_zeros() -> None:
+    times = torch.linspace(0, 4, 9, dtype=torch.float64)
+    network = whitened_network(vector(1.0, -0.5))
+    paths = [
+        flow(
+            network,
+            vector(1, 0),
+            vector(0, 1),
+            -3 * LOG10,
+            4,
+            coordinates=which,
+            times=times,
+            tolerance=tolerance,
+        )
+        for which, tolerance in (("y", 1e-4), ("uv", 1e-9))
+    ]
+    torch.testing.assert_close(paths[0].z, paths[1].z, rtol=5e-3, atol=1e-9)
+
+
+def test_only_the_times_asked_for_are_recorded() -> None:
+    times = vector(0.5, 1.0, 5.0)
+    path = whitened_flow(-8, times=times)
+    assert torch.equal(path.time, times) and path.z.shape == (3, 4)
+    free = plain_flow(-8)
+    assert float(free.time[0]) == 0 and float(free.time[-1]) == 5
+    assert bool((free.time.diff() > 0).all())
+    assert torch.equal(crossing_times(path), crossing_times(free))
+
+
+def test_it_stops_once_enough_coordinates_are_active() -> None:
+    path, whole = whitened_flow(-64, stop_after=2), plain_flow(-64)
+    assert path.finished and "2 coordinates became active" in path.message
+    assert order(path) == order(whole)[:2]
+    assert crossing_times(path)[-1] <= path.time[-1] < crossing_times(whole)[2]
+    assert path.gradient_evaluations < whole.gradient_evaluations
+
+
+def test_a_coordinate_above_the_threshold_from_the_start_is_active_at_once() -> None:
+    path = flow(whitened_network(vector(1.0, 0.0)), vector(1, 1), vector(0.5, 0.5), -1.0, 40.0)
+    assert path.crossings[:2] == (Crossing(0, 0.0, True, 1), Crossing(1, 0.0, True, 1))
+    # z_1 falls: (c/2) sinh 2y with dy/dt = -z; out of the support at its closed form's time
+    c = 0.75 * math.exp(-2)
+
+    def y(z: float) -> float:
+        return math.asinh(2 * z / c) / 2
+
+    def antiderivative(y: float) -> float:
+        return math.log(math.tanh(y)) / c  # of 2 / (c sinh 2y)
+
+    left = antiderivative(y(0.5 * math.exp(-2))) - antiderivative(y(1e-2))
+    (crossing,) = path.crossings[2:]
+    assert (crossing.coordinate, crossing.entered, crossing.sign) == (1, False, 1)
+    assert crossing.time == pytest.approx(left, rel=1e-3)
+    assert [each.coordinate for each in path.activations] == [0, 1]
+
+
+def test_activations_are_first_entries() -> None:
+    network, stages, until = staircase("three")
+    path = flow(network, *start(3), -300 * LOG10, until)
+    firsts = list(dict.fromkeys(stage.winner for stage in stages))
+    assert [each.coordinate for each in path.activations] == firsts
+    assert len(path.crossings) == len(stages) + 1  # one leaves and comes back
+
+
+def test_loss_never_rises_along_the_flow() -> None:
+    path = flow(correlated(5, seed=1), *start(5), -64 * LOG10, 20.0)
+    assert len(path.activations) >= 3
+    assert bool((path.loss.diff() <= 1e-9 * path.loss[0]).all())
+
+
+def test_evaluations_hardly_grow_as_alpha_falls() -> None:
+    at = {power: plain_flow(power).gradient_evaluations for power in (-32, -300)}
+    assert at[-300] <= 2 * at[-32]
+
+
+def test_progress_rises_to_one_and_inputs_are_left_alone() -> None:
+    shares: list[float] = []
+    u0, v0 = start(4)
+    copies = u0.clone(), v0.clone()
+    state = torch.get_rng_state()
+    flow(whitened_network(vector(*OPTIMUM)), u0, v0, -8 * LOG10, 2, progress=shares.append)
+    assert shares == sorted(shares) and shares[-1] == 1.0
+    assert torch.equal(u0, copies[0]) and torch.equal(v0, copies[1])
+    assert torch.equal(state, torch.get_rng_state())

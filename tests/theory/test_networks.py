@@ -1,0 +1,194 @@
+"""Loss, drive and Hessian of a network against autograd on a loss written out beside it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from rankscope.theory import Coordinate, DiagonalNetwork, linear_network, square_error
+from theory.cases import normal, vector
+
+examples = settings(max_examples=15, deadline=None)
+seeds = st.integers(0, 999)
+
+
+def curved(x: Tensor, z: Tensor) -> Tensor:
+    return torch.tanh(x * z).sum(-1) + (x @ z) ** 2
+
+
+def loop_loss(x: Tensor, target: Tensor, z: Tensor, decay: float = 0.0) -> Tensor:
+    """The half mean square error of `curved`, sample by sample."""
+    total = torch.zeros((), dtype=torch.float64)
+    for sample, y in zip(x, target, strict=True):
+        prediction = sum(torch.tanh(a * b) for a, b in zip(sample, z, strict=True))
+        prediction = prediction + sum(a * b for a, b in zip(sample, z, strict=True)) ** 2
+        total = total + (prediction - y) ** 2 / 2
+    return total / len(x) + decay / 2 * sum(b * b for b in z)
+
+
+@examples
+@given(seeds, st.sampled_from([0.0, 0.3]))
+def test_derivatives_are_autograds_of_the_loss_written_out(seed: int, decay: float) -> None:
+    x, target, z = normal(6, 3, seed=seed), normal(6, seed=seed + 1), normal(3, seed=seed + 2)
+    network = DiagonalNetwork(curved, square_error, (x, target), 3, decay=decay)
+
+    def written(z: Tensor) -> Tensor:
+        return loop_loss(x, target, z, decay)
+
+    gradient = torch.autograd.functional.jacobian(written, z)
+    hessian = torch.autograd.functional.hessian(written, z)
+    direction = normal(3, seed=seed + 3)
+    assert network.loss(z) == pytest.approx(float(written(z)), rel=1e-12)
+    torch.testing.assert_close(network.g(z), -gradient)
+    torch.testing.assert_close(network.hessian(z), hessian)
+    torch.testing.assert_close(network.hessian(z, [2, 0]), hessian[:, [2, 0]])
+    assert network.hessian(z, []).shape == (3, 0)
+    torch.testing.assert_close(network.hessian_vector(z, direction), hessian @ direction)
+
+
+@examples
+@given(seeds)
+def test_weights_follow_equation_4(seed: int) -> None:
+    x, target = normal(6, 3, seed=seed), normal(6, seed=seed + 1)
+    network = DiagonalNetwork(curved, square_error, (x, target), 3)
+    u, v = normal(2, 3, seed=seed + 2).requires_grad_().unbind()
+    du, dv = torch.autograd.grad(loop_loss(x, target, u * v), (u, v))
+    with torch.no_grad():
+        g = network.g(u * v)
+    torch.testing.assert_close(v * g, -du)
+    torch.testing.assert_close(u * g, -dv)
+
+
+@examples
+@given(seeds)
+def test_drive_of_the_linear_network_is_r_minus_A_z(seed: int) -> None:
+    x, target, z = normal(7, 4, seed=seed), normal(7, seed=seed + 1), normal(4, seed=seed + 2)
+    A, r = torch.einsum("ni,nj->ij", x, x) / 7, torch.einsum("ni,n->i", x, target) / 7
+    network = linear_network(x, target)
+    torch.testing.assert_close(network.g(z), r - A @ z)
+    torch.testing.assert_close(network.hessian(z), A)
+
+
+def test_a_loss_linear_in_z_has_a_zero_hessian() -> None:
+    network = DiagonalNetwork(
+        lambda x, z: x @ z, lambda p, t: p.mean(), (normal(3, 2, seed=0), vector(0)), 2
+    )
+    assert bool((network.hessian(vector(1, 2)) == 0).all())
+    assert bool((network.hessian_vector(vector(1, 2), vector(3, 4)) == 0).all())
+
+
+def test_inputs_and_the_autograd_mode_are_left_alone() -> None:
+    x, target, z = normal(5, 2, seed=0), normal(5, seed=1), normal(2, seed=2)
+    copies = x.clone(), target.clone(), z.clone()
+    network = linear_network(x, target)
+    with torch.no_grad():
+        assert not network.g(z).requires_grad
+        assert not network.hessian(z).requires_grad
+        assert not torch.is_grad_enabled()
+    network.loss(z)
+    assert torch.is_grad_enabled() and not z.requires_grad
+    assert all(torch.equal(a, b) for a, b in zip(copies, (x, target, z), strict=True))
+
+
+def test_single_precision_data_are_computed_with_in_double() -> None:
+    x, target = normal(5, 2, seed=0).float(), normal(5, seed=1).float()
+    network = linear_network(x, target)
+    assert network.g(vector(0, 0)).dtype == torch.float64
+    torch.testing.assert_close(network.g(vector(0, 0)), x.double().T @ target.double() / 5)
+
+
+def test_square_error_is_a_mean_over_samples_of_half_squared_distances() -> None:
+    prediction, target = normal(4, 3, 2, seed=0), normal(4, 3, 2, seed=1)
+    by_hand = sum(
+        ((prediction[i, j] - target[i, j]) ** 2).sum() / 2 for i in range(4) for j in range(3)
+    )
+    torch.testing.assert_close(square_error(prediction, target), by_hand / 12)
+    torch.testing.assert_close(square_error(vector(3, 0), vector(0, 0)), vector(2.25)[0])
+
+
+def test_coordinates_are_named() -> None:
+    assert str(Coordinate("kq", 3, layer=1, head=2)) == "l1.h2.kq.3"
+    network = linear_network(normal(4, 2, seed=0), normal(4, seed=1))
+    assert [str(each) for each in network.coordinates] == ["z.0", "z.1"]
+    assert network.p == 2
+
+
+@examples
+@given(st.integers(1, 7), seeds)
+def test_batches_hold_each_sample_once_in_a_pass(size: int, seed: int) -> None:
+    network = linear_network(torch.arange(7.0).double()[:, None], torch.arange(7.0).double() + 10)
+    parts = network.batches(size, torch.Generator().manual_seed(seed))
+    for _ in range(2):
+        found = [next(parts) for _ in range(-(-7 // size))]
+        x = torch.cat([part.x[:, 0] for part in found])
+        assert sorted(x.tolist()) == list(range(7))
+        assert all(bool((part.target == part.x[:, 0] + 10).all()) for part in found)
+        assert all(len(part.target) <= size for part in found)
+    assert len(network.target) == 7
+
+
+@pytest.mark.parametrize("size", [0, 8])
+def test_batches_larger_than_the_data_or_empty_are_refused(size: int) -> None:
+    network = linear_network(normal(7, 1, seed=0), normal(7, seed=1))
+    with pytest.raises(ValueError, match="7 samples"):
+        next(network.batches(size, torch.Generator()))
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_data_that_are_not_finite_are_refused(bad: float) -> None:
+    x, target = normal(4, 2, seed=0), normal(4, seed=1)
+    with pytest.raises(ValueError, match="target holds NaN"):
+        linear_network(x, target.index_fill(0, torch.tensor([1]), bad))
+    with pytest.raises(ValueError, match="x holds NaN"):
+        linear_network(x.index_fill(0, torch.tensor([1]), bad), target)
+
+
+def test_a_loss_that_is_not_one_number_is_refused() -> None:
+    data = normal(4, 2, seed=0), normal(4, seed=1)
+    with pytest.raises(ValueError, match=r"shape \(4,\)"):
+        DiagonalNetwork(lambda x, z: x @ z, lambda p, t: (p - t) ** 2, data, 2)
+
+
+def test_predictions_that_do_not_fit_the_target_are_refused() -> None:
+    data = normal(4, 2, seed=0), normal(4, 1, seed=1)  # would broadcast to (4, 4)
+    with pytest.raises(ValueError, match="alike"):
+        DiagonalNetwork(lambda x, z: x @ z, square_error, data, 2)
+
+
+def test_class_numbers_stay_integers_for_cross_entropy() -> None:
+    x, target = normal(5, 3, seed=0), torch.tensor([0, 1, 2, 1, 0])
+    network = DiagonalNetwork(lambda x, z: x * z, F.cross_entropy, (x, target), 3)
+    z = normal(3, seed=1)
+    scores = x * z
+    log_sum = [row.exp().sum().log() for row in scores]
+    expected = sum(log_sum[i] - scores[i, target[i]] for i in range(5)) / 5
+    assert network.loss(z) == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize("h", [lambda x, z: F.relu(x * z).sum(-1), lambda x, z: (x @ z).abs()])
+def test_a_kinked_h_is_allowed_with_a_warning(h) -> None:
+    data = normal(4, 2, seed=0), normal(4, seed=1)
+    with pytest.warns(UserWarning, match="Theorem 4.5 does not cover"):
+        network = DiagonalNetwork(h, square_error, data, 2)
+    assert network.g(vector(0.1, 0.2)).shape == (2,)
+
+
+def test_the_warning_comes_also_where_gradients_are_off() -> None:
+    data = normal(4, 2, seed=0), normal(4, seed=1)
+    with torch.no_grad(), pytest.warns(UserWarning, match="Theorem 4.5"):
+        DiagonalNetwork(lambda x, z: F.relu(x * z).sum(-1), square_error, data, 2)
+
+
+@pytest.mark.parametrize(
+    "h",
+    [
+        lambda x, z: F.relu(x) @ z,
+        lambda x, z: torch.tanh(x @ z),
+        lambda x, z: F.gelu(x @ z),
+        lambda x, z: torch.softmax(x * z, -1)[:, 0],
+    ],
+)
+def test_a_smooth_h_gives_no_warning(h) -> None:
+    DiagonalNetwork(h, square_error, (normal(4, 2, seed=0), normal(4, seed=1)), 2)
