@@ -19,7 +19,7 @@ from rankscope.lab.simulations.task import DiagonalTask, Toy, horizon
 from rankscope.theory import Trajectory, descend, flow
 
 SMALL, SMALL_STAGES = DiagonalTask(d=12, tokens=6, samples=100), 6
-PAPER, PAPER_STAGES = DiagonalTask(d=50, tokens=10, samples=1000), 10
+PAPER, PAPER_STAGES = DiagonalTask(d=50, tokens=10, samples=1000), 12
 ALPHAS = (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -64.0, -300.0, -1000.0)  # log10
 PRECISION = 1e-3  # of gradient descent's activation times, relative to the flow's
 COARSE = (64.0, 32.0)  # tried first, in units of the first guess: the error is first order

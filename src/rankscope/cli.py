@@ -92,7 +92,8 @@ def run(
     otherwise before is run again, its earlier result put aside. Verdicts come as a table and as
     verdicts.json, figures as PNG and SVG, all beside the runs in OUT/EXPERIMENT/SCALE.
 
-    The exit code is 0 whatever the verdicts are, and 1 if a run failed.
+    The exit code is 0 whatever the verdicts are, and 1 if a run,
+    a claim or a figure failed.
     """
     from rankscope.lab.catalogue import load
     from rankscope.lab.procedure import conduct

@@ -60,7 +60,7 @@ def flow_run(goal: np.ndarray, log10_alpha: float, *, end: float = 6.0) -> xr.Da
             "crossing_sign": ("crossing", sign[order].astype(int)),
         },
         coords={"time": time, **coordinates(len(goal) // 2)},
-        attrs={"log10_alpha": log10_alpha},
+        attrs={"log10_alpha": log10_alpha, "finished": True},
     )
 
 

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import xarray as xr
 
+from rankscope.theory.algorithm import MANY
+
 LARGEST_ALPHA = -8.0  # log10: above it no stage is called resolved
-TRANSITIONS = 10.0  # "many": how many transition times keep a resolved stage from its neighbours
 
 
 @dataclass(frozen=True)
@@ -15,7 +16,8 @@ class StageInFlow:
     """A stage of Algorithm 1 as the flow at one alpha shows it.
 
     time: when the flow's coordinate became active, NaN if it did not. activations: how many did so
-    from then on within the first half of the stage, itself among them.
+    in half the stage before and half of its own, itself among them. clear: resolved, and so is
+    every stage before it; others delay all that follow.
     """
 
     alpha: float
@@ -26,6 +28,7 @@ class StageInFlow:
     same_sign: bool
     activations: int
     resolved: bool
+    clear: bool = False
 
     @property
     def error(self) -> float:
@@ -42,32 +45,43 @@ def stages_in_flows(algorithm: xr.Dataset, flows: Mapping[float, xr.Dataset]) ->
 
     The time is that of the winner's first entry, or of its second if it won before and had left.
     """
+    algorithm = algorithm.drop_dims("time", errors="ignore").load()
     found = []
     for alpha, flow in flows.items():
+        end = float(flow["time"][-1])
+        crossings = flow.drop_dims("time").load()  # z of all times would take long to read
+        entered = crossings.isel(crossing=crossings["crossing_entered"].to_numpy() == 1)
+        clear = True
         for k in range(1, algorithm.sizes["stage"]):
-            found.append(_stage_in_flow(algorithm, k, flow, alpha))
+            stage = _stage_in_flow(algorithm, k, entered, alpha, end=end)
+            clear = clear and stage.resolved
+            found.append(replace(stage, clear=clear))
     return found
 
 
-def _stage_in_flow(algorithm: xr.Dataset, k: int, flow: xr.Dataset, alpha: float) -> StageInFlow:
+def _stage_in_flow(
+    algorithm: xr.Dataset, k: int, entered: xr.Dataset, alpha: float, *, end: float
+) -> StageInFlow:
     winners = algorithm["stage_winner"].to_numpy()
     winner, earlier = int(winners[k]), int((winners[:k] == winners[k]).sum())
-    entered = flow.isel(crossing=flow["crossing_entered"].to_numpy() == 1)
     own = entered.isel(crossing=entered["crossing_coordinate"].to_numpy() == winner)
     stage = algorithm.isel(stage=k)
     length = -alpha * math.log(10)
     transition = float(stage["stage_transition"]) / length
     predicted = float(stage["stage_time"])
     lasts = float(stage["stage_until"]) - predicted
+    before = float(algorithm["stage_time"][k - 1])
     time, same_sign, activations = math.nan, False, 0
     if own.sizes["crossing"] > earlier:
         time = float(own["crossing_time"][earlier])
         same_sign = int(own["crossing_sign"][earlier]) == int(stage["stage_sign"])
         later = entered["crossing_time"].to_numpy() - time
-        activations = int(((later >= 0) & (later <= lasts / 2)).sum())
+        near = (later > -(predicted - before) / 2) & (later <= lasts / 2)
+        # The winner before may be late, which is that stage's fault and not this one's.
+        others = entered["crossing_coordinate"].to_numpy() != winners[k - 1]
+        activations = int((near & (others | (later >= 0))).sum())
     # The flow has to go on long enough to show the stage, too.
-    seen = float(flow["time"][-1]) - predicted
-    gap = min(lasts, float(stage["stage_margin"]), seen)
+    gap = min(lasts, float(stage["stage_margin"]), end - predicted)
     return StageInFlow(
         alpha=alpha,
         stage=k,
@@ -77,7 +91,7 @@ def _stage_in_flow(algorithm: xr.Dataset, k: int, flow: xr.Dataset, alpha: float
         same_sign=same_sign,
         activations=activations,
         # written so that a stage that did not come to rest (NaN) is not resolved
-        resolved=alpha <= LARGEST_ALPHA and gap >= TRANSITIONS * transition,
+        resolved=alpha <= LARGEST_ALPHA and gap >= MANY * transition,
     )
 
 

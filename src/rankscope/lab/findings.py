@@ -130,6 +130,7 @@ def with_whole_seeds(function: Callable[[Results], Found], shelf: Shelf) -> Atte
         try:
             return Attempt(function(results), tuple(lost.values()))
         except MissingRun as missing:
+            assert missing.seed not in lost
             lost[missing.seed] = str(missing)
         except Exception:
             return Attempt(None, tuple(lost.values()), traceback.format_exc())

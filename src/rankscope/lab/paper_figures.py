@@ -11,60 +11,75 @@ from rankscope.figures import (
     entries_by_alpha,
     flow_and_staircase,
     loss_by_alpha,
+    perturbations,
     singular_value_rises,
     toy_attention,
 )
+from rankscope.figures.style import evenly
 from rankscope.lab.claims.full_matrices import rise_dataset
-from rankscope.lab.comparison import error_dataset, stages_in_flows
+from rankscope.lab.comparison import LARGEST_ALPHA, error_dataset, stages_in_flows
 from rankscope.lab.experiment import FigureMaker, Results
 
-STAIRCASE = (-8.0, -32.0, -1000.0)  # log10 of the alphas drawn against Algorithm 1
+MOST_ALPHAS = 3  # drawn against Algorithm 1
 
 
-def stage_figures(network: str, *, seed: int) -> dict[str, FigureMaker]:
+def stage_figures(network: str) -> dict[str, FigureMaker]:
     """Figs. 6-8, the flows against Algorithm 1's staircase, and the errors of its times."""
     return {
-        "figure-6": partial(_loss, network=network, seed=seed),
-        "figure-7": partial(_entries, network=network, seed=seed, kind="kq"),
-        "figure-8": partial(_entries, network=network, seed=seed, kind="vo"),
-        "staircase": partial(_staircase, network=network, seed=seed),
-        "activation-errors": partial(_errors, network=network, seed=seed),
+        "figure-6": partial(_loss, network=network),
+        "figure-7": partial(_entries, network=network, kind="kq"),
+        "figure-8": partial(_entries, network=network, kind="vo"),
+        "staircase": partial(_staircase, network=network),
+        "activation-errors": partial(_errors, network=network),
     }
 
 
-def figure_3(results: Results, *, diagonal: str, full: str, seed: int = 0) -> Figure:
+def figure_3(results: Results, *, diagonal: str, full: str) -> Figure:
     """Entries, singular values and losses of a diagonal and of a full head."""
-    return toy_attention(results[diagonal][seed], results[full][seed])
+    return toy_attention(first_seed(results, diagonal), first_seed(results, full))
 
 
-def rises_figure(results: Results, *, run: str, seed: int = 0) -> Figure:
+def rises_figure(results: Results, *, run: str) -> Figure:
     """Singular values of a full head with their half-rise times and widths."""
-    ds = results[run][seed]
+    ds = first_seed(results, run)
     return singular_value_rises(ds, rise_dataset(ds))
 
 
-def flows_of(results: Results, network: str, seed: int) -> dict[float, xr.Dataset]:
-    """The flows of one network and seed by log10 of alpha."""
+def perturbation_figure(
+    results: Results, *, run: str, kind: Literal["plateau", "newly active"]
+) -> Figure:
+    """Figs. 9 and 10: perturbed runs beside the run that was not."""
+    return perturbations(first_seed(results, run), kind)
+
+
+def first_seed(results: Results, run: str) -> xr.Dataset:
+    """Figures of single runs show the first seed there is."""
+    return results[run][min(results[run])]
+
+
+def flows_of(results: Results, network: str) -> dict[float, xr.Dataset]:
+    """The flows of one network by log10 of alpha."""
     names = [name for name in results if name.startswith(f"{network}/alpha-")]
-    flows = [results[name][seed] for name in names]
+    flows = [first_seed(results, name) for name in names]
     return {float(ds.attrs["log10_alpha"]): ds for ds in flows}
 
 
-def _loss(results: Results, *, network: str, seed: int) -> Figure:
-    return loss_by_alpha(flows_of(results, network, seed))
+def _loss(results: Results, *, network: str) -> Figure:
+    return loss_by_alpha(flows_of(results, network))
 
 
-def _entries(results: Results, *, network: str, seed: int, kind: Literal["kq", "vo"]) -> Figure:
-    return entries_by_alpha(flows_of(results, network, seed), kind)
+def _entries(results: Results, *, network: str, kind: Literal["kq", "vo"]) -> Figure:
+    return entries_by_alpha(flows_of(results, network), kind)
 
 
-def _staircase(results: Results, *, network: str, seed: int) -> Figure:
-    flows = flows_of(results, network, seed)
-    drawn = {alpha: flows[alpha] for alpha in STAIRCASE if alpha in flows}
-    return flow_and_staircase(results[f"{network}/algorithm"][seed], drawn)
+def _staircase(results: Results, *, network: str) -> Figure:
+    flows = flows_of(results, network)
+    small = sorted(alpha for alpha in flows if alpha <= LARGEST_ALPHA)
+    drawn = {small[i]: flows[small[i]] for i in evenly(len(small), MOST_ALPHAS)}
+    return flow_and_staircase(first_seed(results, f"{network}/algorithm"), drawn)
 
 
-def _errors(results: Results, *, network: str, seed: int) -> Figure:
-    flows = flows_of(results, network, seed)
-    compared = stages_in_flows(results[f"{network}/algorithm"][seed], flows)
+def _errors(results: Results, *, network: str) -> Figure:
+    flows = flows_of(results, network)
+    compared = stages_in_flows(first_seed(results, f"{network}/algorithm"), flows)
     return activation_errors(error_dataset(compared))

@@ -31,7 +31,7 @@ def conduct(
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; choose a folder with --out")
     wanted = stored_runs(experiment, out, seeds=seeds)
-    ended = run_missing(wanted, jobs=jobs or os.cpu_count() or 1, talk=talk)
+    ended = run_missing(wanted, jobs=jobs or cores(), talk=talk)
     findings = find(experiment, out, seeds=seeds or experiment.seeds)
     if as_json:
         print(json.dumps(verdicts_json(experiment, findings.verdicts), indent=1, allow_nan=False))
@@ -46,6 +46,13 @@ def conduct(
         if run.title in failed:
             say(talk, f"failed: {run.title}; see {run.failure_file}")
     return not failed and not findings.faults
+
+
+def cores() -> int:
+    """Those this process may use, which in a container are fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def run_missing(wanted: list[StoredRun], *, jobs: int, talk: Console) -> list[Ended]:

@@ -85,12 +85,12 @@ class StoredRun:
 
     def begin(self) -> dict[str, str]:
         """Make the path free and note that the run has begun; returns where it comes from."""
-        state = self.state
-        if state == "foreign":
+        if self.state == "foreign":
             raise ValueError(f"{self.path} was not made by an experiment; choose another --out")
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = Lock.take(self.path)  # refuses while another process writes here
         try:
+            state = self.state
             if state == "changed":
                 self.path.rename(self.aside())
             elif state == "interrupted" and self.path.exists():

@@ -7,6 +7,8 @@ from rankscope.theory.algorithm import time_until_active as time_until_active
 from rankscope.theory.assumptions import Check as Check
 from rankscope.theory.assumptions import check_noise_robustness as check_noise_robustness
 from rankscope.theory.assumptions import check_nondegeneracy as check_nondegeneracy
+from rankscope.theory.assumptions import check_return_to_rest as check_return_to_rest
+from rankscope.theory.assumptions import check_returns as check_returns
 from rankscope.theory.assumptions import check_strict_minima as check_strict_minima
 from rankscope.theory.descent import descend as descend
 from rankscope.theory.full_flow import FullTrajectory as FullTrajectory
@@ -19,10 +21,14 @@ from rankscope.theory.instances import diagonal_attention as diagonal_attention
 from rankscope.theory.instances import diagonal_head as diagonal_head
 from rankscope.theory.instances import diagonal_transformer as diagonal_transformer
 from rankscope.theory.instances import linear_network as linear_network
+from rankscope.theory.instances import transformer_output as transformer_output
 from rankscope.theory.instances import whitened_network as whitened_network
 from rankscope.theory.networks import Coordinate as Coordinate
 from rankscope.theory.networks import DiagonalNetwork as DiagonalNetwork
 from rankscope.theory.networks import square_error as square_error
+from rankscope.theory.perturbation import Reference as Reference
+from rankscope.theory.perturbation import Trial as Trial
+from rankscope.theory.perturbation import trial as trial
 from rankscope.theory.rises import Rises as Rises
 from rankscope.theory.rises import rise_times as rise_times
 from rankscope.theory.trajectory import Crossing as Crossing

@@ -19,6 +19,8 @@ Vector = Float[Tensor, " p"]
 # Beside the drive at the start: what rounding leaves of a drive that is zero.
 STILL = 1e-11
 
+MANY = 10.0  # transition times that keep a resolved stage from what comes next
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -96,10 +98,10 @@ class Stage:
         """Whether the rest is a strict minimum on its support, beyond rounding (Assumption 4.3)."""
         return self.converged and self.certificate.hessian_u > 1e-9 * abs(self.drive)
 
-    def resolved(self, log_alpha: float, *, transitions: float = 10.0) -> bool:
-        """Whether at this alpha the stage is clear of its neighbours by that many transitions."""
+    def resolved(self, log_alpha: float) -> bool:
+        """Whether at this alpha many transition times pass before anything else happens."""
         gap = min(self.until - self.time, self.margin) * -log_alpha
-        return self.converged and gap >= transitions * self.transition
+        return self.converged and gap >= MANY * self.transition
 
     def remarks(self, network: DiagonalNetwork) -> tuple[str, ...]:
         """What is not as the theorem assumes, in sentences."""

@@ -59,7 +59,7 @@ def check_nondegeneracy(
     relative = [
         m / s.time if s.time > 0 else math.inf for m, s in zip(margins, stages, strict=True)
     ]
-    left = [_left_drive(network, stage) / scale for stage in stages]
+    left = [_left_drive(network, stage) / (scale or 1.0) for stage in stages]
     unequal = bool((u0.abs() != v0.abs()).all())
     value = min(relative)
     faults = [
@@ -195,8 +195,8 @@ def _noisy_end(
     growth = math.log(max(1.0, float(after.u.max()) / float(u[after.winner]))) / drive
     until = 2 * (growth + 10 / drive + 10 / relaxation)
     times = torch.tensor([0.0, until], dtype=torch.float64)
-    y = continued(network, start, -1.0, times, tolerance=ROUGH).y[-1]
-    return start.z(y).abs().sqrt()
+    end = continued(network, start, -1.0, times, tolerance=ROUGH)
+    return start.z(end.y[-1]).abs().sqrt() if end.finished else torch.full_like(u, torch.nan)
 
 
 def _balanced(z: Vector) -> Reduction:
@@ -256,7 +256,10 @@ def _share_left(
         return 0.0
     start, _ = perturbed(_balanced(stage.z), noise=noise, std=std, generator=generator)
     times = torch.tensor([0.0, time], dtype=torch.float64)
-    first, *_, last = start.z(continued(network, start, -1.0, times, tolerance=ROUGH).y)
+    path = continued(network, start, -1.0, times, tolerance=ROUGH)
+    if not path.finished:
+        return math.nan
+    first, *_, last = start.z(path.y)
     return float((last - stage.z).norm() / (first - stage.z).norm())
 
 

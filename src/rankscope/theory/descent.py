@@ -32,7 +32,7 @@ def descend(
     """`steps` steps of size `rate` from alpha (u0, v0) in float64; each `every`-th is recorded.
 
     Its time is steps x rate / log(1/alpha), the flow's. One step changes u^2 - v^2 by exactly the
-    factor 1 - rate^2 g^2, where the flow keeps it. Below alpha = 1e-150 z underflows: use `flow`.
+    factor 1 - rate^2 g^2, where the flow keeps it.
     batch: samples per step, drawn without replacement in each pass by `generator`; all of them
         unless given.
     Crossings are interpolated between steps, evenly in log |z|.

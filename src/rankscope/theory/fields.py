@@ -76,8 +76,7 @@ class LogField:
         """Radau, which evaluates its Jacobian only at states the flow has reached.
 
         BDF and LSODA do so at predicted ones, which may lie far past an activation. There Newton's
-        iteration takes a huge Jacobian for convergence: BDF went wrong by several percent without
-        any sign of it.
+        iteration takes a huge Jacobian for convergence, and a wrong step is accepted.
         """
         # An error of `tolerance` in y is a relative one of twice that in z. The state's own size
         # means nothing, and 3e-14 is as near to no relative tolerance as scipy allows.
@@ -139,10 +138,10 @@ class WeightField:
     def __init__(self, network: DiagonalNetwork, reduction: Reduction, log_alpha: float) -> None:
         self.network, self.reduction, self.scale = network, reduction, -log_alpha
         self.start = torch.cat(reduction.weights(reduction.y0)).numpy()
-        if float(np.abs(self.start).max()) < 1e-140:
+        if float(np.abs(self.start).max()) < 1e-300:
             raise ValueError(
-                f"coordinates='uv' from alpha = exp({log_alpha:g}): products of weights underflow "
-                "to 0, where the flow stands still; use coordinates='y'"
+                f"coordinates='uv' from alpha = exp({log_alpha:g}): the weights underflow to 0, "
+                "where the flow stands still; use coordinates='y'"
             )
         self.evaluations = 0
 
@@ -154,7 +153,7 @@ class WeightField:
         return slope
 
     def solver(self, until: float, tolerance: float) -> OdeSolver:
-        """Explicit: at the tolerances that Eq. 5 asks for it takes a tenth of Radau's gradients."""
+        """Explicit: at the tolerances that Eq. 5 asks for, steps are short in any case."""
         smallest = float(np.abs(self.start[self.start != 0]).min())
         return DOP853(self.slope, 0.0, self.start, until, rtol=tolerance, atol=tolerance * smallest)
 

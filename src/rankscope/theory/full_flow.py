@@ -145,11 +145,10 @@ def _start(head: FullHead, weights0: Weights, log_alpha: float) -> Weights:
     if not weights0.isfinite().all():
         raise ValueError("weights0: expected finite numbers, got NaN or infinite ones")
     start = math.exp(log_alpha) * head.checked(weights0).detach()
-    # Where the products of weights underflow the head stands still for ever.
     if start.square().amax() < sys.float_info.min / sys.float_info.epsilon:
         raise ValueError(
-            f"weights0: at alpha = exp({log_alpha:g}) its products underflow to 0, where the flow "
-            "stands still; use alpha above 1e-140"
+            f"weights0: at alpha = exp({log_alpha:g}) its products underflow to 0 and have no "
+            "singular values; use alpha above 1e-140"
         )
     return start
 
@@ -176,8 +175,7 @@ class _Field:
         """Half the time in which a direction can grow e-fold.
 
         The solver's error is measured against the large directions. One that has not risen grows at
-        most at the rate |dL/d(product)|_2, unseen, and the solver has to follow that too: this
-        makes half-rise times 20 times more accurate for 5% more gradients.
+        most at the rate |dL/d(product)|_2, unseen, and the solver has to follow that too.
         """
         assert self.slopes is not None
         growth = self.speed * float(torch.linalg.matrix_norm(self.slopes, ord=2).max())

@@ -50,8 +50,10 @@ def flow(
     reduction = Reduction.of(u0, v0, float(log_alpha))
     if len(u0) != network.p:
         raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
-    if not until > 0:
-        raise ValueError(f"until is {until:g}; it is a rescaled time and should be above 0")
+    if not 0 < until < np.inf:
+        raise ValueError(f"until is {until:g}; it is a rescaled time, above 0 and finite")
+    if coordinates not in ("y", "uv"):
+        raise ValueError(f"coordinates is {coordinates!r}; choose 'y' or 'uv'")
     if not threshold > 0:
         raise ValueError(f"threshold is {threshold:g}; it is a size of z and should be above 0")
     if tolerance is not None and not tolerance > 0:
@@ -80,6 +82,7 @@ class March:
     times: np.ndarray | None
     recorded: list[tuple[float, np.ndarray]] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
+    last: tuple[float, np.ndarray] | None = None
 
     def go(
         self,
@@ -95,6 +98,7 @@ class March:
         self._begin(system.start)
         largest = system.levels(LARGEST / 100)
         while solver.status == "running":
+            self.last = (float(solver.t), solver.y)
             solver.max_step = system.longest_step(solver.y)
             before = solver.y
             problem = solver.step()
@@ -130,12 +134,21 @@ class March:
         self.recorded += [(float(t), path(t)) for t in here]
         heights, levels = self.system.heights, self.system.levels(self.threshold)
         was, now = heights(before) >= levels, heights(after) >= levels
-        found = [
-            (brentq(lambda t, i=i: heights(path(t))[i] - levels[i], path.t_old, path.t), int(i))
-            for i in np.flatnonzero(was != now)
-        ]
+        found = [(self._when(path, int(i)), int(i)) for i in np.flatnonzero(was != now)]
         for time, i in sorted(found):
             self._cross(i, time, path(time), entered=bool(now[i]))
+
+    def _when(self, path: DenseOutput, i: int) -> float:
+        """The time at which coordinate i crosses the threshold within a step."""
+        level = self.system.levels(self.threshold)[i]
+
+        def above(time: float) -> float:
+            return float(self.system.heights(path(time))[i] - level)
+
+        # Between the step's ends the path is an interpolation, which may miss them by rounding.
+        if above(path.t_old) * above(path.t) >= 0:
+            return float(path.t)
+        return float(brentq(above, path.t_old, path.t))
 
     def _cross(self, i: int, time: float, state: np.ndarray, *, entered: bool) -> None:
         sign = int(self.system.z(state[None])[0, i].sign())
@@ -154,11 +167,13 @@ def _trajectory(
     network: DiagonalNetwork, march: March, log_alpha: float, finished: bool, message: str
 ) -> Trajectory:
     system = march.system
-    states = np.stack([state for _, state in march.recorded])
+    # A flow that ends before the first of `times` still has an end to show.
+    recorded = march.recorded or [march.last or (0.0, system.start)]
+    states = np.stack([state for _, state in recorded])
     u, v = system.weights(states)
     z = system.z(states)
     return Trajectory(
-        time=torch.tensor([time for time, _ in march.recorded], dtype=torch.float64),
+        time=torch.tensor([time for time, _ in recorded], dtype=torch.float64),
         z=z,
         y=system.y(states),
         u=u,

@@ -10,6 +10,8 @@ from torch import Tensor
 from rankscope.theory.networks import Coordinate, DiagonalNetwork, square_error
 
 Tokens = Float[Tensor, "batch n d"]
+FeedForward = tuple[Float[Tensor, "d hidden"], Float[Tensor, "d hidden"]]
+Bases = Float[Tensor, "layers heads d d"]
 
 
 def whitened_network(optimum: Float[Tensor, " p"]) -> DiagonalNetwork:
@@ -51,22 +53,33 @@ def head_coordinates(d: int, *, layer: int = 0, head: int = 0) -> tuple[Coordina
     )
 
 
-def transformer(
+def transformer_output(
     x: Tokens,
     z: Float[Tensor, " p"],
     *,
     heads: int,
-    feedforward: Sequence[tuple[Float[Tensor, "d hidden"], Float[Tensor, "d hidden"]]],
+    feedforward: Sequence[FeedForward],
+    bases: Bases | None = None,
 ) -> Tokens:
     """Z_L of Example 3.2: attention heads and feed-forward layers, each with a residual path.
 
     z: the products of all heads, as (layer, head, K-Q or V-O, d) in that order.
     feedforward: W_A and W_B of each layer; sigma is GELU.
+    bases: a rotation R of each head, whose products are R diag(kq) R^T and R diag(vo) R^T; the
+        standard basis unless given, as in the paper. Heads that share one are exchangeable.
     """
-    products = z.view(len(feedforward), heads, 2, x.shape[-1])
+    layers, d = len(feedforward), x.shape[-1]
+    if bases is None:
+        bases = torch.eye(d, dtype=torch.float64).expand(layers, heads, d, d)
+    kq, vo = z.view(layers, heads, 2, 1, d).unbind(2)
+    KQ, VO = (bases * kq) @ bases.mT, (bases * vo) @ bases.mT  # (layers, heads, d, d)
     for layer, (W_A, W_B) in enumerate(feedforward):
-        x = x + sum(diagonal_attention(x, kq, vo) for kq, vo in products[layer])
-        x = x + F.gelu(x @ W_A) @ W_B.transpose(-1, -2)
+        # All heads at once: many small products would take most of the time.
+        asking = x @ KQ[layer].transpose(0, 1).flatten(1)  # (batch, n, heads d)
+        asking = asking.unflatten(-1, (heads, d)).flatten(1, 2)  # (batch, n heads, d)
+        mixed = torch.softmax(asking @ x.mT, -1) @ x
+        x = x + mixed.unflatten(1, (-1, heads)).flatten(2) @ VO[layer].flatten(0, 1)
+        x = x + F.gelu(x @ W_A) @ W_B.mT
     return x
 
 
@@ -75,7 +88,8 @@ def diagonal_transformer(
     target: Tokens,
     *,
     heads: int,
-    feedforward: Sequence[tuple[Float[Tensor, "d hidden"], Float[Tensor, "d hidden"]]],
+    feedforward: Sequence[FeedForward],
+    bases: Bases | None = None,
 ) -> DiagonalNetwork:
     """Example 3.2: one layer per pair (W_A, W_B) of frozen weights, only attention is trained."""
     coordinates = [
@@ -86,7 +100,7 @@ def diagonal_transformer(
     ]
     frozen = tuple((W_A.detach().double(), W_B.detach().double()) for W_A, W_B in feedforward)
     return DiagonalNetwork(
-        lambda x, z: transformer(x, z, heads=heads, feedforward=frozen),
+        lambda x, z: transformer_output(x, z, heads=heads, feedforward=frozen, bases=bases),
         square_error,
         (x, target),
         coordinates,

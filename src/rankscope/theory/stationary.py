@@ -151,7 +151,7 @@ def _newton(network: DiagonalNetwork, z: Vector, sign: Vector) -> Rest | None:
     settled = float(drive[support].abs().max()) <= 1e-10 * max(scale, float(drive.abs().max()))
     close = float((z - start).norm()) <= CLOSE * float(start.norm())
     falling = bool((sign * drive)[(sign != 0) & ~alive].le(0).all())
-    not_above = network.loss(z) <= loss * (1 + 1e-12)
+    not_above = network.loss(z) <= loss + 1e-12 * abs(loss)
     if not (settled and close and falling and not_above):
         return None
     return Rest(z, tuple(support.tolist()), hessian, True, "")

@@ -91,7 +91,7 @@ class Whitened:
     def build(self, seed: int) -> Toy:
         goal = torch.tensor([2.0, -1.0], dtype=torch.float64)
         ones = torch.ones(2, dtype=torch.float64)
-        return Toy(whitened_network(goal), ones, ones / 2, ones)
+        return Toy(whitened_network(goal), ones, ones / 2)
 
 
 def test_tied_noise_at_rest_decays_at_twice_the_optimum(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ def values_rise_in_turn(results: Results) -> Verdict:
     """B6. Yes: half-rise times of at least the first 3 singular values of both products lie
     further apart than their 10-90% widths.
 
-    Each teacher, alpha and product is judged as a network of its own; a product of which no value
-    has risen and settled tells nothing.
+    Each teacher, alpha and product is judged as a network of its own. Where the next value has not
+    risen and settled yet, nothing is told.
     """
     outcomes: dict[str, dict[int, Outcome]] = {}
     rows: list[tuple[Cell, ...]] = []
@@ -26,11 +26,7 @@ def values_rise_in_turn(results: Results) -> Verdict:
             outcomes[network] = {}
             for seed, ds in results[name].items():
                 rises = rises_of(ds, product)
-                risen = bool((~rises.half.isnan()).any())
-                outcomes[network][seed] = (
-                    rises.separated,
-                    rises.separated >= FIRST if risen else None,
-                )
+                outcomes[network][seed] = (rises.separated, _in_turn(rises))
                 rows.append((network, seed, *_half_rises(rises)))
     columns = ("network", "seed", *(f"value {k}" for k in range(1, FIRST + 2)))
     return judge(
@@ -60,6 +56,12 @@ def rise_dataset(ds: xr.Dataset) -> xr.Dataset:
         },
         coords={"product": list(found)},
     )
+
+
+def _in_turn(rises: Rises) -> bool | None:
+    if rises.separated >= FIRST:
+        return True
+    return None if bool(rises.half[rises.separated].isnan()) else False
 
 
 def _half_rises(rises: Rises) -> list[str]:

@@ -19,7 +19,8 @@ from rankscope.theory import flow
 class ConservationRun:
     """Drift of u^2 - v^2 along the flow in (u, v), and along gradient descent from the exact law.
 
-    drift(time): largest |change of u^2 - v^2| / (u^2 + v^2) over coordinates.
+    drift(time): largest |change of u^2 - v^2| / |u^2 - v^2| over coordinates. Where a coordinate is
+        active that is a difference of two numbers 1 / alpha^2 times its size, so alpha is moderate.
     gd_error(step): largest |u^2 - v^2 - its value before x (1 - rate^2 g^2)| / (u^2 + v^2), in
         units of float64's rounding.
     """
@@ -42,14 +43,17 @@ class ConservationRun:
             progress=lambda done: progress(0.9 * done),
         )
         conserved = trajectory.u.square() - trajectory.v.square()
-        size = trajectory.u.square() + trajectory.v.square()
-        drift = ((conserved - conserved[0]).abs() / size).amax(1)
+        drift = ((conserved - conserved[0]) / conserved[0]).abs().amax(1)
         variables = {
             "time": Variable(("time",), np.float64),
             "drift": Variable(("time",), np.float64),
             "gd_error": Variable(("step",), np.float64),
         }
-        attrs = {"log10_alpha": self.log10_alpha, "message": trajectory.message}
+        attrs = {
+            "log10_alpha": self.log10_alpha,
+            "finished": trajectory.finished,
+            "message": trajectory.message,
+        }
         with Writer.create(path, coords={}, variables=variables, attrs=attrs) as writer:
             writer.extend("time", trajectory.time.numpy(), {"drift": drift})
             errors = self.descent_errors(toy)

@@ -1,21 +1,12 @@
 """The diagonal Transformer of boix2023, Example 3.2, learning from a teacher of its own form."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Float
-from torch import Tensor
 
 from rankscope.lab.simulations.task import Toy, gaussian
-from rankscope.theory import Coordinate, DiagonalNetwork, square_error
-
-Vector = Float[Tensor, " p"]
-Tokens = Float[Tensor, "batch n d"]
-Bases = Float[Tensor, "layers heads d d"]
-FeedForward = tuple[Float[Tensor, "d hidden"], Float[Tensor, "d hidden"]]
+from rankscope.theory import diagonal_transformer, transformer_output
 
 
 @dataclass(frozen=True)
@@ -47,47 +38,10 @@ class TransformerTask:
         W_A, W_B = W_A / d**0.5, W_B * self.feedforward_scale / hidden**0.5
         u0, v0, z = gaussian(3, 2 * d * self.layers * self.heads, generator=generator)
         turned = torch.linalg.qr(gaussian(*places, d, d, generator=generator)).Q
-        bases = torch.eye(d, dtype=x.dtype).expand_as(turned) if self.bases == "shared" else turned
-        network = transformer_network(
-            x, self.teacher_scale * z, bases=bases, feedforward=list(zip(W_A, W_B, strict=True))
-        )
-        return Toy(network, u0, v0)
-
-
-def transformer_network(
-    x: Tokens, teacher: Vector, *, bases: Bases, feedforward: Sequence[FeedForward]
-) -> DiagonalNetwork:
-    """Example 3.2 with each head's products diagonal in a given basis, and a teacher of its form.
-
-    In the standard basis it is `theory.diagonal_transformer`, in the same order of coordinates.
-    """
-    layers, heads, d, _ = bases.shape
-    coordinates = [
-        Coordinate(kind, index, layer=layer, head=head)
-        for layer in range(layers)
-        for head in range(heads)
-        for kind in ("kq", "vo")
-        for index in range(d)
-    ]
-
-    def h(x: Tensor, z: Tensor) -> Tensor:
-        return turned_transformer(x, z, bases=bases, feedforward=feedforward)
-
-    return DiagonalNetwork(h, square_error, (x, h(x, teacher)), coordinates)
-
-
-def turned_transformer(
-    x: Tokens, z: Vector, *, bases: Bases, feedforward: Sequence[FeedForward]
-) -> Tokens:
-    """Z_L of Example 3.2 with W_K W_Q^T = R diag(kq) R^T and W_V W_O^T = R diag(vo) R^T."""
-    layers, heads, d, _ = bases.shape
-    kq, vo = z.view(layers, heads, 2, 1, d).unbind(2)
-    KQ, VO = (bases * kq) @ bases.mT, (bases * vo) @ bases.mT  # (layers, heads, d, d)
-    for layer, (W_A, W_B) in enumerate(feedforward):
-        # All heads at once: many small products would take most of the time.
-        asking = x @ KQ[layer].transpose(0, 1).flatten(1)  # (batch, n, heads d)
-        asking = asking.unflatten(-1, (heads, d)).flatten(1, 2)  # (batch, n heads, d)
-        mixed = torch.softmax(asking @ x.mT, -1) @ x
-        x = x + mixed.unflatten(1, (-1, heads)).flatten(2) @ VO[layer].flatten(0, 1)
-        x = x + F.gelu(x @ W_A) @ W_B.mT
-    return x
+        parts: dict[str, Any] = {
+            "heads": self.heads,
+            "feedforward": list(zip(W_A, W_B, strict=True)),
+            "bases": turned if self.bases == "own" else None,
+        }
+        target = transformer_output(x, self.teacher_scale * z, **parts)
+        return Toy(diagonal_transformer(x, target, **parts), u0, v0)

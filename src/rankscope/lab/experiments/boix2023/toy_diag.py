@@ -24,8 +24,11 @@ Every flow runs until the one from 1e-8 has `stages` active entries.
 from rankscope.lab.claims.stages import (
     conservation_holds,
     loss_is_stagewise,
+    loss_is_stagewise_until_saturated,
+    one_coordinate_per_clear_stage,
     one_coordinate_per_stage,
     times_converge,
+    times_converge_on_clear_stages,
 )
 from rankscope.lab.experiment import Experiment, Run, Scale
 from rankscope.lab.paper_figures import stage_figures
@@ -54,7 +57,7 @@ def experiment(scale: Scale) -> Experiment:
             runs[f"{network}/alpha-1e{alpha:g}"] = FlowRun(task, alpha, stages)
         runs[f"{network}/algorithm"] = AlgorithmRun(task, stages)
         runs[f"{network}/conservation"] = ConservationRun(
-            task, log10_alpha=-4.0, stages=2, rate=0.1, steps=100
+            task, log10_alpha=-2.0, stages=2, rate=0.1, steps=100
         )
     return Experiment(
         name="boix2023/toy-diag",
@@ -63,10 +66,13 @@ def experiment(scale: Scale) -> Experiment:
         seeds=(0,) if smoke else (0, 1, 2),
         claims={
             "B1": loss_is_stagewise,
+            "B1-saturated": loss_is_stagewise_until_saturated,
             "B2": one_coordinate_per_stage,
+            "B2-clear": one_coordinate_per_clear_stage,
             "B3": times_converge,
+            "B3-clear": times_converge_on_clear_stages,
             "B4": conservation_holds,
         },
-        figures=stage_figures("teacher-1", seed=0),
+        figures=stage_figures("teacher-1"),
         expected_seconds=SECONDS[scale],
     )

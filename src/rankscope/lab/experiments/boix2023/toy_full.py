@@ -29,7 +29,7 @@ from rankscope.lab.simulations.task import DiagonalTask
 
 SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages of fig. 3 a-c
     "paper": (50, 10, 1000, 12),
-    "small": (15, 10, 200, 8),
+    "small": (15, 10, 300, 8),
     "smoke": (8, 10, 60, 3),
 }
 SECONDS: dict[Scale, float | None] = {"paper": None, "small": None, "smoke": None}

@@ -1,0 +1,62 @@
+"""Every experiment of the package, end to end at smoke scale: what it stores, judges and draws."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from rankscope import store
+from rankscope.lab.catalogue import load, names
+from rankscope.lab.experiment import SCALES
+from rankscope.lab.procedure import conduct
+from rankscope.lab.stored_run import stored_runs
+
+
+@pytest.mark.parametrize("name", names())
+def test_smoke(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment = load(name, "smoke")
+    assert conduct(experiment, tmp_path, jobs=1)
+    runs = stored_runs(experiment, tmp_path)
+    assert {run.state for run in runs} == {"whole"}
+    for run in runs:
+        check_contents(store.open(run.path))
+    folder = experiment.folder(tmp_path)
+    verdicts = json.loads((folder / "verdicts.json").read_text())["verdicts"]
+    assert [verdict["claim"] for verdict in verdicts] == list(experiment.claims)
+    # Nobody's verdict rests on smoke: with fewer than three seeds none is decided.
+    assert {verdict["holds"] for verdict in verdicts} == {"undecided"}
+    figures = list((folder / "figures").iterdir())
+    assert {path.stem for path in figures} == set(experiment.figures)
+    assert all(path.stat().st_size > 5000 for path in figures)
+    assert "undecided" in capsys.readouterr().out
+
+
+def check_contents(ds: xr.Dataset) -> None:
+    """What any run of a kind shows, at whatever size."""
+    assert ds.attrs["seed"] >= 0 and ds.attrs["declaration"]
+    if "z" in ds:  # a flow goes downhill and ends where it was told to, with all its numbers
+        assert ds.attrs["finished"], ds.attrs["message"]
+        assert (np.diff(ds["loss"]) <= 1e-9 * float(ds["loss"][0])).all()
+        assert np.isfinite(ds["y"]).all()
+        assert ds.sizes["crossing"] > 0
+    if "stage_z" in ds:  # each stage has a lower loss and at most one coordinate more
+        assert (ds["stage_converged"] == 1).all()
+        assert (np.diff(ds["stage_time"]) >= 0).all() and (np.diff(ds["stage_loss"]) < 0).all()
+        assert (np.diff((ds["stage_z"] != 0).sum("coordinate")) <= 1).all()
+    if "singular_values" in ds:  # descending, and larger at the end than at the start
+        values = ds["singular_values"]
+        assert (values.diff("k") <= 0).all()
+        assert (values[-1].max("k") > 100 * values[0].max("k")).all()
+    if "distance" in ds:  # perturbed, and nearer afterwards
+        assert (ds["distance"][:, 0] > 0).all()
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_scale_is_declared(name: str) -> None:
+    experiments = {scale: load(name, scale) for scale in SCALES}
+    assert all(experiment.claims and experiment.figures for experiment in experiments.values())
+    for scale in ("paper", "small"):
+        assert len(experiments[scale].seeds) >= 3
+        assert experiments[scale].expected_seconds, f"measure {name} at {scale}"
