@@ -3,7 +3,7 @@ import threading
 import time
 from multiprocessing import Pipe, active_children
 from pathlib import Path
-from signal import SIGINT, raise_signal
+from signal import SIGINT, default_int_handler, raise_signal, signal
 
 import pytest
 import torch
@@ -90,14 +90,28 @@ def test_ctrl_c_ends_the_processes_and_keeps_what_is_finished(tmp_path: Path) ->
     stored = runs(tmp_path, Decay(), endless, endless)
     before = set(children())
 
+    over = threading.Event()
+
     def interrupt() -> None:
-        while stored[0].state != "whole" or not log.fractions.keys() >= {s.title for s in stored}:
+        everyone = {run.title for run in stored}
+        for _ in range(6000):  # a minute: without an interruption the runs would never end
+            if stored[0].state == "whole" and log.fractions.keys() >= everyone:
+                break
             time.sleep(0.01)
         raise_signal(SIGINT)
+        while not over.wait(10):  # should it have met a finalizer, which swallows it
+            raise_signal(SIGINT)
 
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        execute(stored, jobs=2, watcher=log)
+    interrupter = threading.Thread(target=interrupt)
+    heard = signal(SIGINT, default_int_handler)  # a shell's background jobs do not hear Ctrl-C
+    try:
+        interrupter.start()
+        with pytest.raises(KeyboardInterrupt):
+            execute(stored, jobs=2, watcher=log)
+    finally:
+        over.set()
+        interrupter.join()
+        signal(SIGINT, heard)
     assert set(children()) <= before
     assert [run.state for run in stored] == ["whole", "interrupted", "interrupted"]
     assert [run.failure for run in stored] == [None] * 3

@@ -45,7 +45,7 @@ SIZES = {  # d, tokens, samples, stages, random epochs
     "small": (12, 6, 200, 4, 5),
     "smoke": (4, 3, 30, 1, 1),
 }
-SECONDS = {"paper": None, "small": None, "smoke": None}
+SECONDS: dict[Scale, int | None] = {"paper": None, "small": 200, "smoke": 5}
 FIGURES_FROM = "teacher-1/alpha-1e-32"
 
 
