@@ -65,7 +65,7 @@ def experiment(scale: Scale) -> Experiment:
     for name, task in networks.items():
         # Where heads are alike, every stage activates an entry in all of them.
         active = task.heads * (stages // 2) if task is alike else stages
-        for alpha in reversed((-2.0, -64.0) if smoke else ALPHAS):
+        for alpha in reversed((-32.0, -64.0) if smoke else ALPHAS):
             runs[f"{name}/alpha-1e{alpha:g}"] = FlowRun(task, alpha, active)
         runs[f"{name}/algorithm"] = AlgorithmRun(task, active)
     return Experiment(
