@@ -48,7 +48,7 @@ ALPHAS = (-2.0, -8.0, -32.0, -300.0, -1000.0, -3000.0)
 SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, entries active at 1e-8
     "paper": (16, 10, 200, 12),
     "small": (5, 4, 40, 10),
-    "smoke": (2, 3, 10, 3),
+    "smoke": (2, 3, 10, 4),
 }
 SECONDS: dict[Scale, int | None] = {"paper": None, "small": 200, "smoke": 8}
 
