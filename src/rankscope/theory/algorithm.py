@@ -151,17 +151,17 @@ def incremental(
     wait = time_until_active(b, g, z, still=still)
     idle = _idle(wait, z)
     yield Stage(
-        0,
-        0.0,
-        float(wait.min()),
-        None,
-        0,
-        0.0,
-        math.inf,
-        b,
-        z,
-        network.loss(z),
-        Certificate(0.0, math.inf, math.inf),
+        index=0,
+        time=0.0,
+        until=float(wait.min()),
+        winner=None,
+        sign=0,
+        drive=0.0,
+        margin=math.inf,
+        b=b,
+        z=z,
+        loss=network.loss(z),
+        certificate=Certificate(0.0, math.inf, math.inf),
         idle=idle,
     )
     time, seen = 0.0, set()
@@ -226,13 +226,21 @@ def _certificate(rest: Rest, g: Vector) -> Certificate:
     support = list(rest.support)
     if not support:
         return Certificate(0.0, math.inf, math.inf)
-    z = rest.z[support]
-    root = z.sgn() * z.abs().sqrt()  # s u
     drive = g[support]
-    # d2/du2 of L(s u^2): 4 (s u) H (s u)^T, and -2 s g on the diagonal, zero at rest
-    in_u = 4 * root[:, None] * rest.hessian * root - torch.diag(2 * z.sgn() * drive)
+    in_u = hessian_in_u(rest.z[support], drive, rest.hessian)
     return Certificate(
         float(drive.abs().max()),
         float(torch.linalg.eigvalsh(in_u)[0]),
         float(torch.linalg.eigvalsh(rest.hessian)[0]),
     )
+
+
+def hessian_in_u(
+    z: Float[Tensor, " s"], drive: Float[Tensor, " s"], hessian: Float[Tensor, "s s"]
+) -> Float[Tensor, "s s"]:
+    """The Hessian of u -> L(u, s u) from that of L in z, on a support.
+
+    4 (s u) H (s u)^T, and -2 s g on the diagonal, which is zero at rest.
+    """
+    root = z.sgn() * z.abs().sqrt()  # s u
+    return 4 * root[:, None] * hessian * root - torch.diag(2 * z.sgn() * drive)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.theory.algorithm import Stage
+from rankscope.theory.algorithm import Stage, hessian_in_u
 from rankscope.theory.networks import DiagonalNetwork
 from rankscope.theory.perturbation import NOISES, Noise, Trial, continued, perturbed
 from rankscope.theory.reduction import Reduction
@@ -130,9 +130,7 @@ def _strictness(
     sign, u = stage.z[support].sgn(), stage.u[support]
     drive = network.g(stage.z)[support]
     hessian = network.hessian(stage.z, support)[support]
-    # d2/du2 of L(s u^2)
-    in_u = 4 * (sign * u)[:, None] * hessian * (sign * u) - torch.diag(2 * sign * drive)
-    values, vectors = torch.linalg.eigh(in_u)
+    values, vectors = torch.linalg.eigh(hessian_in_u(stage.z[support], drive, hessian))
 
     def rise(step: Tensor) -> float:
         z = stage.z.clone()

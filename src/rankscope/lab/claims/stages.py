@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from rankscope.lab.comparison import LARGEST_ALPHA, StageInFlow, stages_in_flows
-from rankscope.lab.experiment import Results
+from rankscope.lab.experiment import Claim, Results
 from rankscope.lab.verdict import Cell, Outcome, Table, Verdict, judge
 
 ROUNDING = 16.0  # float64 roundings in one step of gradient descent
@@ -208,3 +208,14 @@ def _flows(results: Results) -> Iterator[tuple[str, int, dict[float, xr.Dataset]
             flows = [results[name][seed] for name in runs]
             flows.sort(key=lambda ds: -ds.attrs["log10_alpha"])
             yield network, seed, {float(ds.attrs["log10_alpha"]): ds for ds in flows}
+
+
+# Of flows beside Algorithm 1: the rules that were fixed before any run, each with its second one.
+STAGE_CLAIMS: dict[str, Claim] = {
+    "B1": loss_is_stagewise,
+    "B1-saturated": loss_is_stagewise_until_saturated,
+    "B2": one_coordinate_per_stage,
+    "B2-clear": one_coordinate_per_clear_stage,
+    "B3": times_converge,
+    "B3-clear": times_converge_on_clear_stages,
+}

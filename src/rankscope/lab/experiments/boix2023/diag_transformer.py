@@ -28,14 +28,7 @@ those of `TransformerTask`; loss, threshold and time as in boix2023/toy-diag.
 
 from dataclasses import replace
 
-from rankscope.lab.claims.stages import (
-    loss_is_stagewise,
-    loss_is_stagewise_until_saturated,
-    one_coordinate_per_clear_stage,
-    one_coordinate_per_stage,
-    times_converge,
-    times_converge_on_clear_stages,
-)
+from rankscope.lab.claims.stages import STAGE_CLAIMS
 from rankscope.lab.experiment import Experiment, Run, Scale
 from rankscope.lab.paper_figures import stage_figures
 from rankscope.lab.simulations.algorithm import AlgorithmRun
@@ -73,14 +66,7 @@ def experiment(scale: Scale) -> Experiment:
         scale=scale,
         runs=runs,
         seeds=(0,) if smoke else (0, 1, 2),
-        claims={
-            "B1": loss_is_stagewise,
-            "B1-saturated": loss_is_stagewise_until_saturated,
-            "B2": one_coordinate_per_stage,
-            "B2-clear": one_coordinate_per_clear_stage,
-            "B3": times_converge,
-            "B3-clear": times_converge_on_clear_stages,
-        },
+        claims=STAGE_CLAIMS,
         figures={
             name.replace("figure-6", "loss")
             .replace("figure-7", "entries-kq")

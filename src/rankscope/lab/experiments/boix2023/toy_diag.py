@@ -27,15 +27,7 @@ a tenth of that at 1e-300 on resolved stages; B3, B4 yes. B1 yes until the share
 stage that is resolved by its own numbers.
 """
 
-from rankscope.lab.claims.stages import (
-    conservation_holds,
-    loss_is_stagewise,
-    loss_is_stagewise_until_saturated,
-    one_coordinate_per_clear_stage,
-    one_coordinate_per_stage,
-    times_converge,
-    times_converge_on_clear_stages,
-)
+from rankscope.lab.claims.stages import STAGE_CLAIMS, conservation_holds
 from rankscope.lab.experiment import Experiment, Run, Scale
 from rankscope.lab.paper_figures import stage_figures
 from rankscope.lab.simulations.algorithm import AlgorithmRun
@@ -70,15 +62,7 @@ def experiment(scale: Scale) -> Experiment:
         scale=scale,
         runs=runs,
         seeds=(0,) if smoke else (0, 1, 2),
-        claims={
-            "B1": loss_is_stagewise,
-            "B1-saturated": loss_is_stagewise_until_saturated,
-            "B2": one_coordinate_per_stage,
-            "B2-clear": one_coordinate_per_clear_stage,
-            "B3": times_converge,
-            "B3-clear": times_converge_on_clear_stages,
-            "B4": conservation_holds,
-        },
+        claims={**STAGE_CLAIMS, "B4": conservation_holds},
         figures=stage_figures("teacher-1"),
         expected_seconds=SECONDS[scale],
     )
