@@ -78,7 +78,11 @@ def run(
         typer.Option(help="The paper's own size, minutes on two cores, or seconds."),
     ] = "small",
     seed: Annotated[
-        list[int] | None, typer.Option(min=0, help="Run only this seed; may be repeated.")
+        list[int] | None,
+        typer.Option(
+            min=0,
+            help="Run only this seed (repeatable); verdicts are made of all seeds that are there.",
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for runs, verdicts and figures.")] = RUNS,
     jobs: Annotated[

@@ -1,5 +1,7 @@
 """Loss, drive and Hessian of a network against autograd on a loss written out beside it."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -192,3 +194,16 @@ def test_the_warning_comes_also_where_gradients_are_off() -> None:
 )
 def test_a_smooth_h_gives_no_warning(h) -> None:
     DiagonalNetwork(h, square_error, (normal(4, 2, seed=0), normal(4, seed=1)), 2)
+
+
+@pytest.mark.parametrize("h", [lambda x, z: (x @ z).square().sqrt(), lambda x, z: (x @ z).log()])
+def test_a_network_without_a_gradient_at_zero_is_refused(h: Callable[..., Tensor]) -> None:
+    x = torch.ones(3, 2, dtype=torch.float64)
+    with pytest.raises(ValueError, match="not finite at z = 0"):
+        DiagonalNetwork(h, square_error, (x, x[:, 0]), 2)
+
+
+def test_a_network_that_does_not_see_z_is_refused() -> None:
+    x = torch.ones(3, 2, dtype=torch.float64)
+    with pytest.raises(ValueError, match="does not depend on z"):
+        DiagonalNetwork(lambda x, z: x @ z.detach(), square_error, (x, x[:, 0]), 2)

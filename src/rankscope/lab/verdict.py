@@ -141,6 +141,8 @@ def judge(
     """The verdict that follows from `outcomes`: network -> seed -> (value, whether it is met)."""
     networks = tuple(_judge_network(name, seeds) for name, seeds in outcomes.items())
     value, interval = _summary([seed for network in networks for seed in network.seeds])
+    seeds = min((len(network.seeds) for network in networks), default=0)
+    few = [f"undecided with {seeds} of the {LEAST_SEEDS} seeds that it takes"]
     return Verdict(
         claim=claim,
         sentence=sentence,
@@ -150,7 +152,7 @@ def judge(
         interval=interval,
         quantity=quantity,
         networks=networks,
-        evidence=tuple(evidence),
+        evidence=(*evidence, *(few if networks and seeds < LEAST_SEEDS else [])),
         tables=tuple(tables),
     )
 

@@ -1,6 +1,7 @@
 """Networks f(x; u, v) = h(x; u * v) of boix2023, Definition 3.1, seen through z = u * v."""
 
 import copy
+import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -124,11 +125,21 @@ class DiagonalNetwork:
         """Evaluate the loss at some z: it is one number, and its graph shows kinks."""
         z = torch.linspace(0.1, 0.2, self.p, dtype=torch.float64, requires_grad=True)
         with torch.enable_grad():
+            if not self.h(self.x, z).requires_grad:
+                raise ValueError(
+                    "the prediction does not depend on z; h may detach it, or go through numpy"
+                )
             value = self._loss(z)
         if value.ndim != 0:
             raise ValueError(
                 f"loss gave a tensor of shape {tuple(value.shape)}; it should be one number, "
                 "the mean over samples"
+            )
+        start = torch.zeros_like(z)
+        if not (math.isfinite(self.loss(start)) and bool(self.g(start).isfinite().all())):
+            raise ValueError(
+                "the loss or its gradient is not finite at z = 0, where every flow begins; "
+                "choose an h that is smooth there"
             )
         if found := kinks(value):
             warnings.warn(
@@ -150,6 +161,7 @@ def square_error(prediction: Tensor, target: Tensor) -> Tensor:
 
 
 def _checked(name: str, data: Tensor) -> Tensor:
+    data = torch.as_tensor(data)
     if not data.is_floating_point():
         return data  # tokens or class numbers
     if not bool(data.isfinite().all()):

@@ -38,7 +38,7 @@ class Reduction:
         if not (-torch.inf < log_alpha < 0):
             raise ValueError(
                 f"log_alpha is {log_alpha:g}; alpha should be between 0 and 1, so its logarithm "
-                "is negative and finite"
+                "is negative and finite: pass math.log(alpha)"
             )
         u0, v0 = checked_start(u0, v0)
         swapped = v0.abs() > u0.abs()

@@ -14,6 +14,7 @@ from rankscope.lab.comparison import LARGEST_ALPHA, StageInFlow, stages_in_flows
 from rankscope.lab.experiment import Claim, Results
 from rankscope.lab.verdict import Cell, Outcome, Table, Verdict, judge
 
+CLEAR = "counts stages before which all are resolved: others delay what follows them"
 ROUNDING = 16.0  # float64 roundings in one step of gradient descent
 
 
@@ -49,6 +50,7 @@ def _sharper(key: str, results: Results, *, saturated: float) -> Verdict:
         outcomes,
         bound="> 0",
         quantity="smallest rise of the share from one alpha to the next",
+        evidence=["B1 where a share of 1 need not rise"] if saturated < 1 else [],
         tables=[Table(columns, tuple(rows), title)] if key == "B1" else [],
     )
 
@@ -91,6 +93,7 @@ def _one_at_a_time(key: str, results: Results, counts: Callable[[StageInFlow], b
         outcomes,
         bound="= 1",
         quantity="most coordinates in such a stage",
+        evidence=[CLEAR] if key == "B2-clear" else [],
     )
 
 
@@ -124,6 +127,7 @@ def _as_predicted(key: str, results: Results, counts: Callable[[StageInFlow], bo
         outcomes,
         bound="<= 0.05",
         quantity="largest disagreement of log(1/alpha) (t_k - T_k) between the two smallest alphas",
+        evidence=[CLEAR] if key == "B3-clear" else [],
         tables=tables,
     )
 
