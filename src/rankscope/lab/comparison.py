@@ -6,9 +6,19 @@ from dataclasses import dataclass, replace
 
 import xarray as xr
 
+from rankscope.figures.staircase import short_names
+from rankscope.lab.experiment import Results
 from rankscope.theory.algorithm import MANY
 
 LARGEST_ALPHA = -8.0  # log10: above it no stage is called resolved
+
+
+def flows_of(results: Results, network: str, seed: int) -> dict[float, xr.Dataset]:
+    """The flows of one network and seed by log10 of alpha, the largest alpha first."""
+    names = [name for name in results if name.startswith(f"{network}/alpha-")]
+    flows = [results[name][seed] for name in names]
+    flows.sort(key=lambda ds: -ds.attrs["log10_alpha"])
+    return {float(ds.attrs["log10_alpha"]): ds for ds in flows}
 
 
 @dataclass(frozen=True)
@@ -85,7 +95,7 @@ def _stage_in_flow(
     return StageInFlow(
         alpha=alpha,
         stage=k,
-        winner=_short_name(algorithm, winner),
+        winner=short_names(algorithm)[winner],
         predicted=predicted,
         time=time,
         same_sign=same_sign,
@@ -111,10 +121,3 @@ def error_dataset(stages: list[StageInFlow]) -> xr.Dataset:
         },
         coords={"log10_alpha": ("alpha", alphas), "stage": numbers},
     )
-
-
-def _short_name(ds: xr.Dataset, coordinate: int) -> str:
-    """Without layer and head where there is one of each."""
-    name = str(ds["coordinate"].to_numpy()[coordinate])
-    single = not ds["layer"].to_numpy().any() and not ds["head"].to_numpy().any()
-    return name.removeprefix("l0.h0.") if single else name

@@ -17,18 +17,18 @@ from rankscope.figures import (
 )
 from rankscope.figures.style import evenly
 from rankscope.lab.claims.full_matrices import rise_dataset
-from rankscope.lab.comparison import LARGEST_ALPHA, error_dataset, stages_in_flows
+from rankscope.lab.comparison import LARGEST_ALPHA, error_dataset, flows_of, stages_in_flows
 from rankscope.lab.experiment import FigureMaker, Results
 
 MOST_ALPHAS = 3  # drawn against Algorithm 1
 
 
 def stage_figures(network: str) -> dict[str, FigureMaker]:
-    """Figs. 6-8, the flows against Algorithm 1's staircase, and the errors of its times."""
+    """Loss and entries by alpha, flows against Algorithm 1's staircase, errors of its times."""
     return {
-        "figure-6": partial(_loss, network=network),
-        "figure-7": partial(_entries, network=network, kind="kq"),
-        "figure-8": partial(_entries, network=network, kind="vo"),
+        "loss": partial(_loss, network=network),
+        "entries-kq": partial(_entries, network=network, kind="kq"),
+        "entries-vo": partial(_entries, network=network, kind="vo"),
         "staircase": partial(_staircase, network=network),
         "activation-errors": partial(_errors, network=network),
     }
@@ -57,29 +57,27 @@ def first_seed(results: Results, run: str) -> xr.Dataset:
     return results[run][min(results[run])]
 
 
-def flows_of(results: Results, network: str) -> dict[float, xr.Dataset]:
-    """The flows of one network by log10 of alpha."""
-    names = [name for name in results if name.startswith(f"{network}/alpha-")]
-    flows = [first_seed(results, name) for name in names]
-    return {float(ds.attrs["log10_alpha"]): ds for ds in flows}
+def first_flows(results: Results, network: str) -> dict[float, xr.Dataset]:
+    """The flows of one network, of the first seed there is."""
+    return flows_of(results, network, min(results[f"{network}/algorithm"]))
 
 
 def _loss(results: Results, *, network: str) -> Figure:
-    return loss_by_alpha(flows_of(results, network))
+    return loss_by_alpha(first_flows(results, network))
 
 
 def _entries(results: Results, *, network: str, kind: Literal["kq", "vo"]) -> Figure:
-    return entries_by_alpha(flows_of(results, network), kind)
+    return entries_by_alpha(first_flows(results, network), kind)
 
 
 def _staircase(results: Results, *, network: str) -> Figure:
-    flows = flows_of(results, network)
+    flows = first_flows(results, network)
     small = sorted(alpha for alpha in flows if alpha <= LARGEST_ALPHA)
     drawn = {small[i]: flows[small[i]] for i in evenly(len(small), MOST_ALPHAS)}
     return flow_and_staircase(first_seed(results, f"{network}/algorithm"), drawn)
 
 
 def _errors(results: Results, *, network: str) -> Figure:
-    flows = flows_of(results, network)
+    flows = first_flows(results, network)
     compared = stages_in_flows(first_seed(results, f"{network}/algorithm"), flows)
     return activation_errors(error_dataset(compared))

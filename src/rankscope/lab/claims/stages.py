@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 import xarray as xr
 
-from rankscope.lab.comparison import LARGEST_ALPHA, StageInFlow, stages_in_flows
+from rankscope.lab.comparison import LARGEST_ALPHA, StageInFlow, flows_of, stages_in_flows
 from rankscope.lab.experiment import Claim, Results
 from rankscope.lab.verdict import Cell, Outcome, Table, Verdict, judge
 
@@ -207,11 +207,8 @@ def _networks(results: Results) -> list[str]:
 def _flows(results: Results) -> Iterator[tuple[str, int, dict[float, xr.Dataset]]]:
     """(network, seed, flows by log10 alpha, the largest alpha first)."""
     for network in _networks(results):
-        runs = [name for name in results if name.startswith(f"{network}/alpha-")]
         for seed in results[f"{network}/algorithm"]:
-            flows = [results[name][seed] for name in runs]
-            flows.sort(key=lambda ds: -ds.attrs["log10_alpha"])
-            yield network, seed, {float(ds.attrs["log10_alpha"]): ds for ds in flows}
+            yield network, seed, flows_of(results, network, seed)
 
 
 # Of flows beside Algorithm 1: the rules that were fixed before any run, each with its second one.

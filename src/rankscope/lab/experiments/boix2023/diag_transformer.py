@@ -67,11 +67,6 @@ def experiment(scale: Scale) -> Experiment:
         runs=runs,
         seeds=(0,) if smoke else (0, 1, 2),
         claims=STAGE_CLAIMS,
-        figures={
-            name.replace("figure-6", "loss")
-            .replace("figure-7", "entries-kq")
-            .replace("figure-8", "entries-vo"): maker
-            for name, maker in stage_figures("bases").items()
-        },
+        figures=stage_figures("bases"),
         expected_seconds=SECONDS[scale],
     )

@@ -41,6 +41,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages
     "small": (12, 6, 200, 8),
     "smoke": (5, 4, 30, 3),
 }
+NUMBERS = {"loss": "figure-6", "entries-kq": "figure-7", "entries-vo": "figure-8"}
 SECONDS: dict[Scale, int] = {"paper": 1400, "small": 60, "smoke": 5}
 
 
@@ -63,6 +64,8 @@ def experiment(scale: Scale) -> Experiment:
         runs=runs,
         seeds=(0,) if smoke else (0, 1, 2),
         claims={**STAGE_CLAIMS, "B4": conservation_holds},
-        figures=stage_figures("teacher-1"),
+        figures={
+            NUMBERS.get(name, name): make for name, make in stage_figures("teacher-1").items()
+        },
         expected_seconds=SECONDS[scale],
     )
