@@ -7,8 +7,9 @@ tracker uses them while a network trains; whoever has its weights in another way
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -37,13 +38,15 @@ PORTION = 1 << 26
 class Plan:
     """What a snapshot measures: matrices (wholes, and the parts pairs need), products, pairs.
 
-    `top` is how many leading directions enter an overlap.
+    `top` is how many leading directions enter an overlap; `directions` says how many of a matrix
+    are handed out beside the stored values, for whoever needs more than these.
     """
 
     readings: tuple[Reading, ...]
     products: tuple[ProductReading, ...]
     pairs: tuple[Pair, ...]
     top: int = 100
+    directions: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -61,16 +64,29 @@ class Plan:
 
 
 class Snapshot(NamedTuple):
-    """Stored variables by name, and what could not be decomposed: "fc", "change of fc"."""
+    """Stored variables by name, and what could not be decomposed: "fc", "change of fc".
+
+    `directions` are those the plan asks to be handed out.
+    """
 
     values: dict[str, np.ndarray]
     failed: tuple[str, ...]
+    directions: dict[str, Svd]
 
 
-def plan(chosen: Views, *, pairs: Sequence[Pair], products: bool, top: int = 100) -> Plan:
+def plan(
+    chosen: Views,
+    *,
+    pairs: Sequence[Pair],
+    products: bool,
+    top: int = 100,
+    directions: Mapping[str, int] = MappingProxyType({}),
+) -> Plan:
     """The plan for the chosen matrices, their products, and the parts that `pairs` name besides."""
     known = {reading.name: reading for reading in chosen.manifest.readings}
     _check_pairs(pairs, known)
+    if unknown := [name for name in directions if name not in chosen.readings]:
+        raise ValueError(f"directions are asked of {unknown[0]!r}, which is not among the matrices")
     names = {*chosen.readings, *(n for pair in pairs for n in (pair.earlier, pair.later))}
     parameters = {reading.parameter for reading in chosen.readings.values()}
     return Plan(
@@ -82,6 +98,7 @@ def plan(chosen: Views, *, pairs: Sequence[Pair], products: bool, top: int = 100
         ),
         pairs=tuple(pairs),
         top=top,
+        directions=dict(directions),
     )
 
 
@@ -204,7 +221,8 @@ def measure(
         values |= _products(plan, tensors, reference, solve)
     if plan.pairs:
         values |= _alignments(plan, vectors)
-    return Snapshot(values, tuple(failed))
+    wanted = {name: _leading(vectors[name], rank) for name, rank in plan.directions.items()}
+    return Snapshot(values, tuple(failed), wanted)
 
 
 def _matrices(
@@ -230,6 +248,9 @@ def _matrices(
                 W0 = reading.view(reference[reading.parameter]).W
                 jobs[_change_name(reading.name)] = _difference(W, W0)
         ranks = {reading.name: plan.top for reading in portion if reading.name in paired}
+        for reading in portion:
+            if (rank := plan.directions.get(reading.name, 0)) > ranks.get(reading.name, 0):
+                ranks[reading.name] = rank
         found = solve(jobs, ranks=ranks)
         for reading in portion:
             spectra[reading.name] = _array(found[reading.name].S)
@@ -239,6 +260,10 @@ def _matrices(
     order = [same[reading.name] for reading in plan.readings]
     aliases = {name: vectors[of] for name, of in same.items() if of in vectors}
     return [spectra[name] for name in order], [changes[name] for name in order], aliases
+
+
+def _leading(svd: Svd, rank: int) -> Svd:
+    return Svd(U=svd.U[:, :rank], S=svd.S, Vh=svd.Vh[:rank])
 
 
 def _difference(W: Tensor, W0: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class Log:
     def started(self, title: str) -> None:
         self.events.append(("started", title))
 
-    def progressed(self, title: str, fraction: float) -> None:
+    def progressed(self, title: str, fraction: float, note: str = "") -> None:
         self.fractions.setdefault(title, []).append(fraction)
 
     def ended(self, ended: Ended) -> None:

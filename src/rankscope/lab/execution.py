@@ -13,11 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
+from rankscope.lab.experiment import Progress
 from rankscope.lab.stored_run import StoredRun
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -33,12 +35,19 @@ class Ended:
     failure: str | None = None
 
 
+class Step(NamedTuple):
+    """How far a run is."""
+
+    fraction: float
+    note: str
+
+
 @runtime_checkable
 class Watcher(Protocol):
     """Who is told how the runs go, such as a progress bar."""
 
     def started(self, title: str) -> None: ...
-    def progressed(self, title: str, fraction: float) -> None: ...
+    def progressed(self, title: str, fraction: float, note: str = "") -> None: ...
     def ended(self, ended: Ended) -> None: ...
 
 
@@ -50,7 +59,7 @@ def execute(runs: Iterable[StoredRun], *, jobs: int, watcher: Watcher) -> list[E
     return list(_execute_in_processes(deque(runs), jobs=min(jobs, len(runs)), watcher=watcher))
 
 
-def attempt(stored: StoredRun, progress: Callable[[float], None]) -> Ended:
+def attempt(stored: StoredRun, progress: Progress) -> Ended:
     """Execute one run; what it raises is kept beside its store."""
     start = time.perf_counter()
     try:
@@ -66,14 +75,14 @@ def attempt(stored: StoredRun, progress: Callable[[float], None]) -> Ended:
 
 def _execute_here(stored: StoredRun, watcher: Watcher) -> Ended:
     watcher.started(stored.title)
-    ended = attempt(stored, lambda fraction: watcher.progressed(stored.title, fraction))
+    ended = attempt(stored, partial(watcher.progressed, stored.title))
     watcher.ended(ended)
     return ended
 
 
 @dataclass(frozen=True)
 class Worker:
-    """A process that executes the runs sent to it; it answers with fractions, then an `Ended`."""
+    """A process that executes the runs sent to it; it answers with `Step`s, then an `Ended`."""
 
     process: BaseProcess
     connection: Connection
@@ -121,8 +130,8 @@ def _execute_in_processes(
                 assert isinstance(connection, Connection)
                 worker, stored = working[connection]
                 answer = _answer(worker, stored)
-                if isinstance(answer, float):
-                    watcher.progressed(stored.title, answer)
+                if not isinstance(answer, Ended):
+                    watcher.progressed(stored.title, *answer)
                     continue
                 del working[connection]
                 watcher.ended(answer)
@@ -136,10 +145,10 @@ def _execute_in_processes(
             worker.end(at_once=worker.connection in working)
 
 
-def _answer(worker: Worker, stored: StoredRun) -> float | Ended:
+def _answer(worker: Worker, stored: StoredRun) -> Step | Ended:
     """The next message; of a process that died, the failure of its run."""
     try:
-        answer: float | Ended = worker.connection.recv()
+        answer: Step | Ended = worker.connection.recv()
     except (EOFError, ConnectionResetError):
         worker.process.join()
         sentence = (
@@ -162,16 +171,16 @@ def _serve(connection: Connection) -> None:
         connection.send(attempt(stored, _seldom(connection.send)))
 
 
-def _seldom(send: Callable[[float], None]) -> Callable[[float], None]:
+def _seldom(send: Callable[[Step], None]) -> Progress:
     """`send`, at most ten times a second. Without a parent to send to, the process ends."""
     last = 0.0
 
-    def progress(fraction: float) -> None:
+    def progress(fraction: float, note: str = "") -> None:
         nonlocal last
         if time.monotonic() - last >= PROGRESS_EVERY:
             last = time.monotonic()
             try:
-                send(float(fraction))
+                send(Step(float(fraction), note))
             except BrokenPipeError:  # not a failure of the run, which an Exception would be
                 sys.exit(1)
 

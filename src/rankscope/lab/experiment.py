@@ -29,6 +29,13 @@ TAKEN = {"figures", "verdicts.json"}
 
 
 @runtime_checkable
+class Progress(Protocol):
+    """Takes the finished part, 0 to 1, as often as one likes, and a few words on how it goes."""
+
+    def __call__(self, fraction: float, note: str = "") -> None: ...
+
+
+@runtime_checkable
 class Run(Protocol):
     """Something that can be computed and stored: a flow, a training, Algorithm 1.
 
@@ -37,13 +44,20 @@ class Run(Protocol):
     does not matter). They travel to another process, so build what is large in `execute`.
     """
 
-    def execute(self, path: Path, *, seed: int, progress: Callable[[float], None]) -> None:
+    def execute(self, path: Path, *, seed: int, progress: Progress) -> None:
         """Write one store at `path`, where nothing is, and close it.
 
-        `progress` takes the finished part, 0 to 1, as often as one likes. Declaration, seed,
-        versions and wall time become attributes of the store afterwards. Whatever is raised is
-        kept as the run's failure; other runs go on.
+        Declaration, seed, versions and wall time become attributes of the store afterwards.
+        Whatever is raised is kept as the run's failure; other runs go on.
         """
+
+
+@runtime_checkable
+class ResumableRun(Run, Protocol):
+    """A run that goes on where it was interrupted: at `path` may be what it left there."""
+
+    def forget(self, path: Path) -> None:
+        """Remove what it keeps beside its store to be able to go on."""
 
 
 class MissingRun(LookupError):

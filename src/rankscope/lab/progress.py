@@ -11,6 +11,7 @@ from rich.progress import (
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
+    TimeRemainingColumn,
 )
 from rich.table import Column
 
@@ -31,16 +32,20 @@ class Bars:
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True)),
             console=console,
         )
-        self._all = self._progress.add_task(self._count(), total=float(total))
+        self._all = self._progress.add_task(self._count(), total=float(total), note="")
 
     def started(self, title: str) -> None:
-        self._running[title] = self._progress.add_task(f"  {escape(title)}", total=1.0)
+        self._running[title] = self._progress.add_task(f"  {escape(title)}", total=1.0, note="")
 
-    def progressed(self, title: str, fraction: float) -> None:
+    def progressed(self, title: str, fraction: float, note: str = "") -> None:
         self._fractions[title] = min(max(fraction, 0.0), 1.0)
-        self._progress.update(self._running[title], completed=self._fractions[title])
+        self._progress.update(
+            self._running[title], completed=self._fractions[title], note=escape(note)
+        )
         self._advance()
 
     def ended(self, ended: Ended) -> None:

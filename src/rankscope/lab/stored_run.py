@@ -2,6 +2,7 @@
 
     <out>/<paper>/<experiment>/<scale>/<run>/seed-0                the store
                                              seed-0.begun.json     while it is not whole
+                                             seed-0.checkpoint     of a run that can be resumed
                                              seed-0.failure.txt    what went wrong last
                                              seed-0.replaced-1     an earlier declaration's store
 
@@ -20,7 +21,7 @@ from typing import Any, Literal
 import torch
 
 from rankscope import store
-from rankscope.lab.experiment import Experiment, Run
+from rankscope.lab.experiment import Experiment, ResumableRun, Run
 from rankscope.lab.identity import changes, declaration, identity_of
 from rankscope.provenance import origin
 from rankscope.store.creation import read_contents
@@ -83,8 +84,22 @@ class StoredRun:
         names = (self._beside(f"replaced-{number}") for number in count(1))
         return next(name for name in names if not name.exists())
 
+    @property
+    def resumable(self) -> bool:
+        """Whether what is there was begun by the same declaration, which can go on with it."""
+        if not isinstance(self.run, ResumableRun) or self.state != "interrupted":
+            return False
+        try:
+            begun = json.loads(self._begun_file.read_text())
+        except ValueError:
+            return False
+        return bool(begun.get("declaration") == self.declaration and begun["seed"] == self.seed)
+
     def begin(self) -> dict[str, str]:
-        """Make the path free and note that the run has begun; returns where it comes from."""
+        """Make the path free, or fit to go on, and note that the run has begun.
+
+        Returns where it comes from.
+        """
         if self.state == "foreign":
             raise ValueError(f"{self.path} was not made by an experiment; choose another --out")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -93,8 +108,10 @@ class StoredRun:
             state = self.state
             if state == "changed":
                 self.path.rename(self.aside())
-            elif state == "interrupted" and self.path.exists():
-                shutil.rmtree(self.path)
+            elif state == "interrupted" and not self.resumable:
+                self._forget()
+                if self.path.exists():
+                    shutil.rmtree(self.path)
             came_from = origin(torch.device("cpu"))
             begun = {**came_from, "declaration": self.declaration, "seed": self.seed}
             replace_file(self._begun_file, json.dumps(begun, indent=1).encode(), durable=False)
@@ -114,10 +131,12 @@ class StoredRun:
                     "declaration": self.declaration,
                     "seed": self.seed,
                     "identity": self.identity,
-                    "wall_seconds": seconds,
+                    # What was measured in several lives is longer than the last of them.
+                    "wall_seconds": max(seconds, writer.attrs.get("wall_seconds", 0.0)),
                     "whole": True,
                 }
             )
+        self._forget()
         self._begun_file.unlink(missing_ok=True)
         self.failure_file.unlink(missing_ok=True)
 
@@ -126,6 +145,10 @@ class StoredRun:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         text = f"{' '.join(sentence.split())}\n\n{trace}"
         replace_file(self.failure_file, text.encode(), durable=False)
+
+    def _forget(self) -> None:
+        if isinstance(self.run, ResumableRun):
+            self.run.forget(self.path)
 
     def _attrs(self) -> dict[str, Any]:
         try:

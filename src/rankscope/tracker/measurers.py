@@ -32,7 +32,7 @@ class HereMeasurer:
 
     def keep_reference(self, place: Place) -> None:
         """From now on changes are measured from the weights in `place`."""
-        self._reference = {name: tensor.clone() for name, tensor in place.tensors.items()}
+        self._reference = {name: place.tensors[name].clone() for name in self._plan.parameters}
 
     def measure(self, place: Place) -> snapshot.Snapshot:
         """What `snapshot.measure` gives for the weights in `place`."""
@@ -96,11 +96,12 @@ class ProcessMeasurer:
     def _ask(self, what: str, place: Place) -> object:
         try:
             if not self._set_up:
-                # Plain pickle: what `send` does to tensors needs a child of multiprocessing's own.
+                # Plain pickle, both ways: what `send` does to tensors needs a child of
+                # multiprocessing's own.
                 self._connection.send_bytes(pickle.dumps(self._setup))
                 self._set_up = True
             self._connection.send((what, place.number))
-            answer = self._connection.recv()
+            answer: object = pickle.loads(self._connection.recv_bytes())
         except (EOFError, BrokenPipeError, ConnectionResetError):
             code = self._child.wait()
             raise RuntimeError(f"the measuring process ended with exit code {code}") from None

@@ -30,7 +30,7 @@ def main() -> None:
                 answer = getattr(measurer, what)(Place(number, memory.tensors(number)))
             except Exception as failure:
                 answer = f"{type(failure).__name__}: {failure}"
-            connection.send(answer)
+            connection.send_bytes(pickle.dumps(answer))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the tracker closed, or its process is gone
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from rankscope import snapshot
 from rankscope.store import Variable, Writer
 from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
+from rankscope.tracker.probe import Probe
 from rankscope.tracker.recorder import EVERY_STEP, Recorder
 from rankscope.tracker.reference import InitialWeights
 from rankscope.tracker.shared import Layout, SharedMemory
@@ -31,9 +32,10 @@ def open_run(
     resume: bool,
     durable: bool,
     attrs: Mapping[str, Any],
+    probe: Probe | None = None,
 ) -> tuple[Recorder, Staging]:
     """A new run, or the one at `path` to go on with."""
-    dtypes = {name: tensor.dtype for name, tensor in tensors.items()}
+    dtypes = {name: tensors[name].dtype for name in plan.parameters}
     coords, variables = snapshot.layout(plan, dtypes, change=from_init or reference is not None)
     for name in every_step:
         variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
@@ -52,7 +54,7 @@ def open_run(
             threads=threads,
         )
         on_failure.pop_all()
-    return Recorder(plan, writer, measurer, initial=initial), staging
+    return Recorder(plan, writer, measurer, initial=initial, probe=probe), staging
 
 
 def _check_same_reference(writer: Writer, wanted: str) -> None:

@@ -11,6 +11,7 @@ import torch
 from rankscope import snapshot
 from rankscope.store import Writer
 from rankscope.tracker.measurers import Measurer
+from rankscope.tracker.probe import Probe
 from rankscope.tracker.reference import InitialWeights
 from rankscope.tracker.staging import Handoff, Place
 
@@ -27,8 +28,10 @@ class Recorder:
         measurer: Measurer,
         *,
         initial: InitialWeights | None,
+        probe: Probe | None = None,
     ) -> None:
         """`initial`: where to keep the weights of the first snapshot, if they are the reference."""
+        self._probe = probe
         self._plan = plan
         self._writer = writer
         self._measurer = measurer
@@ -50,10 +53,13 @@ class Recorder:
             place.wait_filled()
             if self._initial is not None and self._from_first:
                 self._measurer.keep_reference(place)
-                self._initial.save(place.tensors)
+                self._initial.save({n: place.tensors[n] for n in self._plan.parameters})
                 self._from_first = False
-            values, failed = self._measurer.measure(place)
+            values, failed, directions = self._measurer.measure(place)
             given = {name: column[0] for name, column in scalars.read().items()}
+            if self._probe is not None:
+                probed = self._probe(place.tensors, directions)
+                given |= {name: float(value) for name, value in probed.items()}
             place.measured()
         given |= {
             "tracker_copy_seconds": place.copy_seconds,

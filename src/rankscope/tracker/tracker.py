@@ -34,6 +34,7 @@ from rankscope.tracker.defaults import (
     worker_threads,
 )
 from rankscope.tracker.opening import open_run
+from rankscope.tracker.probe import Probe
 from rankscope.tracker.recorder import Recorder
 from rankscope.tracker.reference import Reference, describe_reference, given_reference
 from rankscope.tracker.schedules import Schedule, as_schedule
@@ -59,6 +60,7 @@ class Tracker:
     include, exclude: patterns on matrix names, as in `views`; products and default pairs follow.
     top: how many leading directions enter an overlap.
     every_step: names of scalars to keep at every step, not only at snapshots.
+    probe: what else to measure of the weights at each snapshot, beside training: see `Probe`.
     when_full: what to do when snapshots come faster than they are measured: "block" or "skip".
     places: how many copies of the watched weights may wait to be measured.
     device: where to decompose; by default on the host, for matrices of a shorter side above 1024
@@ -85,6 +87,7 @@ class Tracker:
         exclude: str | Sequence[str] | None = None,
         top: int = 100,
         every_step: Sequence[str] = (),
+        probe: Probe | None = None,
         when_full: Literal["block", "skip"] = "block",
         places: int = 2,
         device: torch.device | str | None = None,
@@ -119,8 +122,9 @@ class Tracker:
             pairs=pairs_of(model, chosen) if pairs is None else pairs,
             products=products,
             top=top,
+            directions={} if probe is None else probe.directions,
         )
-        self._watch = Watch(model, self.plan)
+        self._watch = Watch(model, self.plan, everything=probe is not None)
         tensors = self._watch.tensors()
         self._sharded = is_sharded(tensors)
         home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
@@ -146,6 +150,7 @@ class Tracker:
                     threads=threads or worker_threads(home),
                     resume=resume,
                     durable=durable,
+                    probe=probe,
                     attrs={
                         **origin(home),
                         **(attrs or {}),

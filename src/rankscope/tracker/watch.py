@@ -9,9 +9,10 @@ from rankscope.matrices import named_tensors
 class Watch:
     """Gives the tensors of a plan, as long as they stay what they were at the start."""
 
-    def __init__(self, model: nn.Module, plan: snapshot.Plan) -> None:
+    def __init__(self, model: nn.Module, plan: snapshot.Plan, *, everything: bool = False) -> None:
+        """`everything`: also what no matrix is read from: biases, norms, buffers."""
         self._model = model
-        self._names = plan.parameters
+        self._names = (*named_tensors(model),) if everything else plan.parameters
         self._known = {name: (t.shape, t.dtype) for name, t in self._find().items()}
 
     def tensors(self) -> dict[str, Tensor]:

@@ -1,0 +1,1 @@
+"""Training networks while they are followed: one loop, one evaluation, many tasks."""

@@ -1,0 +1,111 @@
+"""What a network can do at a snapshot, measured on a copy of it beside training: its losses on
+training and held-out data, and those of its truncations (yunis2024, fig. 6)."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rankscope.interventions import (
+    Part,
+    kept,
+    last_linear,
+    reestimate_batchnorm,
+    replace_matrices,
+    top_part,
+)
+from rankscope.lab.training.step import Precision, mixed_precision
+from rankscope.lab.training.task import Problem
+from rankscope.matrices import View, named_tensors, views
+from rankscope.spectra import Svd
+
+
+@dataclass(frozen=True)
+class Truncation:
+    """Losses of the top and the bottom part of every SVD at each snapshot (yunis2024, fig. 6).
+
+    keep: the share of directions that are the top part. norm_samples: on how many of the training
+    samples the BatchNorm statistics of a truncated network are measured.
+    """
+
+    keep: float = 0.5
+    norm_samples: int = 2000
+
+
+class Evaluation:
+    """A probe: training_loss, what `problem.validate` gives, top_loss and bottom_loss.
+
+    Truncated are all matrices but the last linear layer, by the snapshot's own decompositions.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        samples: int,
+        truncation: Truncation | None,
+        precision: Precision,
+    ) -> None:
+        self._problem = problem
+        self._precision = precision
+        self._truncation = truncation
+        self._model = copy.deepcopy(problem.model).eval().requires_grad_(False)
+        self._device = next(self._model.parameters()).device
+        self._views = views(self._model, exclude=last_linear(self._model))
+        self._fixed = tuple(problem.fixed(samples))
+        norm = problem.fixed(truncation.norm_samples) if truncation is not None else ()
+        self._norm = tuple(problem.inputs(*batch) for batch in norm)
+        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
+
+    @property
+    def directions(self) -> Mapping[str, int]:
+        if self._truncation is None:
+            return {}
+        share = self._truncation.keep
+        return {name: kept(min(r.m, r.n), share) for name, r in self._views.readings.items()}
+
+    def __call__(
+        self, tensors: Mapping[str, Tensor], directions: Mapping[str, Svd]
+    ) -> dict[str, float]:
+        with torch.no_grad(), self._beside(), mixed_precision(self._device, self._precision):
+            self._load(tensors)
+            losses = {"training_loss": self._loss()}
+            losses |= self._problem.validate(self._model)
+            if self._truncation is not None:
+                losses["top_loss"] = self._truncated("top", tensors, directions)
+                losses["bottom_loss"] = self._truncated("bottom", tensors, directions)
+        return losses
+
+    def _truncated(
+        self, part: Part, tensors: Mapping[str, Tensor], directions: Mapping[str, Svd]
+    ) -> float:
+        self._load(tensors)
+
+        def replacement(view: View) -> Tensor:
+            W, svd = view.W.double(), directions[view.name]
+            top = top_part(W, svd, svd.U.shape[1])
+            return top if part == "top" else W - top
+
+        replace_matrices(self._model, self._views, replacement)
+        reestimate_batchnorm(self._model, self._norm)
+        return self._loss()
+
+    def _loss(self) -> float:
+        """Mean over the fixed samples."""
+        sizes = [len(batch[0]) for batch in self._fixed]
+        losses = [self._problem.loss(self._model, *batch).double() for batch in self._fixed]
+        weighted = [loss * size for loss, size in zip(losses, sizes, strict=True)]
+        return float(torch.stack(weighted).sum()) / sum(sizes)
+
+    def _load(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, tensor in named_tensors(self._model).items():
+            tensor.copy_(tensors[name], non_blocking=True)
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        """On a GPU, a stream of its own."""
+        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            yield

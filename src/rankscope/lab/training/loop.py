@@ -1,0 +1,109 @@
+"""The training loop: one for all networks, followed by a tracker, resumable at every snapshot."""
+
+import time
+from dataclasses import dataclass
+
+import torch
+
+from rankscope.lab.experiment import Progress
+from rankscope.lab.training.checkpoint import Checkpoint
+from rankscope.lab.training.optimizers import set_rate
+from rankscope.lab.training.order import Order, generator
+from rankscope.lab.training.rates import RateSchedule
+from rankscope.lab.training.step import StepFunction
+from rankscope.lab.training.task import Problem
+from rankscope.tracker import Schedule, Tracker
+
+CHECKPOINT_SECONDS = 60.0  # at least, between two checkpoints
+LOOK_SECONDS = 0.5  # between two looks at the loss, which wait for a GPU
+
+
+class Meter:
+    """How far training is, how fast, what the tracker costs it."""
+
+    def __init__(self, progress: Progress, *, steps: int, batch: int, unit: str) -> None:
+        self._progress = progress
+        self._steps = steps
+        self._batch = batch
+        self._unit = unit
+        self._began = self._looked = time.monotonic()
+        self._done = 0
+        self.held_seconds = 0.0  # in which training waited for snapshots and checkpoints
+
+    @property
+    def speed(self) -> float:
+        """Samples per second since the first step of this life."""
+        return self._done * self._batch / max(time.monotonic() - self._began, 1e-9)
+
+    def start(self) -> None:
+        """Count from here: data and model are there."""
+        self._began = time.monotonic()
+
+    def tick(self, step: int, loss: torch.Tensor) -> None:
+        """One more step is done, the `step`-th in all."""
+        self._done += 1
+        now = time.monotonic()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        self._looked = now
+        held = self.held_seconds / max(now - self._began, 1e-9)
+        self._progress(
+            step / self._steps,
+            f"loss {float(loss):.3g}, {self.speed:,.0f} {self._unit}/s, tracker {held:.1%}",
+        )
+
+
+@dataclass(frozen=True)
+class Loop:
+    """All that takes part in training, put together.
+
+    What a step sees follows from `seed` and the step, so a training that goes on from a checkpoint
+    ends where an uninterrupted one does.
+    """
+
+    problem: Problem
+    learn: StepFunction
+    optimizer: torch.optim.Optimizer
+    peak_rate: float
+    rate: RateSchedule
+    order: Order
+    seed: int
+    tracker: Tracker
+    snapshots: Schedule
+    checkpoint: Checkpoint
+    meter: Meter
+
+    def advance(self, first: int, last: int) -> int:
+        """Steps `first` to `last`; returns where training ended, earlier if the loss diverged."""
+        loss = torch.tensor(torch.nan)
+        saved = time.monotonic()
+        self.meter.start()
+        for step in range(first, last):
+            rate = self.peak_rate * self.rate(step)
+            # The snapshot at which training goes on was taken before it stopped.
+            if self.snapshots(step) and (step > first or first == 0):
+                self._look(step, loss, rate)
+                if step > 0 and not torch.isfinite(loss):
+                    return step
+                if time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    self._save(step)
+                    saved = time.monotonic()
+            set_rate(self.optimizer, rate)
+            batch = self.problem.draw(self.order(step), generator(self.seed, "noise", step))
+            loss = self.learn(batch)
+            self.meter.tick(step + 1, loss)
+        self._look(last, loss, 0.0)
+        return last
+
+    def _look(self, step: int, loss: torch.Tensor, rate: float) -> None:
+        """A snapshot; its `loss` is that of the last batch before it."""
+        began = time.monotonic()
+        self.tracker.observe(step, loss=loss, rate=rate)
+        self.meter.held_seconds += time.monotonic() - began
+
+    def _save(self, step: int) -> None:
+        """What lies before a checkpoint must be in the store before the checkpoint is there."""
+        began = time.monotonic()
+        self.tracker.flush()
+        self.checkpoint.save(step, self.problem.model, self.optimizer)
+        self.meter.held_seconds += time.monotonic() - began

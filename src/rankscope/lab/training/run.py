@@ -1,0 +1,199 @@
+"""A training as a run of an experiment: declared once, executed, killed, resumed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from rankscope import store
+from rankscope.lab.experiment import Progress
+from rankscope.lab.training.checkpoint import Checkpoint
+from rankscope.lab.training.evaluation import Evaluation, Truncation
+from rankscope.lab.training.loop import Loop, Meter
+from rankscope.lab.training.optimizers import Optimizer
+from rankscope.lab.training.order import Order
+from rankscope.lab.training.rates import Constant, RateSchedule, total
+from rankscope.lab.training.step import GraphedStep, Precision, StepFunction, eager_step
+from rankscope.lab.training.task import Place, Problem, Task
+from rankscope.pairs import Pair
+from rankscope.tracker import Epochs, Every, LogSpaced, Tracker
+
+
+@dataclass(frozen=True)
+class TrainingRun:
+    """One network, trained and followed.
+
+    snapshots: at which steps, besides the last; an epoch there is a declared number of steps.
+    batch: samples per optimizer step, taken in `accumulate` equal parts.
+    clip: the largest norm of a gradient.
+    precision: of products while training and evaluating; weights are float32 in any case.
+    evaluation_samples: training samples whose loss is measured at each snapshot.
+    paper_decay: the paper's decay that this run stands for; `optimizer.decay` differs from it
+        where training is shorter, so that sum(rate x decay) stays about the same.
+    """
+
+    task: Task
+    optimizer: Optimizer
+    steps: int
+    batch: int
+    snapshots: Epochs | Every | LogSpaced
+    rate: RateSchedule = Constant()  # noqa: RUF009
+    clip: float | None = None
+    accumulate: int = 1
+    precision: Precision = "float32"
+    evaluation_samples: int = 5000
+    truncation: Truncation | None = None
+    paper_decay: float | None = None
+    place: Place = field(default=Place(), compare=False)
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.batch, self.accumulate) < 1 or self.batch % self.accumulate:
+            raise ValueError(
+                "steps, batch and accumulate must be at least 1, and batch a multiple of "
+                f"accumulate; got {self.steps}, {self.batch} and {self.accumulate}"
+            )
+
+    @property
+    def decay_sum(self) -> float:
+        """sum(rate x decay) over training: how much decay acts in all."""
+        return self.optimizer.decay * self.optimizer.rate * total(self.rate, self.steps)
+
+    def execute(self, path: Path, *, seed: int, progress: Progress) -> None:
+        """Train from the checkpoint beside `path`, or from the start, and store it at `path`.
+
+        A loss that is no longer finite ends it: the store then says `diverged_at`.
+        """
+        device = torch.device(self.place.device)
+        with stream_of_its_own(device):
+            problem = self.task.build(self.place, seed=seed)
+            optimizer = self.optimizer.build(problem.model.parameters(), device)
+            checkpoint = Checkpoint(path)
+            first = checkpoint.load(problem.model, optimizer) if path.exists() else 0
+            meter = Meter(progress, steps=self.steps, batch=self.batch, unit=problem.unit)
+            with self._tracked(problem, path) as tracker:
+                loop = Loop(
+                    problem=problem,
+                    learn=self._step(problem, optimizer, tracker),
+                    optimizer=optimizer,
+                    peak_rate=self.optimizer.rate,
+                    rate=self.rate,
+                    order=Order(problem.samples, self.batch, seed=seed),
+                    seed=seed,
+                    tracker=tracker,
+                    snapshots=self._snapshots,
+                    checkpoint=checkpoint,
+                    meter=meter,
+                )
+                last = loop.advance(first, self.steps)
+            self._keep_facts(problem, path, speed=meter.speed, last=last)
+
+    def forget(self, path: Path) -> None:
+        """Remove what a run that is over, or was declared otherwise, no longer needs."""
+        Checkpoint(path).remove()
+
+    @property
+    def _snapshots(self) -> "WithLast":
+        return WithLast(self.snapshots, self.steps)
+
+    def _tracked(self, problem: Problem, path: Path) -> Tracker:
+        """Changes and products are not followed: yunis2024 speaks of the matrices themselves."""
+        probe = Evaluation(
+            problem,
+            samples=self.evaluation_samples,
+            truncation=self.truncation,
+            precision=self.precision,
+        )
+        return Tracker(
+            problem.model,
+            path,
+            schedule=self._snapshots,
+            pairs=pairs_of(problem.model),
+            reference=None,
+            products=False,
+            probe=probe,
+            resume=True,
+            strict=True,
+        )
+
+    def _step(
+        self, problem: Problem, optimizer: torch.optim.Optimizer, tracker: Tracker
+    ) -> StepFunction:
+        step = eager_step(
+            problem,
+            optimizer,
+            accumulate=self.accumulate,
+            clip=self.clip,
+            precision=self.precision,
+        )
+        if self.place.device == "cpu" or not problem.capturable:
+            return step
+        return GraphedStep(step, problem.model, optimizer, paused=tracker.paused)
+
+    def _keep_facts(self, problem: Problem, path: Path, *, speed: float, last: int) -> None:
+        """What the store says of the training as a whole."""
+        diverged = last < self.steps
+        facts: dict[str, Any] = {
+            "decay": self.optimizer.decay,
+            "paper_decay": self.paper_decay,
+            "decay_sum": self.decay_sum,
+            "constant_loss": problem.constant_loss,
+            "diverged_at": last if diverged else None,
+            "shown_matrix": problem.shown.matrix,
+            "shown_pair": problem.shown.pair,
+            "unit": problem.unit,
+            "speed": speed,
+            "parameters": sum(each.numel() for each in problem.model.parameters()),
+        }
+        if not diverged:
+            with torch.no_grad():
+                facts |= problem.finale(problem.model.eval())
+        with store.Writer.resume(path) as writer:
+            writer.set_attrs(facts)
+
+
+@dataclass(frozen=True)
+class WithLast:
+    """A schedule, and the last step whatever it says."""
+
+    schedule: Epochs | Every | LogSpaced
+    last: int
+
+    def __call__(self, step: int) -> bool:
+        return step == self.last or self.schedule(step)
+
+
+@runtime_checkable
+class Paired(Protocol):
+    """Every model of the laboratory declares its pairs."""
+
+    def alignment_pairs(self) -> tuple[Pair, ...]: ...
+
+
+@runtime_checkable
+class Tapped(Protocol):
+    """A convolutional one also those of the taps beside the centre."""
+
+    def tap_pairs(self) -> tuple[Pair, ...]: ...
+
+
+def pairs_of(model: nn.Module) -> tuple[Pair, ...]:
+    """The pairs a model declares, taps included."""
+    assert isinstance(model, Paired), f"{type(model).__name__} declares no pairs"
+    taps = model.tap_pairs() if isinstance(model, Tapped) else ()
+    return (*model.alignment_pairs(), *taps)
+
+
+@contextmanager
+def stream_of_its_own(device: torch.device) -> Iterator[None]:
+    """On a GPU, so that runs in several threads overlap there."""
+    if device.type != "cuda":
+        yield
+        return
+    torch.backends.cudnn.benchmark = True
+    with torch.cuda.stream(torch.cuda.Stream(device)):
+        yield
+        torch.cuda.current_stream(device).synchronize()

@@ -1,0 +1,138 @@
+"""One optimizer step, run as it is written or, on a GPU, replayed as a graph of its kernels."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from rankscope.lab.training.task import Batch, Problem
+
+Precision = Literal["float32", "bfloat16"]
+StepFunction = Callable[[Batch], Tensor]
+
+WARM_UP = 3  # steps before a capture, in which libraries choose their kernels and memory
+CAPTURING = threading.Lock()
+
+
+def eager_step(
+    problem: Problem,
+    optimizer: torch.optim.Optimizer,
+    *,
+    accumulate: int,
+    clip: float | None,
+    precision: Precision,
+) -> StepFunction:
+    """A function that learns from one batch and returns its loss, detached."""
+    model = problem.model
+    device = next(model.parameters()).device
+    parameters = list(model.parameters())
+
+    def step(batch: Batch) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        losses = []
+        for part in _parts(batch, accumulate):
+            with mixed_precision(device, precision):
+                loss = problem.loss(model, *part)
+            (loss / accumulate if accumulate > 1 else loss).backward()
+            losses.append(loss.detach())
+        if clip is not None:
+            nn.utils.clip_grad_norm_(parameters, clip)
+        optimizer.step()
+        return losses[0] if accumulate == 1 else torch.stack(losses).mean()
+
+    return step
+
+
+def _parts(batch: Batch, count: int) -> list[Batch]:
+    if count == 1:
+        return [batch]
+    return list(zip(*(tensor.chunk(count) for tensor in batch), strict=True))
+
+
+def mixed_precision(
+    device: torch.device, precision: Precision
+) -> torch.autocast | nullcontext[None]:
+    """Products in bfloat16 where that is wanted."""
+    if precision == "float32":
+        return nullcontext()
+    # Weights cast outside a graph would be replayed as they were when it was captured.
+    return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
+
+
+class GraphedStep:
+    """The kernels of `step`, captured on the first batch and replayed on every one.
+
+    Learning rates are tensors that the graph reads, so that schedules go on working.
+    """
+
+    def __init__(
+        self,
+        step: StepFunction,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        paused: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`paused`: what else uses the GPU in this run's name rests while it captures."""
+        self._step = step
+        self._paused = paused
+        self._model = model
+        self._optimizer = optimizer
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._batch: Batch = ()
+        self._loss: Tensor | None = None
+
+    def __call__(self, batch: Batch) -> Tensor:
+        if self._graph is None:
+            self._capture(batch)
+        assert self._graph is not None and self._loss is not None
+        for static, given in zip(self._batch, batch, strict=True):
+            static.copy_(given, non_blocking=True)
+        self._graph.replay()
+        return self._loss
+
+    def _capture(self, batch: Batch) -> None:
+        self._batch = tuple(tensor.clone() for tensor in batch)
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        # Runs side by side capture one after the other; what others do meanwhile is not forbidden.
+        with CAPTURING, self._paused(), torch.cuda.stream(stream):
+            with _as_before(self._model, self._optimizer):
+                for _ in range(WARM_UP):
+                    self._step(self._batch)
+            self._optimizer.zero_grad(set_to_none=True)
+            stream.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                self._loss = self._step(self._batch)
+        torch.cuda.current_stream().wait_stream(stream)
+        self._graph = graph
+
+
+@contextmanager
+def _as_before(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Weights, buffers and optimizer state are put back in place, so that graphs keep them.
+
+    State that did not exist yet becomes zero, which the first step of SGD and Adam starts from.
+    """
+    tensors = [*model.parameters(), *model.buffers()]
+    before = [tensor.detach().clone() for tensor in tensors]
+    states = {id(t): t.clone() for t in _state_tensors(optimizer)}
+    yield
+    with torch.no_grad():
+        for tensor, value in zip(tensors, before, strict=True):
+            tensor.copy_(value)
+        for tensor in _state_tensors(optimizer):
+            tensor.copy_(states.get(id(tensor), torch.zeros_like(tensor)))
+
+
+def _state_tensors(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [
+        value
+        for state in optimizer.state.values()
+        for value in state.values()
+        if isinstance(value, Tensor)
+    ]

@@ -1,0 +1,33 @@
+"""Runs in threads of this process: the same outcome as in processes."""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from lab.toy_runs import Decay, Log
+from rankscope.lab.experiment import Progress
+from rankscope.lab.stored_run import StoredRun
+from rankscope.lab.thread_execution import execute
+
+TOGETHER = threading.Barrier(2, timeout=30)
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Ends only if another one runs at the same time."""
+
+    inner: Decay = Decay()  # noqa: RUF009
+
+    def execute(self, path: Path, *, seed: int, progress: Progress) -> None:
+        TOGETHER.wait()
+        self.inner.execute(path, seed=seed, progress=progress)
+
+
+def test_runs_share_the_process_and_failures_stay_alone(tmp_path: Path) -> None:
+    runs = [StoredRun(f"run-{i}", 0, Meeting(), tmp_path / f"run-{i}" / "seed-0") for i in (0, 1)]
+    failing = StoredRun("bad", 0, Decay(fails=(0,)), tmp_path / "bad" / "seed-0")
+    log = Log()
+    ended = execute([*runs, failing], jobs=2, watcher=log)
+    assert {run.state for run in runs} == {"whole"}
+    assert failing.state == "interrupted" and failing.failure
+    assert sorted(e.title for e in ended if e.failure is None) == ["run-0, seed 0", "run-1, seed 0"]

@@ -1,0 +1,214 @@
+"""A training as a run: what it stores, that it learns, that it goes on bit for bit."""
+
+import multiprocessing
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import xarray as xr
+
+from lab.training.toy_task import Clouds, CloudTask
+from rankscope import store, truncate
+from rankscope.interventions import reestimate_batchnorm
+from rankscope.lab.execution import attempt
+from rankscope.lab.stored_run import StoredRun
+from rankscope.lab.training import loop
+from rankscope.lab.training.evaluation import Truncation
+from rankscope.lab.training.optimizers import AdamW, Sgd
+from rankscope.lab.training.order import Order, generator
+from rankscope.lab.training.rates import Cosine, Drops
+from rankscope.lab.training.run import TrainingRun
+from rankscope.tracker import Epochs, Every
+
+RUN = TrainingRun(
+    task=CloudTask(),
+    optimizer=Sgd(rate=0.1, decay=0.01),
+    steps=60,
+    batch=20,
+    snapshots=Every(10),
+    rate=Drops(at=(30,)),
+    truncation=Truncation(norm_samples=40),
+    paper_decay=0.001,
+)
+
+
+def silent(fraction: float, note: str = "") -> None:
+    pass
+
+
+def executed(run: TrainingRun, path: Path, *, seed: int = 0) -> xr.Dataset:
+    run.execute(path, seed=seed, progress=silent)
+    return store.open(path).load()
+
+
+def test_what_is_stored(tmp_path: Path) -> None:
+    ds = executed(RUN, tmp_path / "run")
+    assert ds["step"].to_numpy().tolist() == [0, 10, 20, 30, 40, 50, 60]
+    assert ds["matrix"].to_numpy().tolist() == ["conv1", "conv2", "head"]
+    assert np.isnan(ds["loss"][0]) and np.isfinite(ds["loss"][1:]).all()
+    assert ds["rate"].to_numpy() == pytest.approx([0.1] * 3 + [0.01] * 3 + [0.0])
+    assert float(ds["training_loss"][-1]) < 0.5 * float(ds["training_loss"][0])
+    assert float(ds["validation_accuracy"][-1]) > 0.9
+    expected = {"decay": 0.01, "paper_decay": 0.001, "diverged_at": None, "unit": "images"}
+    assert expected.items() <= ds.attrs.items()
+    assert ds.attrs["decay_sum"] == pytest.approx(0.01 * (30 * 0.1 + 30 * 0.01))
+    assert len(ds.attrs["last_bias"]) == 2 and ds.attrs["speed"] > 0
+
+
+def test_the_loop_is_plain_sgd(tmp_path: Path) -> None:
+    run = replace(RUN, optimizer=AdamW(rate=0.01, decay=0.1), clip=0.5, accumulate=2)
+    ds = executed(run, tmp_path / "run")
+    problem = Clouds(0, noisy=True, explode_at=1e9)
+    model, order = problem.model, Order(60, 20, seed=0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
+    for step in range(60):
+        optimizer.param_groups[0]["lr"] = 0.01 * (1 if step < 30 else 0.1)
+        images, labels = problem.draw(order(step), generator(0, "noise", step))
+        optimizer.zero_grad()
+        for half in (slice(10), slice(10, 20)):
+            (problem.loss(model, images[half], labels[half]) / 2).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
+        optimizer.step()
+    values = torch.linalg.svdvals(model.conv2.weight.detach().double().flatten(1))
+    stored = ds["singular_values"].sel(matrix="conv2")[-1, :5].to_numpy()
+    np.testing.assert_allclose(stored, values.numpy(), rtol=1e-4)
+
+
+def test_truncated_losses_are_those_of_truncate(tmp_path: Path) -> None:
+    run = replace(RUN, steps=10, evaluation_samples=50)
+    ds = executed(run, tmp_path / "run")
+    problem = Clouds(0, noisy=True, explode_at=1e9)
+    fixed, norm = list(problem.fixed(50)), [(b[0],) for b in problem.fixed(40)]
+    for part in ("top", "bottom"):
+        half = truncate(problem.model, keep=0.5, part=part)
+        reestimate_batchnorm(half, norm)
+        half.eval()
+        with torch.no_grad():
+            total = sum(float(problem.loss(half, *batch)) * len(batch[0]) for batch in fixed)
+        assert float(ds[f"{part}_loss"][0]) == pytest.approx(total / 50, rel=1e-5)
+
+
+@pytest.mark.parametrize("optimizer", [Sgd(rate=0.1, decay=0.01), AdamW(rate=0.01, decay=0.1)])
+def test_a_resumed_run_is_the_uninterrupted_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: Sgd | AdamW
+) -> None:
+    run = replace(RUN, optimizer=optimizer, rate=Cosine(60, warm_up=5))
+    whole = executed(run, tmp_path / "whole")
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    stored = StoredRun("toy", 0, run, tmp_path / "killed")
+    die_after(monkeypatch, steps=35)
+    assert attempt(stored, silent).failure == "Killed: at step 35"
+    assert stored.state == "interrupted" and stored.resumable
+    monkeypatch.undo()
+    assert attempt(stored, silent).failure is None
+    assert not list(tmp_path.glob("*.checkpoint*"))
+    same_but_for_times(store.open(stored.path).load(), whole)
+
+
+class Killed(Exception):
+    pass
+
+
+def die_after(monkeypatch: pytest.MonkeyPatch, *, steps: int) -> None:
+    tick = loop.Meter.tick
+
+    def deadly(meter: loop.Meter, step: int, loss: torch.Tensor) -> None:
+        if step == steps:
+            raise Killed(f"at step {steps}")
+        tick(meter, step, loss)
+
+    monkeypatch.setattr(loop.Meter, "tick", deadly)
+
+
+def same_but_for_times(one: xr.Dataset, other: xr.Dataset) -> None:
+    clocks = [name for name in one if str(name).endswith("_seconds")]
+    xr.testing.assert_identical(
+        one.drop_vars(clocks).drop_attrs(), other.drop_vars(clocks).drop_attrs()
+    )
+
+
+def killed_in_a_process(path: Path) -> None:
+    """Trains slowly enough to be killed; checkpoints at every snapshot."""
+    loop.CHECKPOINT_SECONDS = -1.0
+    tick = loop.Meter.tick
+
+    def slowly(meter: loop.Meter, step: int, loss: torch.Tensor) -> None:
+        time.sleep(0.05 if step > 25 else 0)
+        tick(meter, step, loss)
+
+    loop.Meter.tick = slowly  # type: ignore[method-assign]
+    attempt(StoredRun("toy", 0, RUN, path), silent)
+
+
+def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    context = multiprocessing.get_context("spawn")
+    child = context.Process(target=killed_in_a_process, args=(path,))
+    child.start()
+    checkpoint = path.with_name("run.checkpoint")
+    deadline = time.monotonic() + 60
+    while not checkpoint.exists() or torch.load(checkpoint)["step"] < 20:
+        assert time.monotonic() < deadline and child.is_alive()
+        time.sleep(0.01)
+    os.kill(child.pid or 0, signal.SIGKILL)
+    child.join()
+    stored = StoredRun("toy", 0, RUN, path)
+    assert stored.resumable
+    assert attempt(stored, silent).failure is None
+    same_but_for_times(store.open(path).load(), executed(RUN, tmp_path / "whole"))
+
+
+def test_another_declaration_does_not_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    die_after(monkeypatch, steps=35)
+    attempt(StoredRun("toy", 0, RUN, tmp_path / "run"), silent)
+    monkeypatch.undo()
+    changed = StoredRun("toy", 0, replace(RUN, batch=30), tmp_path / "run")
+    assert not changed.resumable
+    assert attempt(changed, silent).failure is None
+    same_but_for_times(
+        store.open(changed.path).load(), executed(replace(RUN, batch=30), tmp_path / "whole")
+    )
+
+
+def test_divergence_is_recorded(tmp_path: Path) -> None:
+    run = replace(RUN, task=CloudTask(explode_at=0.0))
+    with pytest.warns(RuntimeWarning, match="cannot be decomposed"):
+        ds = executed(run, tmp_path / "run")
+    assert ds.attrs["diverged_at"] == 10 and ds["step"].to_numpy().tolist() == [0, 10]
+    assert np.isnan(ds["singular_values"].sel(step=10)).all()
+
+
+def test_place_is_no_part_of_the_identity() -> None:
+    from rankscope.lab.identity import identity
+    from rankscope.lab.training.task import Place
+
+    moved = replace(RUN, place=Place(device="cuda", data=Path("elsewhere")))
+    assert identity(moved, 0) == identity(RUN, 0)
+    assert identity(replace(RUN, batch=30), 0) != identity(RUN, 0)
+
+
+def test_the_papers_cadence(tmp_path: Path) -> None:
+    ds = executed(replace(RUN, snapshots=Epochs(15), steps=32), tmp_path / "run")
+    assert ds["step"].to_numpy().tolist() == [0, 3, 6, 9, 12, 15, 30, 32]
+
+
+def test_bfloat16_on_the_cpu(tmp_path: Path) -> None:
+    ds = executed(replace(RUN, precision="bfloat16"), tmp_path / "run")
+    assert float(ds["training_loss"][-1]) < 0.5 * float(ds["training_loss"][0])
+    exact = executed(RUN, tmp_path / "exact")
+    assert not np.array_equal(ds["training_loss"], exact["training_loss"])
+
+
+def test_a_batch_must_fit_and_divide(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="batch a multiple of accumulate"):
+        replace(RUN, batch=20, accumulate=3)
+    with pytest.raises(ValueError, match="a batch of 61 needs as many training samples, got 60"):
+        executed(replace(RUN, batch=61), tmp_path / "run")
