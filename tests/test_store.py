@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import xarray as xr
 
 from rankscope import store
 from rankscope.store import Variable, Writer
-from rankscope.store.lock import Lock
+from rankscope.store.lock import Holder, Lock, forget
 
 NAMES = ["embed", "blöck.0.q", "head"]
 LENGTHS = [2, 5, 3]
@@ -435,6 +436,17 @@ def test_a_lock_of_another_machine_is_respected(tmp_path: Path) -> None:
     lock.write_text(json.dumps({**json.loads(lock.read_text()), "host": "elsewhere", "pid": 1}))
     with pytest.raises(ValueError, match=r"process 1 on elsewhere; .*remove .*\.run\.lock"):
         Writer.resume(tmp_path / "run")
+
+
+def test_a_lock_of_another_machine_goes_when_its_holder_is_known_to_be_gone(tmp_path: Path) -> None:
+    lock = tmp_path / ".run.lock"
+    lost, other = Holder(1, "elsewhere", "7"), Holder(2, "elsewhere", "7")
+    lock.write_text(json.dumps(asdict(lost)))
+    forget(tmp_path / "run", other)  # not the one who holds it
+    with pytest.raises(ValueError, match="process 1 on elsewhere"):
+        Lock.take(tmp_path / "run")
+    forget(tmp_path / "run", lost)
+    assert Lock.take(tmp_path / "run").is_mine()
 
 
 def test_the_store_needs_no_torch() -> None:

@@ -62,7 +62,7 @@ class Lock:
     @classmethod
     def take(cls, run: Path) -> "Lock":
         """The lock of `run`; ValueError while another writer holds it."""
-        lock = cls(run.with_name(f".{run.name}.lock"), Holder.me())
+        lock = cls(_path(run), Holder.me())
         while True:
             try:
                 file = lock.path.open("x")
@@ -85,6 +85,19 @@ class Lock:
         """Let another process take it."""
         if self.is_mine():
             self.path.unlink(missing_ok=True)
+
+
+def forget(run: Path, holder: Holder) -> None:
+    """Remove the lock that `holder` left on `run`, for who knows that this process is gone.
+
+    On another machine nobody else can tell.
+    """
+    if _read(_path(run)) == holder:
+        _path(run).unlink(missing_ok=True)
+
+
+def _path(run: Path) -> Path:
+    return run.with_name(f".{run.name}.lock")
 
 
 def _remove_if_stale(path: Path, run: Path) -> None:

@@ -63,7 +63,7 @@ def test_what_is_stored(tmp_path: Path) -> None:
 def test_the_loop_is_plain_sgd(tmp_path: Path) -> None:
     run = replace(RUN, optimizer=AdamW(rate=0.01, decay=0.1), clip=0.5, accumulate=2)
     ds = executed(run, tmp_path / "run")
-    problem = Clouds(0, noisy=True, explode_at=1e9)
+    problem = Clouds(0)
     model, order = problem.model, Order(60, 20, seed=0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, weight_decay=0.1)
     for step in range(60):
@@ -82,7 +82,7 @@ def test_the_loop_is_plain_sgd(tmp_path: Path) -> None:
 def test_truncated_losses_are_those_of_truncate(tmp_path: Path) -> None:
     run = replace(RUN, steps=10, evaluation_samples=50)
     ds = executed(run, tmp_path / "run")
-    problem = Clouds(0, noisy=True, explode_at=1e9)
+    problem = Clouds(0)
     fixed, norm = list(problem.fixed(50)), [(b[0],) for b in problem.fixed(40)]
     for part in ("top", "bottom"):
         half = truncate(problem.model, keep=0.5, part=part)

@@ -42,23 +42,31 @@ class Clouds(Problem):
     shown = Shown("conv2", "conv1 > conv2")
     unit = "images"
 
-    def __init__(self, seed: int, *, noisy: bool, explode_at: float) -> None:
+    def __init__(
+        self, seed: int, *, noisy: bool = True, explode_at: float = 1e9, device: str = "cpu"
+    ) -> None:
         drawn = generator(seed, "data")
         self.labels = torch.arange(80) % 2
         signs = 2.0 * self.labels[:, None, None, None] - 1
         self.images = signs + torch.randn(80, 1, 4, 4, generator=drawn)
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            self.model = Net()
+        self.model = Net()
+        weights = generator(seed, "weights")
+        with torch.no_grad():
+            for parameter in self.model.parameters():
+                parameter.uniform_(-0.4, 0.4, generator=weights)
+        self.model.to(device)
+        self.images, self.labels = self.images.to(device), self.labels.to(device)
         self.constant_loss = float(torch.tensor(2.0).log())
         self.noisy = noisy
         self.explode_at = explode_at
 
     def draw(self, indices: Tensor, drawn: torch.Generator) -> Batch:
-        images = self.images[indices]
+        chosen = indices.to(self.images.device)
+        images = self.images[chosen]
         if self.noisy:
-            images = images + 0.1 * torch.randn(images.shape, generator=drawn)
-        return images, self.labels[indices]
+            noise = 0.1 * torch.randn(images.shape, generator=drawn)
+            images = images + noise.to(images.device)
+        return images, self.labels[chosen]
 
     def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
         return batch[:1]
@@ -88,6 +96,9 @@ class Clouds(Problem):
 class CloudTask:
     noisy: bool = True
     explode_at: float = 1e9
+    capturable: bool = True
 
     def build(self, place: Place, *, seed: int) -> Clouds:
-        return Clouds(seed, noisy=self.noisy, explode_at=self.explode_at)
+        problem = Clouds(seed, noisy=self.noisy, explode_at=self.explode_at, device=place.device)
+        problem.capturable = self.capturable
+        return problem

@@ -32,17 +32,15 @@ class Meter:
 
     @property
     def speed(self) -> float:
-        """Samples per second since the first step of this life."""
-        return self._done * self._batch / max(time.monotonic() - self._began, 1e-9)
-
-    def start(self) -> None:
-        """Count from here: data and model are there."""
-        self._began = time.monotonic()
+        """Samples per second, from the end of the first step of this life, which sets things up."""
+        return (self._done - 1) * self._batch / max(time.monotonic() - self._began, 1e-9)
 
     def tick(self, step: int, loss: torch.Tensor) -> None:
         """One more step is done, the `step`-th in all."""
         self._done += 1
         now = time.monotonic()
+        if self._done == 1:
+            self._began, self.held_seconds = now, 0.0
         if now - self._looked < LOOK_SECONDS:
             return
         self._looked = now
@@ -77,7 +75,6 @@ class Loop:
         """Steps `first` to `last`; returns where training ended, earlier if the loss diverged."""
         loss = torch.tensor(torch.nan)
         saved = time.monotonic()
-        self.meter.start()
         for step in range(first, last):
             rate = self.peak_rate * self.rate(step)
             # The snapshot at which training goes on was taken before it stopped.

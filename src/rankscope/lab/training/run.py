@@ -70,6 +70,8 @@ class TrainingRun:
         device = torch.device(self.place.device)
         with stream_of_its_own(device):
             problem = self.task.build(self.place, seed=seed)
+            if device.type == "cuda":  # the layout that its convolutions want
+                problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             optimizer = self.optimizer.build(problem.model.parameters(), device)
             checkpoint = Checkpoint(path)
             first = checkpoint.load(problem.model, optimizer) if path.exists() else 0
@@ -193,7 +195,6 @@ def stream_of_its_own(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    torch.backends.cudnn.benchmark = True
     with torch.cuda.stream(torch.cuda.Stream(device)):
         yield
         torch.cuda.current_stream(device).synchronize()

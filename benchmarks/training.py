@@ -1,0 +1,323 @@
+"""What the laboratory's training loop costs, and how several small networks train fastest.
+
+First the loop against one written by hand, for the same network, optimizer and order of data, in
+short blocks by turns. Then a few seeds of one network at a time: one after another on all cores, in
+a process of one thread per core, and stacked with `torch.func` into one.
+"""
+
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from math import comb
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+from torch.func import functional_call, stack_module_state
+
+import rankscope as rs
+from rankscope.lab.experiments.yunis2024 import mlp, vgg
+from rankscope.lab.training.checkpoint import Checkpoint
+from rankscope.lab.training.evaluation import Evaluation, Truncation
+from rankscope.lab.training.loop import Loop, Meter
+from rankscope.lab.training.order import Order, generator
+from rankscope.lab.training.rates import Constant
+from rankscope.lab.training.run import TrainingRun, pairs_of
+from rankscope.lab.training.step import eager_step
+from rankscope.lab.training.task import Place
+from rankscope.tracker import Every
+
+CPU = torch.device("cpu")
+SEEDS = 4
+NEVER = 10**9
+
+
+# The small networks of yunis2024 on digits; no snapshot falls into what is timed.
+NETWORKS = {
+    name: replace(
+        run, steps=NEVER, snapshots=Every(NEVER), rate=Constant(), truncation=Truncation()
+    )
+    for name, run in {"VGG": vgg.SMALL, "MLP": mlp.SMALL}.items()
+}
+
+
+def main(*, rounds: int = 40, side_by_side_rounds: int = 10) -> None:
+    torch.set_num_threads(os.cpu_count() or 1)
+    loops = Table(title="Training loop on the CPU, digits")
+    for heading in ("network", "by hand", "the loop", "ratio", "95%", "a snapshot beside it"):
+        loops.add_column(heading, justify="left" if heading == "network" else "right")
+    for name, run in NETWORKS.items():
+        loops.add_row(name, *loop_row(run, rounds=rounds, steps=10 if name == "VGG" else 100))
+    Console(width=120).print(loops)
+    several = Table(title=f"{SEEDS} seeds side by side, images/s summed ({cores()} cores)")
+    for heading in ("network", "one after another", "a process per core", "stacked"):
+        several.add_column(heading, justify="left" if heading == "network" else "right")
+    for name, run in NETWORKS.items():
+        steps = 5 if name == "VGG" else 50
+        several.add_row(name, *several_row(run, rounds=side_by_side_rounds, steps=steps))
+    Console(width=120).print(several)
+
+
+def cores() -> int:
+    return torch.get_num_threads()
+
+
+def loop_row(run: TrainingRun, *, rounds: int, steps: int) -> list[str]:
+    bare = Bare(run, seed=0)
+    with followed(run, seed=0) as loop:
+        begun = 0
+
+        def advance() -> None:
+            nonlocal begun
+            begun = loop.advance(begun, begun + steps)
+
+        times = by_turns({"bare": lambda: bare.train(steps), "loop": advance}, rounds=rounds)
+        for ours, theirs in zip(
+            loop.problem.model.parameters(), bare.model.parameters(), strict=True
+        ):
+            assert torch.equal(ours, theirs), "the two loops did not do the same"
+        snapshot = seconds_of(lambda: look(loop))
+    ratio, low, high = ratio_of(times["loop"], times["bare"])
+    return [
+        *(f"{1000 * statistics.median(times[name]) / steps:.2f} ms" for name in ("bare", "loop")),
+        f"{ratio:.3f}",
+        f"{low:.3f} to {high:.3f}",
+        f"{snapshot:.2f} s",
+    ]
+
+
+class Bare:
+    """One network in the loop that one writes by hand; all data as floats in memory."""
+
+    def __init__(self, run: TrainingRun, *, seed: int) -> None:
+        problem = run.task.build(Place(), seed=seed)
+        everything = problem.draw(torch.arange(problem.samples), generator(seed, "noise"))
+        (self.images,) = problem.inputs(*everything)
+        self.labels = everything[1]
+        self.model = problem.model.train()
+        self.optimizer = run.optimizer.build(self.model.parameters(), CPU)
+        self.batch, self.seed, self.step = run.batch, seed, 0
+        self.permutation = torch.empty(0)
+
+    def indices(self) -> Tensor:
+        epoch, position = divmod(self.step, len(self.labels) // self.batch)
+        if position == 0:
+            drawn = generator(self.seed, "order", epoch)
+            self.permutation = torch.randperm(len(self.labels), generator=drawn)
+        self.step += 1
+        return self.permutation[position * self.batch : (position + 1) * self.batch]
+
+    def train(self, steps: int) -> Tensor:
+        for _ in range(steps):
+            chosen = self.indices()
+            loss = F.cross_entropy(self.model(self.images[chosen]), self.labels[chosen])
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+        return loss.detach()
+
+
+@contextmanager
+def followed(run: TrainingRun, *, seed: int) -> Iterator[Loop]:
+    """What `TrainingRun.execute` puts together, with a tracker that finds no step due."""
+    problem = run.task.build(Place(), seed=seed)
+    optimizer = run.optimizer.build(problem.model.parameters(), CPU)
+    probe = Evaluation(
+        problem,
+        samples=run.evaluation_samples,
+        truncation=run.truncation,
+        precision=run.precision,
+    )
+    learn = eager_step(
+        problem,
+        optimizer,
+        accumulate=run.accumulate,
+        clip=run.clip,
+        precision=run.precision,
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        with rs.Tracker(
+            problem.model,
+            path,
+            schedule=rs.At((NEVER,)),
+            pairs=pairs_of(problem.model),
+            reference=None,
+            products=False,
+            probe=probe,
+        ) as tracker:
+            yield Loop(
+                problem=problem,
+                learn=learn,
+                optimizer=optimizer,
+                peak_rate=run.optimizer.rate,
+                rate=run.rate,
+                order=Order(problem.samples, run.batch, seed=seed),
+                seed=seed,
+                tracker=tracker,
+                snapshots=run.snapshots,
+                checkpoint=Checkpoint(path),
+                meter=Meter(silent, steps=run.steps, batch=run.batch, unit=problem.unit),
+            )
+
+
+def silent(fraction: float, note: str = "") -> None:
+    """Nobody watches."""
+
+
+def look(loop: Loop) -> None:
+    """A snapshot with its evaluation, waited for."""
+    loop.tracker.observe(NEVER)
+    loop.tracker.flush()
+
+
+def several_row(run: TrainingRun, *, rounds: int, steps: int) -> list[str]:
+    alone = [Bare(run, seed=seed) for seed in range(SEEDS)]
+    stacked = Stacked([Bare(run, seed=seed) for seed in range(SEEDS)])
+    expected = torch.stack([bare.train(1) for bare in alone])
+    torch.testing.assert_close(stacked.train(1), expected, rtol=1e-4, atol=1e-4)
+    with Processes.of(run, count=cores()) as processes:
+        times = by_turns(
+            {
+                "alone": lambda: [bare.train(steps) for bare in alone],
+                "processes": lambda: processes.train(steps),
+                "stacked": lambda: stacked.train(steps),
+            },
+            rounds=rounds,
+        )
+    cells = []
+    for name, each in times.items():
+        speed = SEEDS * steps * run.batch / statistics.median(each)
+        ratio, low, high = ratio_of(times["alone"], each)
+        against = "" if name == "alone" else f", {ratio:.2f}x ({low:.2f} to {high:.2f})"
+        cells.append(f"{speed:,.0f}{against}")
+    return cells
+
+
+class Stacked:
+    """Several networks of one shape as one: parameters with a leading axis, batches of all."""
+
+    def __init__(self, each: Sequence[Bare]) -> None:
+        self.each = each
+        self.model = each[0].model
+        self.parameters, self.buffers = stack_module_state([bare.model for bare in each])
+        leaves = [value.requires_grad_() for value in self.parameters.values()]
+        # Steps of SGD act on each number alone, so the stack takes those of its parts.
+        self.optimizer = torch.optim.SGD(leaves, **each[0].optimizer.defaults)
+
+    def train(self, steps: int) -> Tensor:
+        losses = torch.vmap(self.loss)
+        for _ in range(steps):
+            chosen = [bare.indices() for bare in self.each]
+            pairs = list(zip(self.each, chosen, strict=True))
+            images = torch.stack([bare.images[indices] for bare, indices in pairs])
+            labels = torch.stack([bare.labels[indices] for bare, indices in pairs])
+            loss = losses(self.parameters, self.buffers, images, labels)
+            self.optimizer.zero_grad()
+            loss.sum().backward()
+            self.optimizer.step()
+        return loss.detach()
+
+    def loss(
+        self,
+        parameters: Mapping[str, Tensor],
+        buffers: Mapping[str, Tensor],
+        images: Tensor,
+        labels: Tensor,
+    ) -> Tensor:
+        logits = functional_call(self.model, {**parameters, **buffers}, images)
+        return F.cross_entropy(logits, labels)
+
+
+@dataclass(frozen=True)
+class Processes:
+    """Processes of one thread, each with its share of the seeds, which train when told to."""
+
+    connections: list[Connection]
+
+    @classmethod
+    @contextmanager
+    def of(cls, run: TrainingRun, *, count: int) -> "Iterator[Processes]":
+        context = get_context("spawn")
+        with ExitStack() as stack:
+            connections = []
+            for first in range(count):
+                ours, theirs = context.Pipe()
+                seeds = range(first, SEEDS, count)
+                process = context.Process(target=serve, args=(theirs, run, seeds))
+                process.start()
+                theirs.close()  # so that the pipe ends when the process does
+                stack.callback(process.join)
+                stack.callback(ours.close)
+                connections.append(ours)
+            yield cls(connections)
+
+    def train(self, steps: int) -> None:
+        for connection in self.connections:
+            connection.send(steps)
+        for connection in self.connections:
+            connection.recv()
+
+
+def serve(connection: Connection, run: TrainingRun, seeds: range) -> None:
+    """The life of a process: it ends with the pipe."""
+    torch.set_num_threads(1)
+    each = [Bare(run, seed=seed) for seed in seeds]
+    while True:
+        try:
+            steps = connection.recv()
+        except EOFError:
+            return
+        for bare in each:
+            bare.train(steps)
+        connection.send("done")
+
+
+def by_turns(
+    contenders: Mapping[str, Callable[[], object]], *, rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each contender in every round, after two that do not count.
+
+    Who goes first changes, since what follows something else meets a warmer machine.
+    """
+    names = list(contenders)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(-2, rounds):
+        for name in names if turn % 2 else reversed(names):
+            elapsed = seconds_of(contenders[name])
+            if turn >= 0:
+                times[name].append(elapsed)
+    return times
+
+
+def seconds_of(run: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def ratio_of(times: Sequence[float], to: Sequence[float]) -> tuple[float, float, float]:
+    """The median ratio of neighbouring blocks, and an interval that holds it 95 times in 100.
+
+    The interval is that of the sign test, which asks nothing of the noise but independence.
+    """
+    ratios = sorted(a / b for a, b in zip(times, to, strict=True))
+    n, cut, tail = len(ratios), 0, 0.5 ** len(ratios)
+    while cut < n // 2 and 2 * tail <= 0.05:
+        cut += 1
+        tail += comb(n, cut) * 0.5**n
+    cut = max(cut - 1, 0)
+    return statistics.median(ratios), ratios[cut], ratios[n - 1 - cut]
+
+
+if __name__ == "__main__":
+    main()

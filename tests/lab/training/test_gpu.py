@@ -1,0 +1,73 @@
+"""Training on a GPU: graphs, resuming, several runs at once."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab.toy_runs import Log
+from lab.training.test_run import RUN, die_after, executed, silent
+from lab.training.toy_task import CloudTask
+from rankscope import store
+from rankscope.lab.execution import attempt
+from rankscope.lab.stored_run import StoredRun
+from rankscope.lab.thread_execution import execute
+from rankscope.lab.training import loop
+from rankscope.lab.training.optimizers import AdamW, Sgd
+from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.task import Place
+
+pytestmark = pytest.mark.gpu
+
+ON_GPU = replace(RUN, place=Place(device="cuda"))
+OPTIMIZERS = [Sgd(rate=0.1, decay=0.01), AdamW(rate=0.01, decay=0.1)]
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_graph_eager_and_cpu_agree(tmp_path: Path, optimizer: Sgd | AdamW) -> None:
+    run = replace(ON_GPU, optimizer=optimizer, clip=0.5, accumulate=2)
+    graphed = executed(run, tmp_path / "graphed")
+    eager = executed(replace(run, task=CloudTask(capturable=False)), tmp_path / "eager")
+    cpu = executed(replace(run, place=Place()), tmp_path / "cpu")
+    for other in (eager, cpu):
+        for name in ("singular_values", "training_loss", "top_loss", "loss"):
+            np.testing.assert_allclose(graphed[name], other[name], rtol=2e-3, atol=2e-4)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_a_resumed_run_ends_where_the_uninterrupted_one_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, optimizer: Sgd | AdamW
+) -> None:
+    run = replace(ON_GPU, optimizer=optimizer)
+    whole = executed(run, tmp_path / "whole")
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    die_after(monkeypatch, steps=35)
+    stored = StoredRun("toy", 0, run, tmp_path / "killed")
+    assert attempt(stored, silent).failure
+    monkeypatch.undo()
+    assert attempt(stored, silent).failure is None
+    resumed = store.open(stored.path)
+    assert resumed["step"].to_numpy().tolist() == whole["step"].to_numpy().tolist()
+    np.testing.assert_allclose(
+        resumed["singular_values"], whole["singular_values"], rtol=2e-3, atol=2e-4
+    )
+
+
+def test_five_at_once_learn_what_one_does(tmp_path: Path) -> None:
+    runs = [StoredRun("toy", seed, ON_GPU, tmp_path / f"seed-{seed}") for seed in range(5)]
+    ended = execute(runs, jobs=5, watcher=Log())
+    assert [run.failure for run in ended] == [None] * 5
+    alone = executed(ON_GPU, tmp_path / "alone", seed=3)
+    np.testing.assert_allclose(
+        store.open(runs[3].path)["singular_values"],
+        alone["singular_values"],
+        rtol=2e-3,
+        atol=2e-4,
+    )
+
+
+def test_bfloat16(tmp_path: Path) -> None:
+    run: TrainingRun = replace(ON_GPU, precision="bfloat16")
+    ds = executed(run, tmp_path / "run")
+    assert float(ds["training_loss"][-1]) < 0.5 * float(ds["training_loss"][0])
