@@ -1,0 +1,201 @@
+"""Claims Y3, Y3b and Y10 of yunis2024: alignment of neighbouring layers (figure 3).
+
+a is the mean of A_ii over i <= min(10, R), raw as in the paper (Eq. 3). Background is the measured
+mean off the diagonal of the same pair at the same time.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from rankscope.lab.claims.base_runs import Rule, Seen, judge_base_runs
+from rankscope.lab.claims.tally import Tally, all_met, tally
+from rankscope.lab.experiment import Results
+from rankscope.lab.reading import neighbours
+from rankscope.lab.verdict import Verdict
+
+AT_CHANCE = (0.75, 1.25)
+AT_CHANCE_SHARE = 0.9
+WEAK = 0.5
+WEAK_SHARE = 0.9
+TOP_SHARE = 0.5
+EARLY_SHARE = 0.5
+LEFT_OF_PEAK = 0.8
+BETWEEN_LAYERS = "w2-qkv"
+
+WEAKNESS = Rule(
+    claim="Y3",
+    sentence="neighbouring layers align weakly, not from the start, and in the top ranks only",
+    bound=f">= {AT_CHANCE_SHARE:g}, >= {WEAK_SHARE:g}, >= {TOP_SHARE:g}",
+    quantity="share of pairs, of the part of the rule that is nearest to failing or fails",
+    columns=("a(0) at chance", "exceptions", "a(t) weak", "exceptions", "top above", "exceptions"),
+    title="share of pairs: a(0) / background in 0.75-1.25; a(t) <= 0.5; top ranks above later ones",
+)
+WEAKNESS_ON_THE_MEDIAN = Rule(
+    claim="Y3-median",
+    sentence=WEAKNESS.sentence,
+    bound=f"{AT_CHANCE[0]:g} to {AT_CHANCE[1]:g}",
+    quantity="median over pairs of a(0) / background",
+    columns=("median a(0) / background", "a(t) weak", "top above"),
+    title="a(0) on the median of the pairs; the other parts as in Y3",
+    evidence=(
+        "a second rule, made before any run: of random directions a(0) / background is 1 +- 0.24, "
+        "so that only 70% of pairs at chance lie within 0.75-1.25, not the 90% that Y3 asks for",
+    ),
+)
+EARLY_PEAK = Rule(
+    claim="Y3b",
+    sentence="alignment of the top ranks peaks early, then diffuses",
+    bound=f">= {EARLY_SHARE:g}",
+    quantity="share of pairs that peak in the first third and end below 80% of the peak",
+    columns=("share", "peak early", "end below 80%", "exceptions"),
+    title="a(t) / background: how many pairs peak in the first third, how many end below 80% of it",
+)
+BEST_KIND = Rule(
+    claim="Y10",
+    sentence="queries and keys are the best-aligned kind of pair in the Transformer",
+    bound="> 1",
+    quantity="median a / background of queries and keys over that of the best other kind",
+    columns=("queries and keys", "best other", "kinds"),
+    title="median a / background at the end by kind of pair",
+    networks=("lm",),
+)
+
+
+def alignment_is_weak(results: Results) -> Verdict:
+    """Y3. Neighbouring layers align weakly, not from the start, and in the top ranks only.
+
+    Yes, at the base decay, if all of: a(0) / background within 0.75-1.25 for >= 90% of pairs; a(t)
+    <= 0.5 at every snapshot for >= 90%; at the end the mean of A_ii over i <= 10 above that over
+    50 < i <= 100 in >= half. Of an lm whose layers start as copies of one, pairs between layers
+    take no part in the first. Only pairs with R > 50 take part in the third; where there is none it
+    cannot be told. By chance half of the pairs meet the third, and 70% the first: see Y3-median.
+    """
+    return judge_base_runs(WEAKNESS, results, _see_weakness)
+
+
+def _see_weakness(ds: xr.Dataset) -> Seen:
+    parts = weakness(ds)
+    bounds = (AT_CHANCE_SHARE, WEAK_SHARE, TOP_SHARE)
+    met = all_met(part.at_least(bound) for part, bound in zip(parts, bounds, strict=True))
+    known = [(p.share - b, p.share) for p, b in zip(parts, bounds, strict=True) if p.counted]
+    row = [cell for part in parts for cell in (part.share, str(part))]
+    return Seen((min(known)[1] if known else None, met), tuple(row))
+
+
+def alignment_is_weak_on_the_median(results: Results) -> Verdict:
+    """Y3-median, a second rule made before any run: Y3 with a(0) judged on the median pair.
+
+    Yes: the median over pairs of a(0) / background within 0.75-1.25; the rest as in Y3.
+    The reason: of random unit vectors |<u, v>| is half-normal, its deviation 0.76 of its mean, so
+    a mean of ten is 1 +- 0.24 of background and about 70% of pairs at chance lie within 0.75-1.25.
+    """
+    return judge_base_runs(WEAKNESS_ON_THE_MEDIAN, results, _see_median)
+
+
+def _see_median(ds: xr.Dataset) -> Seen:
+    start = float(_start(ds).median())
+    _, weak, top = weakness(ds)
+    at_chance = None if np.isnan(start) else AT_CHANCE[0] <= start <= AT_CHANCE[1]
+    met = all_met([at_chance, weak.at_least(WEAK_SHARE), top.at_least(TOP_SHARE)])
+    return Seen((start, met), (start, weak.share, top.share))
+
+
+class Weakness(NamedTuple):
+    """The three parts of Y3."""
+
+    at_chance: Tally
+    weak: Tally
+    top_above: Tally
+
+
+def weakness(ds: xr.Dataset) -> Weakness:
+    """Pairs at chance at the start, pairs never above 0.5, pairs whose top ranks stand out."""
+    start = _start(ds)
+    near = neighbours(ds[["alignment"]])
+    largest = near.rankscope.mean_alignment().max("step")
+    end = near["alignment"].isel(step=-1)
+    above = _mean(end, 0, 10) - _mean(end, 50, 100)
+    return Weakness(
+        tally((start >= AT_CHANCE[0]) & (start <= AT_CHANCE[1]), measured=start),
+        tally(largest <= WEAK, measured=largest),
+        tally(above > 0, measured=above),
+    )
+
+
+def _start(ds: xr.Dataset) -> xr.DataArray:
+    """(pair): a(0) / background, without pairs between layers that are copies of each other."""
+    start = relative_alignment(ds.isel(step=[0])).isel(step=0)
+    copied = declared(ds.attrs.get("declaration"), "copied_layers")
+    apart = (start["pair_kind"] == BETWEEN_LAYERS).to_numpy() & bool(copied)
+    return start.isel(pair=np.flatnonzero(~apart))
+
+
+def _mean(diagonal: xr.DataArray, after: int, upto: int) -> xr.DataArray:
+    chosen = diagonal.sel(i=(diagonal["i"] > after) & (diagonal["i"] <= upto))
+    return chosen.mean("i")
+
+
+def declared(declaration: Any, field: str) -> Any:
+    """The value of the first field of that name anywhere in a stored declaration, or None."""
+    if isinstance(declaration, Mapping):
+        if field in declaration:
+            return declaration[field]
+        declaration = list(declaration.values())
+    if isinstance(declaration, Sequence) and not isinstance(declaration, str):
+        found = (declared(each, field) for each in declaration)
+        return next((each for each in found if each is not None), None)
+    return None
+
+
+def relative_alignment(ds: xr.Dataset) -> xr.DataArray:
+    """(step, pair): a / background; NaN for pairs of single vectors, which have no background."""
+    near = neighbours(ds[["alignment", "alignment_background"]])
+    ratio: xr.DataArray = near.rankscope.mean_alignment() / near["alignment_background"]
+    return ratio
+
+
+def alignment_peaks_early(results: Results) -> Verdict:
+    """Y3b. Alignment of the top ranks peaks early, then diffuses.
+
+    Yes: the maximum of a(t) / background falls in the first third of snapshots and the end is
+    below 80% of it, in >= half of pairs, at the base decay. The first third of T snapshots are
+    those numbered 1 to T / 3, that at the start being the first; with T < 3 it cannot be told.
+    """
+    return judge_base_runs(EARLY_PEAK, results, _see_peak)
+
+
+def _see_peak(ds: xr.Dataset) -> Seen:
+    course = relative_alignment(ds).transpose("step", "pair")
+    snapshots = course.sizes["step"]
+    peak, end = course.max("step"), course.isel(step=-1)
+    at = course.fillna(-np.inf).argmax("step")
+    early, fallen = (at + 1) * 3 <= snapshots, end < LEFT_OF_PEAK * peak
+    measured = (peak + end).where(snapshots >= 3)
+    found = tally(early & fallen, measured=measured)
+    shares = (found.share, *(tally(part, measured=measured).share for part in (early, fallen)))
+    return Seen((found.share, found.at_least(EARLY_SHARE)), (*shares, str(found)))
+
+
+def queries_and_keys_align_best(results: Results) -> Verdict:
+    """Y10. Queries and keys are the best-aligned kind of pair in the Transformer.
+
+    Yes: the Q-K kind has the largest median a / background in lm, at the end and the base decay.
+    Pairs are grouped by their kind; input and output layer are kinds of their own.
+    """
+    return judge_base_runs(BEST_KIND, results, _see_kinds)
+
+
+def _see_kinds(ds: xr.Dataset) -> Seen | None:
+    end = relative_alignment(ds.isel(step=[-1])).isel(step=0)
+    kinds = end["pair_kind"].to_numpy()
+    medians = {str(kind): float(end[kinds == kind].median()) for kind in np.unique(kinds)}
+    ranked = sorted(medians.items(), key=lambda entry: entry[1], reverse=True)
+    others = [value for kind, value in ranked if kind != "qk" and not np.isnan(value)]
+    if "qk" not in medians or not others:
+        return None
+    lead = medians["qk"] / max(others)
+    listed = ", ".join(f"{kind} {value:.3g}" for kind, value in ranked)
+    return Seen((lead, lead > 1), (medians["qk"], max(others), listed))

@@ -1,0 +1,84 @@
+"""What claims on training at the decay of figures 1-3 share: they look at each such run alone."""
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import xarray as xr
+
+from rankscope.lab.experiment import Results
+from rankscope.lab.reading import BASE, base, collapsed, decays
+from rankscope.lab.verdict import Cell, Outcome, Table, Verdict, judge, undecided
+
+
+class Seen(NamedTuple):
+    """What one run says, and its row of evidence."""
+
+    outcome: Outcome
+    row: tuple[Cell, ...]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What is said of every run of some networks. `columns` name the cells of `Seen.row`."""
+
+    claim: str
+    sentence: str
+    bound: str
+    quantity: str
+    columns: tuple[str, ...]
+    title: str
+    networks: Collection[str] = tuple(BASE)
+    evidence: tuple[str, ...] = ()
+
+
+def judge_base_runs(
+    rule: Rule, results: Results, see: Callable[[xr.Dataset], Seen | None]
+) -> Verdict:
+    """The verdict on the networks there are; a collapsed run cannot tell, and is named.
+
+    `see` returns None of a run that the claim does not speak of.
+    """
+    outcomes: dict[str, dict[int, Outcome]] = {}
+    rows: list[tuple[Cell, ...]] = []
+    evidence = list(rule.evidence)
+    for network in with_decays(results, rule.networks):
+        evidence += nearest_decay(results, network)
+        for seed, ds in base(results, network).items():
+            reason = collapsed(ds)
+            seen = Seen((None, None), ()) if reason else see(ds)
+            if seen is None:
+                continue
+            outcomes.setdefault(network, {})[seed] = seen.outcome
+            rows += [(network, seed, *seen.row)] if seen.row else []
+            evidence += [f"{network}, seed {seed} collapsed: {reason}"] if reason else []
+    if not outcomes:
+        return nothing_to_judge(rule.claim, rule.sentence, rule.networks, rule.bound)
+    return judge(
+        rule.claim,
+        rule.sentence,
+        outcomes,
+        bound=rule.bound,
+        quantity=rule.quantity,
+        evidence=evidence,
+        tables=[Table(("network", "seed", *rule.columns), tuple(rows), rule.title)],
+    )
+
+
+def with_decays(results: Results, among: Collection[str] = tuple(BASE)) -> list[str]:
+    """Which of the networks have runs that are named by their decay, in the order of `among`."""
+    return [network for network in among if decays(results, network)]
+
+
+def nearest_decay(results: Results, network: str) -> Iterator[str]:
+    """A sentence where the decay of figures 1-3 was not run."""
+    found = decays(results, network)
+    if BASE[network] not in found:
+        nearest = min(found, key=lambda decay: abs(decay - BASE[network]))
+        yield f"{network} at decay {nearest:g}, the nearest there is to {BASE[network]:g}"
+
+
+def nothing_to_judge(claim: str, sentence: str, networks: Collection[str], bound: str) -> Verdict:
+    """Undecided, since no run is there that the claim speaks of."""
+    reason = f"speaks of {', '.join(networks)}, of which there is no run with what it reads"
+    return undecided(claim, sentence, reason, bound=bound)

@@ -1,0 +1,70 @@
+"""Claim Y9 on runs whose rank drops and whose accuracy jumps at chosen steps."""
+
+import math
+
+import numpy as np
+import pytest
+
+from lab.claims.training_runs import flat, seeds, training_run
+from rankscope.lab.claims.grokking import crossing, rank_drops_as_accuracy_jumps, steepest_drop
+
+STEPS = [0, *range(100, 40001, 100)]
+
+
+def grok(drop: float, jump: float, *, last: float = 1.0, **options):
+    """NER is 1 and falls slowly, but by 0.4 in 0.05 of log10 step at `drop`; accuracy jumps."""
+    log_steps = np.log10(np.maximum(STEPS, 1))
+    fall = 0.02 * log_steps + 0.4 * np.clip((log_steps - drop) / 0.05 + 0.5, 0, 1)
+    spectra = {"w": flat(1000, np.round(1000 * (1 - fall)).astype(int).tolist())}
+    accuracy = np.where(log_steps < jump, 0.01, last)
+    scalars = {"validation_accuracy": accuracy.tolist()}
+    return training_run(spectra, steps=STEPS, scalars=scalars, **options)
+
+
+@pytest.mark.parametrize("drop", [3.0, 3.5, 4.4])
+def test_the_drop_is_found_within_a_cell_of_the_grid(drop: float) -> None:
+    assert steepest_drop(grok(drop, 3.0)) == pytest.approx(drop, abs=0.05)
+
+
+def test_the_crossing_lies_between_two_snapshots() -> None:
+    run = training_run(
+        {"w": flat(4, [4, 4, 4, 4])},
+        steps=[0, 10, 100, 1000],
+        scalars={"validation_accuracy": [0.0, 0.1, 0.4, 0.6]},
+    )
+    assert crossing(run) == pytest.approx(2.5)  # half way from 0.4 to 0.6
+    assert math.isnan(steepest_drop(run))
+
+
+@pytest.mark.parametrize(
+    ("drop", "jump", "holds"),
+    [(3.5, 3.5, "yes"), (3.5, 3.64, "yes"), (3.5, 3.36, "yes"), (3.5, 3.76, "no"), (4, 3, "no")],
+)
+def test_drop_and_jump_within_a_fifth(drop: float, jump: float, holds: str) -> None:
+    judged = rank_drops_as_accuracy_jumps({"grok/decay-1": seeds(grok(drop, jump))})
+    assert judged.holds == holds
+    assert judged.value == pytest.approx(abs(drop - jump), abs=0.06)
+
+
+def test_the_largest_decay_is_judged_and_decay_0_stands_beside_it() -> None:
+    results = {
+        "grok/decay-0": seeds(grok(3.0, 4.0)),
+        "grok/decay-0.1": seeds(grok(4.0, 3.0)),
+        "grok/decay-1": seeds(grok(3.5, 3.5)),
+    }
+    judged = rank_drops_as_accuracy_jumps(results)
+    assert judged.holds == "yes"
+    assert [row[0] for row in judged.tables[0].rows] == ["1"] * 3 + ["0"] * 3
+
+
+def test_what_cannot_tell_of_grokking() -> None:
+    def holds(run, count: int = 3) -> str:
+        return rank_drops_as_accuracy_jumps({"grok/decay-1": seeds(run, count)}).holds
+
+    assert holds(grok(3.5, 3.5), 2) == "undecided"
+    assert holds(grok(3.5, 3.5, last=0.49)) == "undecided"  # never crosses
+    assert holds(grok(3.5, 1.0)) == "undecided"  # above from the first snapshot on
+    assert holds(grok(3.5, 3.5, loss=(1.0, 1.0))) == "undecided"  # collapsed
+    control = rank_drops_as_accuracy_jumps({"grok/decay-0": seeds(grok(3.5, 3.5))})
+    assert (control.holds, control.networks) == ("undecided", ())
+    assert rank_drops_as_accuracy_jumps({"lm/decay-1": seeds(grok(3.5, 3.5))}).networks == ()

@@ -1,0 +1,58 @@
+"""Claim Y1 on spectra whose growth is chosen."""
+
+import numpy as np
+import pytest
+
+from lab.claims.training_runs import seeds, training_run
+from rankscope.lab.claims.growth import large_values_grow_faster, lead_of_large_values
+
+START = np.linspace(2.0, 1.0, 20)
+
+
+def grown(top: float, rest: float) -> np.ndarray:
+    """(2, 20): the top tenth, two of twenty, grows by one factor and the others by another."""
+    return np.stack([START, START * np.where(np.arange(20) < 2, top, rest)])
+
+
+def run(slow: int, *, of: int = 10, **options):
+    spectra = {f"w{n}": grown(1.5, 2.0) if n < slow else grown(3.0, 2.0) for n in range(of)}
+    return training_run(spectra, **options)
+
+
+def test_lead_is_the_log_of_the_factors() -> None:
+    lead = lead_of_large_values(training_run({"w": grown(3.0, 2.0)}))
+    assert float(lead[0]) == pytest.approx(np.log(3 / 2), abs=1e-6)
+
+
+@pytest.mark.parametrize(("slow", "holds"), [(0, "yes"), (1, "yes"), (2, "no"), (10, "no")])
+def test_nine_tenths_of_the_matrices_decide(slow: int, holds: str) -> None:
+    judged = large_values_grow_faster({"vgg/decay-0.0001": seeds(run(slow))})
+    assert judged.holds == holds
+    assert judged.value == (10 - slow) / 10
+    assert (judged.networks[0].network, len(judged.networks)) == ("vgg", 1)
+    expected = f"{slow} of 10: w0" if slow else "none of 10"
+    assert str(judged.tables[0].rows[0][-1]).startswith(expected)
+
+
+def test_equal_growth_does_not_exceed() -> None:
+    run = training_run({"w": np.stack([START, 2 * START])})
+    assert large_values_grow_faster({"unet/decay-0": seeds(run)}).value == 0
+
+
+def test_two_seeds_are_not_enough() -> None:
+    judged = large_values_grow_faster({"lm/decay-0.1": seeds(run(0), 2)})
+    assert judged.holds == "undecided"
+    assert judged.value == 1
+
+
+def test_matrices_that_cannot_tell_are_not_counted() -> None:
+    single, zero = np.array([[1.0], [2.0]]), np.stack([np.zeros(20), START])
+    spectra = {"w": grown(3.0, 2.0), "last": single, "zero": zero, "part": grown(1.0, 2.0)}
+    judged = large_values_grow_faster(
+        {"unet/decay-0": seeds(training_run(spectra, parts={"part": "w"}))}
+    )
+    assert judged.tables[0].rows[0][-1] == "none of 1"
+
+
+def test_values_that_die_are_the_slowest() -> None:
+    assert float(lead_of_large_values(training_run({"w": grown(1.0, 0.0)}))[0]) == np.inf

@@ -1,0 +1,114 @@
+"""Stored trainings made by hand: spectra of known rank, diagonals of A as they are wanted."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from rankscope.lab.experiment import MissingRun
+
+I = 100  # noqa: E741
+
+
+class PairCourse(NamedTuple):
+    """One pair; `diagonal` is (step, i), of as many directions as the pair has."""
+
+    earlier: str
+    later: str
+    diagonal: np.ndarray
+    background: float = 0.1
+    kind: str = "linear"
+    label: str = ""
+
+
+def flat(R: int, ranks: Sequence[int]) -> np.ndarray:
+    """(step, R): at each step so many values of 1, the rest 0. Its NER is rank / R."""
+    return (np.arange(R) < np.array(ranks)[:, None]).astype(np.float64)
+
+
+def course(a: Sequence[float], *, R: int = 20, rest: float | None = None) -> np.ndarray:
+    """(step, R): the first ten of the diagonal are a, the others `rest` (a too unless given)."""
+    diagonal = np.tile(np.array(a, float)[:, None], (1, R))
+    if rest is not None:
+        diagonal[:, 10:] = rest
+    return diagonal
+
+
+def training_run(
+    spectra: Mapping[str, np.ndarray] | None = None,
+    pairs: Sequence[PairCourse] = (),
+    *,
+    loss: Sequence[float] = (1.0, 0.1),
+    steps: Sequence[int] | None = None,
+    parts: Mapping[str, str] | None = None,
+    scalars: Mapping[str, Sequence[float]] | None = None,
+    **attrs: Any,
+) -> xr.Dataset:
+    """By the contract of stored trainings. `loss` is spread evenly over the snapshots.
+
+    A constant predictor's loss is 1, so the run is collapsed if `loss` ends at 0.95 or more.
+    """
+    spectra = spectra or {"fc": flat(10, [10] * (len(pairs[0].diagonal) if pairs else 2))}
+    count = len(next(iter(spectra.values())))
+    widest = max(values.shape[1] for values in spectra.values())
+    singular = np.stack([_padded(values, widest) for values in spectra.values()], axis=1)
+    widths = [values.shape[1] for values in spectra.values()]
+    diagonals = [_padded(pair.diagonal, I) for pair in pairs]
+    losses = np.interp(np.linspace(0, 1, count), np.linspace(0, 1, len(loss)), loss)
+    variables: dict[str, Any] = {
+        "singular_values": (("step", "matrix", "k"), singular.astype(np.float32)),
+        "training_loss": ("step", losses),
+        **{name: ("step", np.array(values)) for name, values in (scalars or {}).items()},
+    }
+    for name in ("alignment", "alignment_normalized"):
+        stacked = np.stack(diagonals, axis=1) if pairs else np.empty((count, 0, I))
+        backgrounds = np.tile([pair.background for pair in pairs], (count, 1))
+        variables[name] = (("step", "pair", "i"), stacked)
+        variables[f"{name}_background"] = (("step", "pair"), backgrounds)
+    return xr.Dataset(
+        variables,
+        coords={
+            "step": list(steps) if steps is not None else list(range(count)),
+            "matrix": _names("matrix", list(spectra)),
+            "m": ("matrix", np.array(widths)),
+            "n": ("matrix", np.array([width + 5 for width in widths])),
+            "part_of": _names("matrix", [(parts or {}).get(name, "") for name in spectra]),
+            "pair": _names("pair", [pair_name(pair) for pair in pairs]),
+            "pair_kind": _names("pair", [pair.kind for pair in pairs]),
+            "earlier": _names("pair", [pair.earlier for pair in pairs]),
+            "later": _names("pair", [pair.later for pair in pairs]),
+            "i": np.arange(1, I + 1),
+        },
+        attrs={"constant_loss": 1.0, "diverged_at": None, **attrs},
+    )
+
+
+def pair_name(pair: PairCourse) -> str:
+    return f"{pair.earlier} > {pair.later}" + (f" [{pair.label}]" if pair.label else "")
+
+
+def seeds(ds: xr.Dataset, count: int = 3) -> dict[int, xr.Dataset]:
+    """The same run as every seed."""
+    return dict.fromkeys(range(count), ds)
+
+
+class Absent(Mapping[int, xr.Dataset]):
+    """Seed 0 of a run that was not run."""
+
+    def __getitem__(self, seed: int) -> xr.Dataset:
+        raise MissingRun("absent", seed, "was not run")
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([0])
+
+    def __len__(self) -> int:
+        return 1
+
+
+def _padded(values: np.ndarray, width: int) -> np.ndarray:
+    return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
+
+
+def _names(dim: str, names: list[str]) -> tuple[str, np.ndarray]:
+    return dim, np.array(names, dtype=object)
