@@ -40,49 +40,33 @@ def test_help_is_a_guide(
         assert ran.code == 0
 
 
-def test_the_options_of_the_demo(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Options are promises: a new one is added here on purpose or not at all."""
-    ran = Ran(monkeypatch, capsys, "demo", "--help")
-    assert ran.code == 0
-    assert re.findall(r"--[\w-]+", ran.out) == ["--out", "--steps", "--seed", "--help"]
-
-
-def test_a_mistake_is_one_sentence_on_stderr(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    thesis = tmp_path / "run" / "thesis.txt"
-    thesis.parent.mkdir()
-    thesis.write_text("years of work")
-    ran = Ran(monkeypatch, capsys, "demo", "--out", str(tmp_path))
-    assert (ran.code, ran.out) == (2, "")
-    run = tmp_path / "run"
-    assert ran.err == (
-        f"rankscope: {run} is not an earlier demo's; choose another folder with --out\n"
-    )
-    assert thesis.read_text() == "years of work"
-
-
 @pytest.fixture
 def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Experiments that take no time in place of the real ones."""
     monkeypatch.setattr("rankscope.lab.catalogue.PACKAGE", "lab.toy_experiments")
+    monkeypatch.setattr("rankscope.lab.catalogue.PAPERS", "lab.toy_papers")
+
+
+WHERE = ["--data", "--device", "--on"]
 
 
 @pytest.mark.parametrize(
     ("command", "options"),
     [
-        ("run", ["--scale", "--seed", "--out", "--jobs", "--json", "--help"]),
+        ("demo", ["--out", "--jobs", "--help"]),
+        ("run", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--json", "--help"]),
+        ("reproduce", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--help"]),
+        ("report", ["--scale", "--help"]),
         ("list", ["--out", "--json", "--help"]),
     ],
 )
-def test_the_options_of_the_laboratory(
+def test_the_options(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     command: str,
     options: list[str],
 ) -> None:
+    """Options are promises: a new one is added here on purpose or not at all."""
     ran = Ran(monkeypatch, capsys, command, "--help")
     assert ran.code == 0
     assert re.findall(r"--[\w-]+", ran.out) == options
@@ -106,15 +90,59 @@ def test_run_then_list(
 
 
 @pytest.mark.usefixtures("toys")
+def test_reproduce_then_report(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    place = ("--out", str(tmp_path), "--jobs", "1", "--device", "cpu")
+    ran = Ran(monkeypatch, capsys, "reproduce", "paper2000", "--seed", "1", *place)
+    page = tmp_path / "paper2000" / "report-small" / "index.html"
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, f"Report: {page}")
+    assert "undecided" in ran.out and "2 of 2 runs" in ran.err
+    ran = Ran(monkeypatch, capsys, "reproduce", *place)
+    every = tmp_path / "report-small" / "index.html"
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, f"Report: {every}")
+    assert "2 of 6 runs are there already" in ran.err
+    shown = page.read_bytes()
+    ran = Ran(monkeypatch, capsys, "report", str(tmp_path), "paper2000")
+    assert ran.code == 0 and "the loss falls" in ran.out and "runs" not in ran.err
+    assert page.read_bytes() != shown  # three seeds now
+
+
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["reproduce", "paper2001"], "there is no paper 'paper2001'; did you mean paper2000?"),
+        (["reproduce", "--device", "cuda"], "device 'cuda' was asked for, but torch sees none"),
+        (["run", "paper2000/slow-decay", "--data", "nowhere"], "nowhere is not a folder; give"),
+        (["report", "nowhere"], "nowhere has no runs of paper2000 at scale small; rankscope rep"),
+    ],
+)
+def test_mistakes_are_one_sentence_on_stderr(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    ran = Ran(monkeypatch, capsys, *arguments)
+    assert (ran.code, ran.out) == (2, "") and ran.err.startswith(f"rankscope: {sentence}")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("toys")
 def test_a_failed_run_is_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     in_the_way = tmp_path / "paper2000/slow-decay/smoke/rates/fast/seed-0"
     in_the_way.parent.mkdir(parents=True)
     in_the_way.write_text("years of work")
-    arguments = ("run", "paper2000/slow-decay", "--scale", "smoke", "--out", str(tmp_path))
-    ran = Ran(monkeypatch, capsys, *arguments, "--jobs", "1")
-    assert ran.code == 1 and "was not made by an experiment; choose another --out" in ran.err
+    for command in (("run", "paper2000/slow-decay"), ("reproduce",)):
+        arguments = (*command, "--scale", "smoke", "--out", str(tmp_path))
+        ran = Ran(monkeypatch, capsys, *arguments, "--jobs", "1")
+        assert ran.code == 1 and "was not made by an experiment; choose another --out" in ran.err
     assert in_the_way.read_text() == "years of work"
 
 

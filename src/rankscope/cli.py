@@ -32,10 +32,17 @@ def rankscope(
 ) -> None:
     """Watch the rank of neural networks while they learn.
 
-    Start with **rankscope demo**: a small Transformer learns Python source code for about a minute
-    while every singular value of every weight matrix is followed; you get a table and figures.
+    **Look first.** `rankscope demo` trains a small VGG on digits and a small Transformer on Python
+    source code, each at two weight decays, follows every singular value of every weight matrix, and
+    lets a toy attention head learn one coordinate after another: a few minutes on two cores. It
+    ends with a table of the papers' claims and an HTML report.
 
-    In your own training loop, three lines do the same:
+    **Then all of it.** `rankscope list` shows the papers' experiments, what they cost, and what is
+    there. `rankscope reproduce` runs whole papers and writes the report; `rankscope run NAME` runs
+    one experiment; `rankscope report` writes the report again. What is there already is never run
+    again, and the same command goes on where it was interrupted.
+
+    **In your own training loop**, three lines do the same:
 
     ```
     with rankscope.Tracker(model, "runs/first") as tracker:
@@ -44,68 +51,160 @@ def rankscope(
     ```
 
     and `rankscope.open("runs/first")` gives an xarray Dataset.
-
-    The papers' own experiments are there too. **rankscope list** shows them; **rankscope run NAME**
-    runs one at a small scale, says which of the paper's claims hold, and draws its figures. What is
-    there already is not run again.
     """
+
+
+# What several commands share.
+ScaleOption = Annotated[
+    Literal["paper", "small", "smoke"],
+    typer.Option(help="The paper's own size, minutes on two cores, or seconds."),
+]
+SeedOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        min=0,
+        help="Run only this seed (repeatable); verdicts are made of all seeds that are there.",
+    ),
+]
+OutOption = Annotated[Path, typer.Option(help="Folder for runs, verdicts and figures.")]
+JobsOption = Annotated[
+    int | None,
+    typer.Option(min=1, help="Runs at the same time.", show_default="cores; on a GPU 5"),
+]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder with the data sets, laid out as on the Hugging Face hub; scale paper needs "
+        "them.",
+        show_default="RANKSCOPE_DATA, or the hub",
+    ),
+]
+DeviceOption = Annotated[
+    Literal["cpu", "cuda"] | None,
+    typer.Option(help="Where networks are trained.", show_default="cuda if there is one"),
+]
+OnOption = Annotated[
+    Literal["here", "ray"],
+    typer.Option(help="This machine, or a Ray cluster (RAY_ADDRESS; without it a local one)."),
+]
 
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the run and its figures.")] = Path("demo"),
-    steps: Annotated[
-        int, typer.Option(min=1, help="Optimizer steps; 600 take about a minute.")
-    ] = 600,
-    seed: Annotated[int, typer.Option(help="Seed of weights and batches.")] = 0,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the runs; the report is in OUT/demo.")
+    ] = RUNS,
+    jobs: JobsOption = None,
 ) -> None:
-    """Train a small Transformer on the Python standard library's own text, and look at its ranks.
+    """A few runs of both papers, in minutes: a table of claims and an HTML report.
 
-    Prints what each matrix's rank was at the start and at the end and how strongly it is aligned
-    with its neighbours; writes singular values, effective rank and alignment over time as PNG and
-    SVG.
+    A VGG learns digits and a Transformer Python source code, at two weight decays each; a diagonal
+    attention head learns in stages. With one seed every claim stays undecided, but the report shows
+    the values and draws the figures. **rankscope reproduce** keeps these runs and adds the others.
     """
-    from rankscope.lab.demo import demo as run
+    from rankscope.lab.demo import demo as show
 
-    run(out, steps=steps, seed=seed)
+    if not show(out, jobs=jobs):
+        raise typer.Exit(1)
 
 
 @app.command()
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name, as **rankscope list** shows it.")],
-    scale: Annotated[
-        Literal["paper", "small", "smoke"],
-        typer.Option(help="The paper's own size, minutes on two cores, or seconds."),
-    ] = "small",
-    seed: Annotated[
-        list[int] | None,
-        typer.Option(
-            min=0,
-            help="Run only this seed (repeatable); verdicts are made of all seeds that are there.",
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Folder for runs, verdicts and figures.")] = RUNS,
-    jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at the same time.", show_default="cores")
-    ] = None,
+    scale: ScaleOption = "small",
+    seed: SeedOption = None,
+    out: OutOption = RUNS,
+    jobs: JobsOption = None,
+    data: DataOption = None,
+    device: DeviceOption = None,
+    on: OnOption = "here",
     json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
     """Run an experiment of the papers, judge its claims, draw its figures.
 
-    Runs that are there whole are kept; one that was interrupted begins anew; one that was declared
-    otherwise before is run again, its earlier result put aside. Verdicts come as a table and as
-    verdicts.json, figures as PNG and SVG, all beside the runs in OUT/EXPERIMENT/SCALE.
+    Runs that are there whole are kept; one that was interrupted goes on or begins anew; one that
+    was declared otherwise before is run again, its earlier result put aside. Verdicts come as a
+    table and as verdicts.json, figures as PNG and SVG, all beside the runs in OUT/EXPERIMENT/SCALE.
 
     The exit code is 0 whatever the verdicts are, and 1 if a run,
     a claim or a figure failed.
     """
     from rankscope.lab.catalogue import load
+    from rankscope.lab.placement import choose_placement
     from rankscope.lab.procedure import conduct
 
     declared = load(experiment, scale)
     seeds = tuple(dict.fromkeys(seed)) if seed else None
-    if not conduct(declared, out, seeds=seeds, jobs=jobs, as_json=json):
+    where = choose_placement(device=device, data=data, on=on)
+    if not conduct(declared, out, seeds=seeds, jobs=jobs, placement=where, as_json=json):
         raise typer.Exit(1)
+
+
+@app.command()
+def reproduce(
+    paper: Annotated[
+        str | None, typer.Argument(help="yunis2024 or boix2023.", show_default="all papers")
+    ] = None,
+    scale: ScaleOption = "small",
+    seed: SeedOption = None,
+    out: OutOption = RUNS,
+    jobs: JobsOption = None,
+    data: DataOption = None,
+    device: DeviceOption = None,
+    on: OnOption = "here",
+) -> None:
+    """Run all experiments of a paper, or of all, and write one HTML report.
+
+    Claims are judged on all networks together. The report is a single file that needs no
+    network: OUT/PAPER/report-SCALE/index.html, or OUT/report-SCALE/index.html of all papers;
+    verdicts.json and the figures are beside it. Its path is printed last.
+
+    The exit code is 0 whatever the verdicts are, and 1 if a run,
+    a claim or a figure failed.
+    """
+    from rankscope.lab import reproduction
+    from rankscope.lab.placement import choose_placement
+
+    done = reproduction.reproduce(
+        reproduction.chosen(paper, scale),
+        out,
+        reproduction.report_folder(paper, scale, out),
+        command=_command("reproduce", paper, scale),
+        seeds=tuple(dict.fromkeys(seed)) if seed else None,
+        jobs=jobs,
+        placement=choose_placement(device=device, data=data, on=on),
+    )
+    if not done:
+        raise typer.Exit(1)
+
+
+@app.command()
+def report(
+    out: Annotated[Path, typer.Argument(help="Folder in which the runs are.")] = RUNS,
+    paper: Annotated[
+        str | None, typer.Argument(help="Only this one.", show_default="all papers")
+    ] = None,
+    scale: ScaleOption = "small",
+) -> None:
+    """Write the report again from the runs that are there; nothing is run.
+
+    It is where **rankscope reproduce** writes it, and its path is printed last. Networks and seeds
+    that are not there are left out and named.
+    """
+    from rankscope.lab import reproduction
+
+    done = reproduction.rebuild(
+        reproduction.chosen(paper, scale),
+        out,
+        reproduction.report_folder(paper, scale, out),
+        command=_command("reproduce", paper, scale),
+    )
+    if not done:
+        raise typer.Exit(1)
+
+
+def _command(name: str, paper: str | None, scale: str) -> str:
+    return " ".join(filter(None, ("rankscope", name, paper, "--scale", scale)))
 
 
 @app.command("list")

@@ -9,6 +9,7 @@ from rankscope.figures import save
 from rankscope.figures.style import (
     draw_order_bar,
     evenly,
+    legend_below,
     log_inverse,
     mixed,
     panels,
@@ -72,3 +73,22 @@ def test_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
     assert (png.name, svg.name) == ("run.1.png", "run.1.svg")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "<svg" in svg.read_text()
+
+
+@pytest.mark.parametrize(("width", "columns"), [(2, 1), (6, 2), (20, 3)])
+def test_legends_have_as_many_columns_as_the_width_has_room_for(width: int, columns: int) -> None:
+    figure = Figure(figsize=(width, 3), layout="constrained")
+    lines = figure.add_subplot().plot([[0, 1, 2], [1, 2, 3]], label=["a", "b", "c"])
+    legend_below(figure, lines)
+    assert figure.legends[0]._ncols == columns
+
+
+def test_saving_keeps_the_layout_of_a_figure(tmp_path: Path) -> None:
+    figure = Figure(layout="constrained")
+    figure.add_subplot()
+    engine = figure.get_layout_engine()
+    save(figure, tmp_path / "run")
+    assert figure.get_layout_engine() is engine
+    plain = Figure()
+    save(plain, tmp_path / "plain")
+    assert plain.get_layout_engine() is None

@@ -10,7 +10,8 @@ from lab.toy_experiments.paper2000.slow_decay import experiment
 from lab.toy_runs import Decay, Log
 from rankscope.lab.execution import execute
 from rankscope.lab.experiment import Experiment, MissingRun, Results
-from rankscope.lab.findings import find, read_shelf, results_of
+from rankscope.lab.findings import find
+from rankscope.lab.shelf import read_shelf, results_of
 from rankscope.lab.stored_run import stored_runs
 from rankscope.lab.verdict import Verdict
 

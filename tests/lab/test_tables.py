@@ -3,7 +3,13 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from rankscope.lab.catalogue import Entry
-from rankscope.lab.tables import duration, evidence, experiment_table, verdict_table
+from rankscope.lab.tables import (
+    duration,
+    evidence,
+    experiment_table,
+    short_verdict_table,
+    verdict_table,
+)
 from rankscope.lab.verdict import Table, judge, undecided
 
 
@@ -32,6 +38,16 @@ def test_verdicts() -> None:
     ]
 
 
+def test_short_verdicts() -> None:
+    one = judge("B3", "times [agree]", {"head": THREE}, bound="<= 1", quantity="gap [s]")
+    two = judge("B4", "law", {"uv": THREE, "gd": {0: (3.0, False)}}, bound="<= 1")
+    assert printed(short_verdict_table([one, two]))[2:] == [
+        ["B3", "times", "[agree]", "yes", "0.5", "<=", "1"],
+        ["B4", "law", "undecided", "0.75", "<=", "1"],
+        ["uv", "yes,", "gd", "undecided"],
+    ]
+
+
 def test_evidence() -> None:
     table = Table(("stage", "time", "resolved"), ((1, 0.123456, True), ("[end]", None, False)), "T")
     judged = judge("B3", "", {}, bound="", evidence=["see [1]"], tables=[table])
@@ -46,6 +62,8 @@ def test_experiments() -> None:
             [
                 Entry("paper/a", "What it is.", "small", 95, 3, 12, 5),
                 Entry("paper/a", "What it is.", "smoke", None, 1, 4, 4),
+                Entry("paper/b", "Another.", "small", 60, 3, 3, 3),
+                Entry("paper/b", "Another.", "smoke", 5, 1, 1, 1),
             ]
         )
     )
@@ -54,6 +72,14 @@ def test_experiments() -> None:
         ["What", "it", "is."],
         ["small", "2", "min", "4", "x", "3", "seeds", "5", "of", "12"],
         ["smoke", "?", "4", "x", "1", "seeds", "all"],
+        ["paper/b"],
+        ["Another."],
+        ["small", "60", "s", "1", "x", "3", "seeds", "all"],
+        ["smoke", "5", "s", "1", "x", "1", "seeds", "all"],
+        ["paper"],
+        ["All", "of", "it:", "rankscope", "reproduce", "paper"],
+        ["small", "3", "min", "15", "8", "of", "15"],
+        ["smoke", "?", "5", "all"],
     ]
 
 

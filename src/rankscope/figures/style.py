@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 Colour = tuple[float, float, float, float]
 
@@ -20,6 +21,7 @@ MISSING = "0.85"  # grey of what could not be measured
 IDLE = "0.75"  # grey of what stays negligible
 DARK = "0.2"  # a single line
 MOST_TICKS = 7
+LEGEND_WIDTH = 2.6  # inches, of one entry
 
 SYMBOLS = {"kq": r"$W_K W_Q^{\top}$", "vo": r"$W_V W_O^{\top}$", "z": "$z$"}
 RESCALED_TIME = r"rescaled time $t \,/\, \log(1/\alpha)$"
@@ -30,8 +32,18 @@ def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
     png, svg = (Path(f"{path}.{suffix}") for suffix in ("png", "svg"))
     png.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(png, dpi=160)
+    engine = figure.get_layout_engine()
+    figure.set_layout_engine("none")  # it is laid out now, which is half of the work
     figure.savefig(svg)
+    figure.set_layout_engine(engine)
     return png, svg
+
+
+def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
+    """One legend for all panels, under them, in as many columns as the width has room for."""
+    room = int(figure.get_figwidth() / LEGEND_WIDTH)
+    columns = min(len(handles), max(room, 1))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
 
 
 def evenly(count: int, most: int = MOST_TICKS) -> list[int]:

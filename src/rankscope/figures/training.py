@@ -1,24 +1,24 @@
-"""Figures of a training run: spectra, ranks and alignment over time (yunis2024, figs. 1-3).
+"""Figures of one training run: spectra, ranks and alignment over time (yunis2024, figs. 1-3).
 
-Time runs along the snapshots, as in the paper: they stand at equal distances and the ticks give the
-training step of each. Schedules are dense early and sparse late, so early changes stay visible this
-way.
+Those of several seeds and networks are in `networks` and `sweeps`; `over_time` has what they share.
 """
 
-import numpy as np
 import xarray as xr
-from jaxtyping import Num
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.collections import QuadMesh
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
 import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
-from rankscope.figures.style import COLOURS, MISSING, evenly
-
-MOST_LINES = 100
-MOST_LABELS = 40
+from rankscope.figures.over_time import (
+    draw_heat_map,
+    draw_shades,
+    draw_spectrum,
+    label_rows,
+    label_time,
+    number_rows,
+    point_or_line,
+    trimmed,
+)
+from rankscope.figures.style import COLOURS
 
 
 def singular_values_over_time(ds: xr.Dataset, matrix: str) -> Figure:
@@ -58,9 +58,9 @@ def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     mesh = draw_heat_map(upper, values.T)
     upper.set(title=pair, ylabel="direction $i$")
-    upper.set_yticks(ticks := evenly(values.shape[1]), labels=[str(i + 1) for i in ticks])
+    number_rows(upper, values.shape[1])
     figure.colorbar(mesh, ax=upper, label="alignment $A_{ii}$")
-    marker = "." if len(values) == 1 else ""
+    marker = point_or_line(values)
     lower.plot(
         found.rankscope.mean_alignment().to_numpy(),
         marker=marker,
@@ -71,7 +71,7 @@ def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
     lower.plot(background, marker=marker, color="0.5", label="background (chance as measured)")
     lower.set(ylabel="alignment", ylim=(0, None))
     lower.legend(frameon=False, fontsize="small")
-    label_time(lower, ds)
+    label_time(lower, ds["step"].to_numpy())
     return figure
 
 
@@ -90,7 +90,7 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
     mesh = draw_heat_map(axes, values, lowest=0.0)
     label_rows(axes, names)
     axes.set(title="alignment of neighbouring matrices", ylabel="pair")
-    label_time(axes, ds)
+    label_time(axes, ds["step"].to_numpy())
     bar = figure.colorbar(
         mesh, ax=axes, label="mean alignment, $i$ ≤ 10 (white: range of background)"
     )
@@ -101,17 +101,11 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
 
 
 def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
-    """Draw fig. 1; on a linear axis, since it shows that large values outgrow small ones."""
-    values = trimmed(select(ds, "matrix", matrix)["singular_values"].to_numpy())  # (step, k)
-    k = values.shape[1]
-    shade = Normalize(1, max(k, 2))
-    marker = "." if len(values) == 1 else ""
-    for i in reversed(evenly(k, MOST_LINES)):  # the largest last, on top
-        axes.plot(values[:, i], color=COLOURS(shade(i + 1)), linewidth=0.8, marker=marker)
-    axes.set(title=matrix, ylabel="singular value", ylim=(0, None))
-    label_time(axes, ds)
-    bar = axes.figure.colorbar(ScalarMappable(shade, COLOURS), ax=axes, label="index (1 = largest)")
-    bar.ax.invert_yaxis()
+    """Draw fig. 1."""
+    values = select(ds, "matrix", matrix)["singular_values"].expand_dims("seed")
+    draw_shades(axes, draw_spectrum(axes, values))
+    axes.set(title=matrix, ylabel="singular value")
+    label_time(axes, ds["step"].to_numpy())
 
 
 def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
@@ -121,33 +115,8 @@ def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
     mesh = draw_heat_map(axes, ranks.to_numpy())
     label_rows(axes, names)
     axes.set(title="normalised effective rank", ylabel="matrix, in model order")
-    label_time(axes, ds)
+    label_time(axes, ds["step"].to_numpy())
     axes.figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)")
-
-
-def draw_heat_map(
-    axes: Axes, values: Num[np.ndarray, "row step"], *, lowest: float | None = None
-) -> QuadMesh:
-    """One cell per row and snapshot centred on whole numbers, first row on top; NaN is grey."""
-    rows, steps = values.shape
-    edges = np.arange(steps + 1) - 0.5, np.arange(rows + 1) - 0.5
-    mesh = axes.pcolormesh(*edges, np.ma.masked_invalid(values), cmap=COLOURS, vmin=lowest)
-    axes.set_facecolor(MISSING)
-    axes.invert_yaxis()
-    return mesh
-
-
-def label_time(axes: Axes, ds: xr.Dataset) -> None:
-    """Ticks at some snapshots, each with its training step."""
-    steps = ds["step"].to_numpy()
-    ticks = evenly(len(steps))
-    axes.set_xticks(ticks, labels=[str(steps[i]) for i in ticks])
-    axes.set_xlabel("training step (snapshots at equal distances)")
-
-
-def label_rows(axes: Axes, names: list[str]) -> None:
-    ticks = evenly(len(names), MOST_LABELS)
-    axes.set_yticks(ticks, labels=[names[i] for i in ticks], fontsize="x-small")
 
 
 def heat_map_height(rows: int) -> float:
@@ -164,9 +133,3 @@ def select(ds: xr.Dataset, dim: str, name: str) -> xr.Dataset:
     if name not in known:
         raise ValueError(f"this run has no {dim} {name!r}; it has {', '.join(known) or 'none'}")
     return ds.sel({dim: name})
-
-
-def trimmed(values: Num[np.ndarray, "step k"]) -> Num[np.ndarray, "step r"]:
-    """Without the NaN columns that pad a short spectrum to the longest one of the run."""
-    measured = np.flatnonzero(~np.isnan(values).all(axis=0))
-    return values[:, : measured[-1] + 1 if len(measured) else 0]

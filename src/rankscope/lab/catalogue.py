@@ -1,4 +1,7 @@
-"""The experiments there are: every file of `lab/experiments/<paper>/` is one."""
+"""The experiments there are: every file of `lab/experiments/<paper>/` is one.
+
+So are the papers: every file of `lab/papers/`.
+"""
 
 import difflib
 import inspect
@@ -8,28 +11,59 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rankscope.lab.experiment import SCALES, Experiment, Scale
+from rankscope.lab.paper import Paper
 from rankscope.lab.stored_run import stored_runs
 
 PACKAGE = "rankscope.lab.experiments"
+PAPERS = "rankscope.lab.papers"
 
 
 def names() -> tuple[str, ...]:
     """Their names: the file boix2023/toy_diag.py is boix2023/toy-diag."""
-    return tuple(sorted(_modules()))
+    return tuple(sorted(_modules(PACKAGE)))
 
 
 def load(name: str, scale: Scale) -> Experiment:
     """An experiment at one scale; ValueError naming those there are if it is none of them."""
-    modules = _modules()
+    modules = _modules(PACKAGE)
     if name not in modules:
-        near = difflib.get_close_matches(name, modules, n=1)
-        near += [known for known in modules if known.rpartition("/")[2] == name]
-        hint = f"; did you mean {near[-1]}?" if near else ""
-        known = ", ".join(sorted(modules)) or "none yet"
-        raise ValueError(f"there is no experiment {name!r}{hint} (there are: {known})")
+        raise _unknown("experiment", name, modules)
     experiment: Experiment = import_module(modules[name]).experiment(scale)
     assert (experiment.name, experiment.scale) == (name, scale), modules[name]
     return experiment
+
+
+def experiments_of(paper: str, scale: Scale) -> tuple[Experiment, ...]:
+    """Those of one paper."""
+    return tuple(load(name, scale) for name in names() if name.startswith(f"{paper}/"))
+
+
+def summary(name: str) -> str:
+    """The first line of what an experiment's file says of itself."""
+    return (inspect.getdoc(import_module(_modules(PACKAGE)[name])) or "").partition("\n")[0]
+
+
+def paper_names() -> tuple[str, ...]:
+    """The papers' keys."""
+    return tuple(sorted(_modules(PAPERS)))
+
+
+def load_paper(name: str, scale: Scale) -> Paper:
+    """A paper at one scale; ValueError naming those there are if it is none of them."""
+    modules = _modules(PAPERS)
+    if name not in modules:
+        raise _unknown("paper", name, modules)
+    paper: Paper = import_module(modules[name]).paper(scale)
+    assert (paper.name, paper.scale) == (name, scale), modules[name]
+    return paper
+
+
+def _unknown(kind: str, name: str, modules: dict[str, str]) -> ValueError:
+    near = difflib.get_close_matches(name, modules, n=1)
+    near += [known for known in modules if known.rpartition("/")[2] == name]
+    hint = f"; did you mean {near[-1]}?" if near else ""
+    known = ", ".join(sorted(modules)) or "none yet"
+    return ValueError(f"there is no {kind} {name!r}{hint} (there are: {known})")
 
 
 class Entry(NamedTuple):
@@ -47,22 +81,21 @@ class Entry(NamedTuple):
 def entries(out: Path) -> list[Entry]:
     """Every experiment at every scale, and how much of it is in `out`."""
     found = []
-    for name, module in sorted(_modules().items()):
-        summary = (inspect.getdoc(import_module(module)) or "").partition("\n")[0]
+    for name in names():
         for scale in SCALES:
             experiment = load(name, scale)
             runs = stored_runs(experiment, out)
             whole = sum(run.state == "whole" for run in runs)
             seconds, seeds = experiment.expected_seconds, len(experiment.seeds)
-            found.append(Entry(name, summary, scale, seconds, seeds, len(runs), whole))
+            found.append(Entry(name, summary(name), scale, seconds, seeds, len(runs), whole))
     return found
 
 
-def _modules() -> dict[str, str]:
-    """Name of each experiment -> the module it is declared in."""
-    package = import_module(PACKAGE)
+def _modules(package: str) -> dict[str, str]:
+    """Name of each experiment or paper -> the module it is declared in."""
+    path = import_module(package).__path__
     return {
-        module.name.removeprefix(f"{PACKAGE}.").replace(".", "/").replace("_", "-"): module.name
-        for module in pkgutil.walk_packages(package.__path__, f"{PACKAGE}.")
+        module.name.removeprefix(f"{package}.").replace(".", "/").replace("_", "-"): module.name
+        for module in pkgutil.walk_packages(path, f"{package}.")
         if not module.ispkg
     }

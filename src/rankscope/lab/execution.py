@@ -51,12 +51,19 @@ class Watcher(Protocol):
     def ended(self, ended: Ended) -> None: ...
 
 
-def execute(runs: Iterable[StoredRun], *, jobs: int, watcher: Watcher) -> list[Ended]:
-    """Execute `runs`, up to `jobs` at a time; with one at a time in this process."""
-    runs = list(runs)
+def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) -> list[Ended]:
+    """Execute `runs`, `jobs` at a time, by default one per core; one at a time in this process."""
+    runs, jobs = list(runs), jobs or cores()
     if min(jobs, len(runs)) <= 1:
         return [_execute_here(run, watcher) for run in runs]
     return list(_execute_in_processes(deque(runs), jobs=min(jobs, len(runs)), watcher=watcher))
+
+
+def cores() -> int:
+    """Those this process may use, which in a container are fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def attempt(stored: StoredRun, progress: Progress) -> Ended:

@@ -68,7 +68,12 @@ class MissingRun(LookupError):
 
     def __init__(self, name: str, seed: int, reason: str) -> None:
         super().__init__(f"{name}, seed {seed}: {reason}")
+        self.name = name
         self.seed = seed
+
+
+class TooFewRuns(ValueError):
+    """Nothing can be made of the runs there are; the message says which it would take."""
 
 
 @dataclass(frozen=True)

@@ -63,14 +63,28 @@ def first_flows(results: Results, network: str) -> dict[float, xr.Dataset]:
 
 
 def _loss(results: Results, *, network: str) -> Figure:
+    """The loss over rescaled time, a line for each initial scale alpha (fig. 6).
+
+    The paper says it falls in stages: plateaus, and drops that become sharper as alpha falls.
+    """
     return loss_by_alpha(first_flows(results, network))
 
 
 def _entries(results: Results, *, network: str, kind: Literal["kq", "vo"]) -> Figure:
+    """The diagonal entries of a product of weights over rescaled time, a panel for each alpha
+    (figs. 7, 8).
+
+    They leave zero one after another, in an order and at times that settle as alpha falls.
+    """
     return entries_by_alpha(first_flows(results, network), kind)
 
 
 def _staircase(results: Results, *, network: str) -> Figure:
+    """Gradient flow from three alphas beside Algorithm 1 (broad lines): entries of the products,
+    their logarithmic coordinates, and the loss.
+
+    The theorem says the flow approaches the staircase as alpha falls.
+    """
     flows = first_flows(results, network)
     small = sorted(alpha for alpha in flows if alpha <= LARGEST_ALPHA)
     drawn = {small[i]: flows[small[i]] for i in evenly(len(small), MOST_ALPHAS)}
@@ -78,6 +92,11 @@ def _staircase(results: Results, *, network: str) -> Figure:
 
 
 def _errors(results: Results, *, network: str) -> Figure:
+    """How far the times at which entries become active are from Algorithm 1's, against
+    log(1/alpha).
+
+    The theorem says the distance falls like one over it: parallel to the dashed line.
+    """
     flows = first_flows(results, network)
     compared = stages_in_flows(first_seed(results, f"{network}/algorithm"), flows)
     return activation_errors(error_dataset(compared))

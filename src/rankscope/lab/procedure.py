@@ -1,14 +1,15 @@
 """The command `rankscope run`: what is missing is run, claims are judged, figures drawn."""
 
 import json
-import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
 
-from rankscope.lab.execution import Ended, execute
+from rankscope.lab.execution import Ended
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.findings import Findings, find, verdicts_json
+from rankscope.lab.placement import Placement, placed
 from rankscope.lab.progress import Bars
 from rankscope.lab.stored_run import StoredRun, stored_runs
 from rankscope.lab.tables import evidence, verdict_table
@@ -20,18 +21,19 @@ def conduct(
     *,
     seeds: tuple[int, ...] | None = None,
     jobs: int | None = None,
+    placement: Placement | None = None,
     as_json: bool = False,
 ) -> bool:
     """Run, judge, draw; True if no run, claim or figure failed, whatever the verdicts are.
 
     seeds: run only these; verdicts are made of all that is there.
-    jobs: runs at the same time, by default one per core.
+    jobs: runs at the same time, by default one per core, or five on a GPU.
+    placement: where, by default in processes on this machine's CPU.
     """
-    talk = Console(stderr=True)
-    if out.exists() and not out.is_dir():
-        raise ValueError(f"{out} is a file; choose a folder with --out")
-    wanted = stored_runs(experiment, out, seeds=seeds)
-    ended = run_missing(wanted, jobs=jobs or cores(), talk=talk)
+    talk, placement = Console(stderr=True), placement or Placement()
+    check_folder(out)
+    wanted = stored_runs(placed(experiment, placement.place), out, seeds=seeds)
+    ended = run_missing(wanted, placement, jobs=jobs, talk=talk)
     findings = find(experiment, out, seeds=seeds or experiment.seeds)
     if as_json:
         print(json.dumps(verdicts_json(experiment, findings.verdicts), indent=1, allow_nan=False))
@@ -41,21 +43,18 @@ def conduct(
         say(talk, line)
     for path in (experiment.folder(out) / "verdicts.json", *findings.figures):
         say(talk, f"wrote {path}")
-    failed = {run.title for run in ended if run.failure}
-    for run in wanted:
-        if run.title in failed:
-            say(talk, f"failed: {run.title}; see {run.failure_file}")
-    return not failed and not findings.faults
+    name_failures(wanted, ended, talk)
+    return not any(run.failure for run in ended) and not findings.faults
 
 
-def cores() -> int:
-    """Those this process may use, which in a container are fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def check_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"{out} is a file; choose a folder with --out")
 
 
-def run_missing(wanted: list[StoredRun], *, jobs: int, talk: Console) -> list[Ended]:
+def run_missing(
+    wanted: list[StoredRun], placement: Placement, *, jobs: int | None, talk: Console
+) -> list[Ended]:
     """Execute those of `wanted` that are not there whole, and say what happens to what is."""
     states = [run.state for run in wanted]
     missing = [run for run, state in zip(wanted, states, strict=True) if state != "whole"]
@@ -70,15 +69,23 @@ def run_missing(wanted: list[StoredRun], *, jobs: int, talk: Console) -> list[En
             )
         elif state == "interrupted":
             before = f"failed before ({run.failure})" if run.failure else "was begun, not finished"
-            say(talk, f"{run.title} {before}; it begins anew")
+            how = "it goes on from there" if run.resumable else "it begins anew"
+            say(talk, f"{run.title} {before}; {how}")
     if not missing:
         return []
     try:
         with Bars(talk, total=len(missing)) as bars:
-            return execute(missing, jobs=jobs, watcher=bars)
+            return placement.execute(missing, jobs=jobs, watcher=bars)
     except KeyboardInterrupt:
         say(talk, "Stopped. Finished runs stay; the same command goes on from here.")
         raise
+
+
+def name_failures(wanted: Iterable[StoredRun], ended: Iterable[Ended], talk: Console) -> None:
+    failed = {run.title for run in ended if run.failure}
+    for run in wanted:
+        if run.title in failed:
+            say(talk, f"failed: {run.title}; see {run.failure_file}")
 
 
 def show_verdicts(findings: Findings) -> None:

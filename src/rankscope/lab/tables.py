@@ -1,6 +1,7 @@
 """Verdicts and lists of experiments as tables for a terminal."""
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
@@ -22,12 +23,25 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
             escape(each.sentence)
             + (f"\n[dim]{escape(each.quantity)}[/dim]" if each.quantity else ""),
             _coloured(each.holds),
-            _number(each.value),
+            number(each.value),
             escape(each.bound),
-            _range(each.interval),
+            span(each.interval),
         )
         for network in each.networks if len(each.networks) > 1 else ():
             table.add_row(*_network_row(network))
+    return table
+
+
+def short_verdict_table(verdicts: Iterable[Verdict]) -> Table:
+    """One row per claim, and under its sentence what each network says; for a whole paper."""
+    table = _table("claim", "says", "holds", "value", "bound")
+    for each in verdicts:
+        networks = ", ".join(
+            f"{escape(network.network)} {_coloured(network.holds)}" for network in each.networks
+        )
+        says = escape(each.sentence) + (f"\n{networks}" if len(each.networks) > 1 else "")
+        bound = escape(each.bound)
+        table.add_row(each.claim, says, _coloured(each.holds), number(each.value), bound)
     return table
 
 
@@ -38,17 +52,31 @@ def evidence(judged: Verdict) -> Sequence[str | Table]:
 
 
 def experiment_table(entries: Iterable[Entry]) -> Table:
-    """One row per scale, under a line that says what the experiment is."""
+    """One row per scale, under a line that says what the experiment is; each paper's total last."""
     table = _table("experiment", "scale", "expected", "runs", "there")
-    last = None
-    for entry in entries:
-        if entry.experiment != last:
-            table.add_row(f"[bold]{entry.experiment}[/bold]\n{escape(entry.summary)}")
-        last = entry.experiment
-        runs = f"{entry.total // entry.seeds} x {entry.seeds} seeds"
-        there = "all" if entry.whole == entry.total else f"{entry.whole} of {entry.total}"
-        table.add_row("", entry.scale, duration(entry.expected_seconds), runs, there)
+    for paper, of_paper in groupby(entries, lambda entry: entry.experiment.partition("/")[0]):
+        found = list(of_paper)
+        for experiment, scales in groupby(found, lambda entry: entry.experiment):
+            rows = list(scales)
+            table.add_row(f"[bold]{experiment}[/bold]\n{escape(rows[0].summary)}")
+            for entry in rows:
+                runs = f"{entry.total // entry.seeds} x {entry.seeds} seeds"
+                table.add_row(
+                    "", entry.scale, duration(entry.expected_seconds), runs, _there([entry])
+                )
+        table.add_row(f"[bold]{paper}[/bold]\nAll of it: rankscope reproduce {paper}")
+        for scale in dict.fromkeys(entry.scale for entry in found):
+            same = [entry for entry in found if entry.scale == scale]
+            seconds = [entry.expected_seconds for entry in same]
+            total = None if None in seconds else sum(filter(None, seconds))
+            runs = str(sum(entry.total for entry in same))
+            table.add_row("", scale, duration(total), runs, _there(same))
     return table
+
+
+def _there(entries: Sequence[Entry]) -> str:
+    whole, total = (sum(getattr(entry, of) for entry in entries) for of in ("whole", "total"))
+    return "all" if whole == total else f"{whole} of {total}"
 
 
 def duration(seconds: float | int | None) -> str:
@@ -69,7 +97,7 @@ def _table(*columns: str) -> Table:
 
 
 def _network_row(network: NetworkVerdict) -> Sequence[str]:
-    value, interval = _number(network.value), _range(network.interval)
+    value, interval = number(network.value), span(network.interval)
     return ("", f"  {escape(network.network)}", _coloured(network.holds), value, "", interval)
 
 
@@ -78,25 +106,28 @@ def _evidence_table(claim: str, evidence: verdict.Table) -> Table:
     table.title = escape(f"{claim}: {evidence.title}" if evidence.title else claim)
     table.title_justify = "left"
     for row in evidence.rows:
-        table.add_row(*(escape(_cell(cell)) for cell in row))
+        table.add_row(*(escape(cell(each)) for each in row))
     return table
 
 
-def _cell(cell: verdict.Cell) -> str:
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    return cell if isinstance(cell, str) else _number(cell, digits=4)
+def cell(content: verdict.Cell) -> str:
+    """What stands in a table of evidence, as text."""
+    if isinstance(content, bool):
+        return "yes" if content else "no"
+    return content if isinstance(content, str) else number(content, digits=4)
 
 
 def _coloured(holds: Holds) -> str:
     return f"[{COLOURS[holds]}]{holds}[/{COLOURS[holds]}]"
 
 
-def _number(value: float | int | None, *, digits: int = 3) -> str:
+def number(value: float | int | None, *, digits: int = 3) -> str:
+    """To three digits; "-" for none."""
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
 
 
-def _range(interval: tuple[float, float] | None) -> str:
-    return "-" if interval is None else f"{_number(interval[0])} to {_number(interval[1])}"
+def span(interval: tuple[float, float] | None) -> str:
+    """An interval: "0.1 to 0.3"."""
+    return "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}"

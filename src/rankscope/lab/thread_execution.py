@@ -15,12 +15,15 @@ from rankscope.lab.stored_run import StoredRun
 Message = tuple[str, Step | Ended | None]
 
 
-def execute(runs: Iterable[StoredRun], *, jobs: int, watcher: Watcher) -> list[Ended]:
-    """Execute `runs`, up to `jobs` at a time; the watcher hears of them in this thread."""
+JOBS = 5  # five VGG-16s of the paper's size fill an H200
+
+
+def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) -> list[Ended]:
+    """Execute `runs`, `jobs` at a time; the watcher hears of them in this thread."""
     runs = list(runs)
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
     ended: list[Ended] = []
-    with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="rankscope-run") as pool:
+    with ThreadPoolExecutor(max_workers=jobs or JOBS, thread_name_prefix="rankscope-run") as pool:
         futures = [pool.submit(_attempt, stored, messages) for stored in runs]
         try:
             while len(ended) < len(runs):

@@ -7,12 +7,11 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankscope.interventions import (
     Part,
     kept,
-    last_linear,
     reestimate_batchnorm,
     replace_matrices,
     top_part,
@@ -38,7 +37,8 @@ class Truncation:
 class Evaluation:
     """A probe: training_loss, what `problem.validate` gives, top_loss and bottom_loss.
 
-    Truncated are all matrices but the last linear layer, by the snapshot's own decompositions.
+    Truncated are all matrices but the last, by the snapshot's own decompositions. The paper leaves
+    out the last linear layer; its code the last matrix, which a UNet has in a convolution.
     """
 
     def __init__(
@@ -53,8 +53,12 @@ class Evaluation:
         self._precision = precision
         self._truncation = truncation
         self._model = copy.deepcopy(problem.model).eval().requires_grad_(False)
+        for module in self._model.modules():
+            if isinstance(module, nn.RNNBase):  # copying scatters what its GPU kernels want in one
+                module.flatten_parameters()
         self._device = next(self._model.parameters()).device
-        self._views = views(self._model, exclude=last_linear(self._model))
+        *_, last = views(self._model)
+        self._views = views(self._model, exclude=[last])
         self._fixed = tuple(problem.fixed(samples))
         norm = problem.fixed(truncation.norm_samples) if truncation is not None else ()
         self._norm = tuple(problem.inputs(*batch) for batch in norm)

@@ -98,16 +98,19 @@ class GraphedStep:
         self._batch = tuple(tensor.clone() for tensor in batch)
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream), _as_before(self._model, self._optimizer):
+            for _ in range(WARM_UP):
+                self._step(self._batch)
+        self._optimizer.zero_grad(set_to_none=True)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
         # Runs side by side capture one after the other; what others do meanwhile is not forbidden.
-        with CAPTURING, self._paused(), torch.cuda.stream(stream):
-            with _as_before(self._model, self._optimizer):
-                for _ in range(WARM_UP):
-                    self._step(self._batch)
-            self._optimizer.zero_grad(set_to_none=True)
-            stream.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                self._loss = self._step(self._batch)
+        with (
+            CAPTURING,
+            self._paused(),
+            torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
+        ):
+            self._loss = self._step(self._batch)
         torch.cuda.current_stream().wait_stream(stream)
         self._graph = graph
 

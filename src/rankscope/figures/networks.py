@@ -1,0 +1,175 @@
+"""Several networks side by side, each averaged over seeds (yunis2024, figs. 1-3)."""
+
+from collections.abc import Mapping
+from functools import partial
+from operator import itemgetter
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Int
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.typing import ColorType
+
+import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
+from rankscope.figures.over_time import (
+    THIN,
+    Line,
+    draw_band,
+    draw_heat_map,
+    draw_shades,
+    draw_spectrum,
+    label_rows,
+    label_time,
+    number_rows,
+    trimmed,
+)
+from rankscope.figures.seeds import Setting, average, over_seeds, steps_of
+from rankscope.figures.style import COLOURS, legend_below
+from rankscope.figures.training import heat_map_height, select, whole_matrices
+
+Steps = Int[np.ndarray, " step"]
+
+RAW, NORMALISED, CHANCE = COLOURS(0.0), COLOURS(0.7), "0.45"
+WIDE, NARROW = 2.8, 1.2  # points
+MEAN_ALIGNMENT = "mean alignment $a$, $i$ ≤ 10"
+SHORT_TIME = "training step"
+
+
+def spectra_of_networks(networks: Mapping[str, Setting]) -> Figure:
+    """Singular values of the shown matrix of each network over time (fig. 1)."""
+    figure = Figure(figsize=(1 + 3.9 * len(networks), 3.8), layout="constrained")
+    for axes, (name, setting) in zip(row_of(figure, networks), networks.items(), strict=True):
+        steps = steps_of([setting])
+        draw_shades(axes, draw_spectrum(axes, over_seeds(setting, shown_spectrum, steps)))
+        axes.set_title(f"{name}\n{shown(setting, 'matrix')}", fontsize="medium")
+        axes.set_ylabel("singular value")
+        label_time(axes, steps, most=5, label=SHORT_TIME)
+    return figure
+
+
+def ranks_of_networks(networks: Mapping[str, Setting]) -> Figure:
+    """Heat maps of normalised effective rank, depth against time, for each network (fig. 2)."""
+    rows = max(len(whole_matrices(setting.runs[0])) for setting in networks.values())
+    size = (1 + 4.4 * len(networks), heat_map_height(rows))
+    figure = Figure(figsize=size, layout="constrained")
+    for axes, (name, setting) in zip(row_of(figure, networks), networks.items(), strict=True):
+        steps = steps_of([setting])
+        mesh = draw_heat_map(axes, average(setting, ranks, steps).to_numpy().T)
+        label_rows(axes, whole_matrices(setting.runs[0]))
+        axes.set_title(name, fontsize="medium")
+        label_time(axes, steps, most=5, label=SHORT_TIME)
+        figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)", aspect=THIN)
+    return figure
+
+
+def alignment_of_networks(networks: Mapping[str, Setting]) -> Figure:
+    """A_ii of one pair, a(t) of every pair, and a(t) of the one against chance (fig. 3).
+
+    The paper has the two upper rows. The third shows what its heat maps cannot: the alignment as
+    it is and divided by the lengths of the parts that meet, above the background of each, the mean
+    overlap of directions that do not belong together, and the level of random directions.
+    """
+    pairs = max(setting.runs[0].sizes["pair"] for setting in networks.values())
+    heights = (3.0, heat_map_height(pairs), 2.4)
+    figure = Figure(figsize=(1 + 4.6 * len(networks), sum(heights) + 0.5), layout="constrained")
+    grid = figure.subplots(3, len(networks), squeeze=False, height_ratios=heights)
+    for column, (name, setting) in zip(grid.T, networks.items(), strict=True):
+        steps = steps_of([setting])
+        diagonal = average(setting, shown_diagonal, steps).to_numpy()
+        mesh = draw_diagonal(column[0], diagonal, highest=None)
+        column[0].set_title(f"{name}\n{shown(setting, 'pair')}", fontsize="medium")
+        figure.colorbar(mesh, ax=column[0], label="alignment $A_{ii}$", aspect=20)
+        mesh = draw_heat_map(column[1], average(setting, alignment, steps).to_numpy().T, lowest=0.0)
+        label_rows(column[1], [str(pair) for pair in setting.runs[0]["pair"].to_numpy()])
+        column[1].set_title(f"{name}: every pair", fontsize="medium")
+        figure.colorbar(mesh, ax=column[1], label=MEAN_ALIGNMENT, aspect=THIN)
+        draw_alignment_lines(column[2], setting, steps)
+        column[2].set_ylim(bottom=0)
+        column[2].set_title(f"{name}\n{shown(setting, 'pair')}", fontsize="medium")
+        for axes in column:
+            label_time(axes, steps, most=5, label=SHORT_TIME)
+    grid[0, 0].set_ylabel("direction $i$")
+    grid[2, 0].set_ylabel("mean alignment $a$")
+    legend_below(figure, alignment_legend())
+    return figure
+
+
+def draw_diagonal(
+    axes: Axes, values: np.ndarray, *, highest: float | None, size: str = "medium"
+) -> QuadMesh:
+    """Heat map of A_ii over (step, i), the first direction on top; colours begin at 0."""
+    values = trimmed(values).T
+    number_rows(axes, len(values), most=6, size=size)
+    return draw_heat_map(axes, values, lowest=0.0, highest=highest)
+
+
+def draw_alignment_lines(axes: Axes, setting: Setting, steps: Steps) -> None:
+    """a(t) of the shown pair, raw and normalised, with the background of both and chance."""
+    pairs = Setting(setting.title, tuple(shown_pair(ds) for ds in setting.runs))
+    # Where whole vectors meet both are the same: the normalised one then shows as a broad edge.
+    looks = (("alignment_normalized", NORMALISED, WIDE), ("alignment", RAW, NARROW))
+    for name, colour, width in looks:
+        background = over_seeds(pairs, itemgetter(f"{name}_background"), steps)
+        draw_band(axes, background, colour, style="--", width=width)
+        mean = over_seeds(pairs, partial(mean_alignment, of=name), steps)
+        draw_band(axes, mean, colour, width=width)
+    axes.axhline(float(pairs.runs[0]["chance"]), color=CHANCE, linewidth=1, linestyle=":")
+    axes.margins(x=0)
+
+
+def alignment_legend() -> list[Line2D]:
+    looks: tuple[tuple[str, ColorType, float, Line], ...] = (
+        ("$a$ of the shown pair", RAW, NARROW, "-"),
+        ("background of $a$", RAW, NARROW, "--"),
+        ("normalised $a$", NORMALISED, WIDE, "-"),
+        ("normalised background", NORMALISED, WIDE, "--"),
+        ("chance level of $a$", CHANCE, 1.0, ":"),
+    )
+    return [
+        Line2D([], [], color=colour, linewidth=width, linestyle=style, label=name)
+        for name, colour, width, style in looks
+    ]
+
+
+def row_of(figure: Figure, networks: Mapping[str, Setting]) -> list[Axes]:
+    return list(figure.subplots(1, len(networks), squeeze=False)[0])
+
+
+def shown(setting: Setting, dim: str) -> str:
+    """The matrix or pair that stands for the network."""
+    return str(setting.runs[0].attrs[f"shown_{dim}"])
+
+
+def shown_spectrum(ds: xr.Dataset) -> xr.DataArray:
+    """Singular values of the matrix that stands for the network, over (step, k)."""
+    return select(ds, "matrix", ds.attrs["shown_matrix"])["singular_values"]
+
+
+def shown_pair(ds: xr.Dataset) -> xr.Dataset:
+    return select(ds, "pair", ds.attrs["shown_pair"])
+
+
+def shown_diagonal(ds: xr.Dataset) -> xr.DataArray:
+    """A_ii of the pair that stands for the network, over (step, i)."""
+    return shown_pair(ds)["alignment"]
+
+
+def ranks(ds: xr.Dataset) -> xr.DataArray:
+    """Normalised effective rank of whole matrices, over (step, matrix)."""
+    whole = ds.sel(matrix=whole_matrices(ds))
+    found: xr.DataArray = whole.rankscope.normalized_effective_rank()
+    return found.transpose("step", "matrix")
+
+
+def alignment(ds: xr.Dataset) -> xr.DataArray:
+    """a(t) of every pair, over (step, pair)."""
+    return mean_alignment(ds).transpose("step", "pair")
+
+
+def mean_alignment(ds: xr.Dataset, *, of: str = "alignment") -> xr.DataArray:
+    """The mean of A_ii over i <= min(10, R), raw or normalised."""
+    found: xr.DataArray = ds.rankscope.mean_alignment(of=of)
+    return found

@@ -1,0 +1,147 @@
+"""Panels whose horizontal axis is training: lines with bands over seeds, heat maps, ticks.
+
+Time runs along the snapshots, as in yunis2024: they stand at equal distances and the ticks give the
+training step of each. Schedules are dense early and sparse late, so early changes stay visible this
+way.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Int, Num
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import Normalize
+from matplotlib.typing import ColorType
+
+from rankscope.figures.style import COLOURS, MISSING, MOST_TICKS, evenly
+
+Line = Literal["-", "--", "-.", ":"]
+
+MOST_LINES = 100
+MOST_LABELS = 40
+BANDED = {4**power for power in range(8)}
+LEADING = 10  # values that are all drawn, however many there are
+BAND = 0.3  # opacity
+THIN = 35  # of colour bars, length to width
+INDEX = "index (1 = largest)"
+TIME = "training step (snapshots at equal distances)"
+
+
+def draw_spectrum(axes: Axes, S: xr.DataArray, *, most: int = MOST_LINES) -> Normalize:
+    """Singular values over (seed, step, k) as lines, darker where larger; returns the shades.
+
+    Lines are means over seeds. The 1st, 4th, 16th, 64th, ... value has its band too: on a linear
+    axis, which shows that large values outgrow small ones, more of them would cover each other.
+    """
+    means = trimmed(S.mean("seed").to_numpy())
+    low, high = S.min("seed").to_numpy(), S.max("seed").to_numpy()
+    k = means.shape[1]
+    shade, x = Normalize(1, max(k, 2)), np.arange(len(means))
+    for i in reversed(chosen_values(k, most)):  # the largest last, on top
+        colour = COLOURS(shade(i + 1))
+        if S.sizes["seed"] > 1 and i + 1 in BANDED:
+            axes.fill_between(x, low[:, i], high[:, i], color=colour, alpha=BAND, linewidth=0)
+        axes.plot(x, means[:, i], color=colour, linewidth=0.8, marker=point_or_line(means))
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0.02)
+    return shade
+
+
+def chosen_values(k: int, most: int) -> list[int]:
+    """At most `most` positions of k values: the leading ones, and others at equal distances."""
+    leading = min(k, LEADING)
+    return [*range(leading), *(leading + i for i in evenly(k - leading, most - leading))]
+
+
+def draw_shades(axes: Axes, shade: Normalize, *others: Axes) -> None:
+    """The bar that explains the colours of singular values, beside `axes` and others below it."""
+    mappable = ScalarMappable(shade, COLOURS)
+    bar = axes.figure.colorbar(mappable, ax=[axes, *others], label=INDEX, aspect=THIN)
+    bar.ax.invert_yaxis()
+
+
+def draw_band(
+    axes: Axes,
+    values: xr.DataArray,
+    colour: ColorType,
+    *,
+    x: Num[np.ndarray, " step"] | None = None,
+    style: Line = "-",
+    width: float = 1.4,
+    label: str = "",
+) -> None:
+    """The mean over seeds of (seed, step) as a line, and what lies between least and most."""
+    mean = values.mean("seed").to_numpy()
+    x = np.arange(len(mean)) if x is None else x
+    if values.sizes["seed"] > 1:
+        low, high = values.min("seed").to_numpy(), values.max("seed").to_numpy()
+        axes.fill_between(x, low, high, color=colour, alpha=BAND, linewidth=0)
+    marker = point_or_line(mean)
+    axes.plot(x, mean, color=colour, linestyle=style, linewidth=width, marker=marker, label=label)
+
+
+def draw_heat_map(
+    axes: Axes,
+    values: Num[np.ndarray, "row step"],
+    *,
+    lowest: float | None = None,
+    highest: float | None = None,
+) -> QuadMesh:
+    """One cell per row and snapshot centred on whole numbers, first row on top; NaN is grey."""
+    rows, steps = values.shape
+    edges = np.arange(steps + 1) - 0.5, np.arange(rows + 1) - 0.5
+    cells = np.ma.masked_invalid(values)
+    mesh = axes.pcolormesh(*edges, cells, cmap=COLOURS, vmin=lowest, vmax=highest, rasterized=True)
+    axes.set_facecolor(MISSING)
+    axes.invert_yaxis()
+    return mesh
+
+
+def share_heights(column: Sequence[Axes], *, bottom: float | None = None) -> None:
+    """One vertical range for panels that are drawn already, from `bottom` if given."""
+    limits = [axes.get_ylim() for axes in column]
+    low = min(low for low, _ in limits) if bottom is None else bottom
+    for axes in column:
+        axes.set_ylim(low, max(high for _, high in limits))
+
+
+def label_time(
+    axes: Axes,
+    steps: Int[np.ndarray, " step"],
+    *,
+    most: int = MOST_TICKS,
+    size: str = "medium",
+    label: str = TIME,
+) -> None:
+    """Ticks at some snapshots, each with its training step."""
+    ticks = evenly(len(steps), most)
+    axes.set_xticks(ticks, labels=[str(steps[i]) for i in ticks], fontsize=size)
+    axes.set_xlabel(label, fontsize=size)
+
+
+def label_rows(axes: Axes, names: list[str]) -> None:
+    """Names of the rows of a heat map, every second or third only where they would overlap."""
+    ticks = range(0, len(names), math.ceil(len(names) / MOST_LABELS))
+    axes.set_yticks(ticks, labels=[names[i] for i in ticks], fontsize="x-small")
+
+
+def number_rows(axes: Axes, count: int, *, most: int = MOST_TICKS, size: str = "medium") -> None:
+    """Ticks at some of the rows of a heat map, counted from 1."""
+    ticks = evenly(count, most)
+    axes.set_yticks(ticks, labels=[str(i + 1) for i in ticks], fontsize=size)
+
+
+def point_or_line(values: Num[np.ndarray, " step ..."]) -> str:
+    """A line through one snapshot cannot be seen."""
+    return "." if len(values) == 1 else ""
+
+
+def trimmed(values: Num[np.ndarray, "step k"]) -> Num[np.ndarray, "step r"]:
+    """Without the NaN columns that pad a short spectrum to the longest one of the run."""
+    measured = np.flatnonzero(~np.isnan(values).all(axis=0))
+    return values[:, : measured[-1] + 1 if len(measured) else 0]

@@ -1,0 +1,52 @@
+"""Runs that differ by their seed only, put together: their mean, and a band from least to most."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Int
+
+Read = Callable[[xr.Dataset], xr.DataArray]
+
+
+class Setting(NamedTuple):
+    """One setting, run with some seeds.
+
+    note: what a reader has to know of these runs ("collapsed: ..."); "" for nothing.
+    """
+
+    title: str
+    runs: tuple[xr.Dataset, ...]
+    note: str = ""
+
+    @property
+    def heading(self) -> str:
+        return f"{self.title}, {self.note}" if self.note else self.title
+
+
+def steps_of(settings: Sequence[Setting]) -> Int[np.ndarray, " step"]:
+    """Every step at which some run has a snapshot: a run that diverged has fewer of them."""
+    runs = [ds for setting in settings for ds in setting.runs]
+    return np.unique(np.concatenate([ds["step"].to_numpy() for ds in runs]))
+
+
+def over_seeds(
+    setting: Setting, read: Read, steps: Int[np.ndarray, " step"] | None = None
+) -> xr.DataArray:
+    """What `read` finds in each run, over seed and then its own dimensions.
+
+    With `steps`, at these, NaN where a run has no snapshot. What is not finite becomes NaN.
+    """
+    found = [read(ds).reset_coords(drop=True) for ds in setting.runs]
+    if steps is not None:
+        found = [values.reindex(step=steps).transpose("step", ...) for values in found]
+    together = xr.concat(found, "seed", join="override", coords="minimal", compat="override")
+    return together.where(np.isfinite(together))
+
+
+def average(
+    setting: Setting, read: Read, steps: Int[np.ndarray, " step"] | None = None
+) -> xr.DataArray:
+    """The mean over the seeds that have a value."""
+    return over_seeds(setting, read, steps).mean("seed")

@@ -1,0 +1,207 @@
+"""The figures of yunis2024 by their number, from the runs of one network or of all.
+
+Each function makes one; its docstring is the caption. Networks that were not run are left out.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from rankscope.figures import (
+    Setting,
+    alignment_by_decay,
+    alignment_of_networks,
+    ends_by_decay,
+    grokking_by_decay,
+    labels_compared,
+    losses_by_decay,
+    ranks_of_networks,
+    sample_sheets,
+    spectra_by_decay,
+    spectra_of_networks,
+)
+from rankscope.lab import reading
+from rankscope.lab.experiment import FigureMaker, Results, TooFewRuns
+
+Thing = TypeVar("Thing")
+
+NAMES = {"vgg": "VGG", "unet": "UNet", "lstm": "LSTM", "lm": "Transformer", "grok": "grokking"}
+PAPER = ("vgg", "unet", "lstm", "lm")  # in the order of the paper's panels
+# Run for figures 1-3 alone: the paper's sweep of the VGG has no such row.
+BASE_ONLY = {"vgg": 1e-4}
+
+
+def figure_1(results: Results) -> Figure:
+    """Singular values of one weight matrix in the middle of each network, over training.
+
+    Each line is one singular value, darker where larger, averaged over seeds; pale bands around
+    the 1st, 4th, 16th, 64th reach from the lowest to the highest seed. Snapshots stand at equal
+    distances; ticks give the training step. The paper says: large values grow out of proportion
+    to small ones.
+    """
+    return spectra_of_networks(base_settings(results))
+
+
+def figure_2(results: Results) -> Figure:
+    """Normalised effective rank of every weight matrix over training.
+
+    A row is a matrix, the first of the network on top; a column is a snapshot; colours are means
+    over seeds, on a scale of its own for each network. The effective rank is exp of the entropy of
+    the singular values as shares of their sum, divided by min(m, n). The paper says: it falls in
+    nearly all matrices.
+    """
+    return ranks_of_networks(base_settings(results))
+
+
+def figure_3(results: Results) -> Figure:
+    """Alignment of singular vectors of neighbouring matrices over training.
+
+    Top: the overlap A_ii of the i-th output direction of one matrix with the i-th input direction
+    of the next, for one pair. Middle: its mean over the first ten directions, for every pair, in
+    the order of the network. Bottom (not in the paper): that mean for the pair of the top row, with
+    bands over seeds, as measured and divided by the lengths of the vectors' parts that meet,
+    against what it has to rise above: the background, the mean overlap of directions that do not
+    belong together, and the chance level of random directions. The paper says: alignment is weak,
+    absent at the start, and appears early in the top directions, then diffuses.
+    """
+    return alignment_of_networks(base_settings(results))
+
+
+def figure_4(results: Results) -> Figure:
+    """Singular values and effective ranks over training, for every weight decay.
+
+    Rows are decays, from none at the top. Left: singular values of one matrix (as in figure 1;
+    each panel has its own vertical axis). Right: normalised effective rank of every matrix (as in
+    figure 2; the rows of a network share one colour scale). Runs that collapsed are named in their
+    row: their flat spectra read as high rank. The paper says: more decay, lower rank.
+    """
+    return spectra_by_decay(sweeps(results))
+
+
+def figure_5(results: Results) -> Figure:
+    """Alignment of neighbouring matrices over training, for every weight decay.
+
+    Rows are decays, from none at the top. Left: overlaps A_ii of one pair. Right: the mean over the
+    first ten directions for every pair. Below them (not in the paper): that mean for the pair on
+    the left, as measured and normalised, against background and chance. The rows of a network
+    share scales. The paper says: more decay, stronger alignment, strongest in the Transformer.
+    """
+    return alignment_by_decay(sweeps(results))
+
+
+def figure_6(results: Results) -> Figure:
+    """Training loss of each network, and of the same network with half of each SVD removed.
+
+    Rows are decays, from none at the top. Every matrix but the last linear layer is replaced by
+    the top or by the bottom half of its SVD; BatchNorm statistics are measured anew. Lines are
+    means over seeds, bands reach from the lowest to the highest; dotted: the loss of the best
+    guess that ignores the input. The paper says: the top half comes close to the full network, the
+    closer the more decay; the bottom half does not; training still works at high decay.
+    """
+    return losses_by_decay(sweeps(results))
+
+
+def figure_7(results: Results) -> Figure:
+    """A multilayer perceptron that learns true labels (top) and random labels (bottom).
+
+    Singular values of one middle matrix, normalised effective rank of each matrix, and alignment of
+    each neighbouring pair with its background (dashed); bands reach over seeds, and both rows
+    share their vertical axes. The paper says: with true labels the middle layers have lower rank
+    and stay aligned; with random labels alignment comes and fades.
+    """
+    runs = {"true labels": "mlp/true-labels", "random labels": "mlp/random-labels"}
+    settings = [setting(title, results[name]) for title, name in runs.items() if name in results]
+    return labels_compared(some(settings, "mlp/true-labels or mlp/random-labels"))
+
+
+def grokking(results: Results) -> Figure:
+    """Loss, validation accuracy and effective ranks of modular addition, over log steps.
+
+    Columns are decays. Bands reach over seeds; a dotted vertical line marks the snapshot at which a
+    seed first has half of the held-out sums right. The question (not drawn in the paper): does rank
+    fall when the network begins to generalise?
+    """
+    return grokking_by_decay(some(by_decay(results, "grok"), "grok"))
+
+
+def samples(results: Results) -> Figure:
+    """Images the diffusion network made from noise after training, for every weight decay.
+
+    The first seed of each. They tell whether a network of low rank still does its work.
+    """
+    return sample_sheets(some(by_decay(results, "unet"), "unet"))
+
+
+def decay_overview(results: Results) -> Figure:
+    """Rank and alignment at the end of training against weight decay (not in the paper).
+
+    Top: normalised effective rank, median over matrices. Bottom: mean overlap of the first ten
+    directions, median over pairs, as measured and normalised, above its background. A point is
+    one seed; hollow points belong to settings in which a run collapsed.
+    """
+    return ends_by_decay(sweeps(results, of=(*PAPER, "grok")))
+
+
+SWEEP_FIGURES: dict[str, FigureMaker] = {
+    "figure-1": figure_1,
+    "figure-2": figure_2,
+    "figure-3": figure_3,
+    "figure-4": figure_4,
+    "figure-5": figure_5,
+    "figure-6": figure_6,
+    "decay-overview": decay_overview,
+}
+ALL_FIGURES: dict[str, FigureMaker] = {
+    **SWEEP_FIGURES,
+    "figure-7": figure_7,
+    "grokking": grokking,
+    "samples": samples,
+}
+
+
+def base_settings(results: Results) -> dict[str, Setting]:
+    """The runs of figures 1-3 by the name of their network."""
+    there = [network for network in PAPER if reading.decays(results, network)]
+    return {
+        NAMES[network]: setting(NAMES[network], reading.base(results, network))
+        for network in some(there, f"{', '.join(PAPER)} at some decay")
+    }
+
+
+def sweeps(results: Results, *, of: Sequence[str] = PAPER) -> dict[str, list[Setting]]:
+    """The settings of every network by its name, as the rows of figures 4-6."""
+    found = {NAMES[network]: by_decay(results, network) for network in of}
+    some([name for name, settings in found.items() if settings], ", ".join(of))
+    return {name: settings for name, settings in found.items() if settings}
+
+
+def by_decay(results: Results, network: str) -> list[Setting]:
+    """A setting for each decay of the paper's sweep, ascending."""
+    found = reading.decays(results, network)
+    if len(found) > 2:
+        found.pop(BASE_ONLY.get(network, -1.0), None)
+    return [setting(f"weight decay {decay:g}", seeds) for decay, seeds in found.items()]
+
+
+def setting(title: str, seeds: Mapping[int, xr.Dataset]) -> Setting:
+    """Runs of all seeds in order, without the pairs of other taps; collapsed ones noted."""
+    runs = tuple(reading.neighbours(seeds[seed]) for seed in sorted(seeds))
+    return Setting(title, runs, note(runs))
+
+
+def note(runs: Sequence[xr.Dataset]) -> str:
+    """ "collapsed: why" if any run did, with how many if not all."""
+    reasons = [reason for reason in map(reading.collapsed, runs) if reason]
+    if not reasons:
+        return ""
+    share = "" if len(reasons) == len(runs) else f" ({len(reasons)} of {len(runs)} seeds)"
+    return f"collapsed{share}: {reasons[0]}"
+
+
+def some(things: list[Thing], needed: str) -> list[Thing]:
+    """`things`, if there are any."""
+    if not things:
+        raise TooFewRuns(f"this figure needs runs of {needed}; the results have none")
+    return things

@@ -1,0 +1,73 @@
+"""Where runs are executed: the device and the data of trainings, this machine or a Ray cluster."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from rankscope.lab import execution, thread_execution
+from rankscope.lab.execution import Ended, Watcher
+from rankscope.lab.experiment import Experiment
+from rankscope.lab.stored_run import StoredRun
+from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.task import Place
+
+Device = Literal["cpu", "cuda"]
+On = Literal["here", "ray"]
+# Called with the runs, `jobs` and `watcher`.
+Execute = Callable[..., list[Ended]]
+
+GPU_SHARE = 0.2  # of a GPU for each run on a cluster: five runs use one better than one alone does
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The place of trainings, and who executes runs; by default processes on this machine's CPU."""
+
+    place: Place = Place()  # noqa: RUF009
+    execute: Execute = execution.execute
+
+
+def choose_placement(
+    *, device: Device | None = None, data: Path | None = None, on: On = "here"
+) -> Placement:
+    """From what the command line says; the device is a GPU if there is one."""
+    there = torch.cuda.is_available()
+    if device == "cuda" and not there and on == "here":
+        raise ValueError("device 'cuda' was asked for, but torch sees none; use --device cpu")
+    if data is not None and not data.is_dir():
+        raise ValueError(f"{data} is not a folder; give --data the one that has the data sets")
+    place = Place(device or ("cuda" if there else "cpu"), data and data.absolute())
+    return Placement(place, _executor(place, on))
+
+
+def _executor(place: Place, on: On) -> Execute:
+    if on == "ray":
+        from rankscope.lab import ray_execution  # an extra that few have
+
+        share = GPU_SHARE if place.device == "cuda" else 0.0
+        return partial(ray_execution.execute, gpus_per_run=share)
+    return _execute_with_gpu if place.device == "cuda" else execution.execute
+
+
+def _execute_with_gpu(
+    runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher
+) -> list[Ended]:
+    """Trainings share the GPU in threads of this process; what does not train has its own."""
+    runs = list(runs)
+    trainings = [run for run in runs if isinstance(run.run, TrainingRun)]
+    others = [run for run in runs if not isinstance(run.run, TrainingRun)]
+    ended = thread_execution.execute(trainings, jobs=jobs, watcher=watcher) if trainings else []
+    return [*ended, *execution.execute(others, jobs=jobs, watcher=watcher)]
+
+
+def placed(experiment: Experiment, place: Place) -> Experiment:
+    """The experiment with every training at `place`, which is no part of a run's identity."""
+    runs = {
+        name: replace(run, place=place) if isinstance(run, TrainingRun) else run
+        for name, run in experiment.runs.items()
+    }
+    return replace(experiment, runs=runs)

@@ -1,0 +1,273 @@
+"""The report as one HTML page that needs nothing but itself: claims first, then figures, runs."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+
+from rankscope.lab import verdict
+from rankscope.lab.experiment import Scale
+from rankscope.lab.findings import Drawing
+from rankscope.lab.report import PaperReport, Part, Report
+from rankscope.lab.report_runs import RunRecord, columns_of, cost, origins
+from rankscope.lab.report_style import STYLE
+from rankscope.lab.tables import cell, duration, number, span
+from rankscope.lab.verdict import Holds, NetworkVerdict, Verdict
+from rankscope.store.files import replace_file
+
+SYMBOLS: dict[Holds, str] = {"yes": "✔", "no": "✘", "undecided": "?"}
+MEANING: dict[Scale, str] = {
+    "paper": "the paper's own data, sizes and lengths of training",
+    "small": "small networks and data that need no download, so that all of it takes minutes on "
+    "two cores; decays are chosen so that the sum of rate x decay over training stays near the "
+    "paper's",
+    "smoke": "seconds of each experiment, to see that everything works; its verdicts mean nothing",
+}
+ABOUT = (
+    "The experiments were run, every singular value of every weight matrix was followed, and each "
+    "claim was judged by a rule that was fixed before any run. A rule has a bound that "
+    "each seed meets or not: yes if all of at least three seeds do, no if none does, undecided "
+    "otherwise. A claim about several networks holds if it does for each of them. Where a rule "
+    "turned out to miss the point, a second one, with a longer name, stands beside it."
+)
+DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")  # of an SVG
+TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+def write_page(report: Report, folder: Path) -> Path:
+    path = folder / "index.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, page(report).encode(), durable=False)
+    return path
+
+
+def page(report: Report) -> str:
+    """The whole page."""
+    names = " and ".join(each.paper.name for each in report.papers)
+    title = f"{names}, reproduced at scale {report.scale}"
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        *(
+            f"<p><b>{escape(each.paper.name)}</b>: <cite>{escape(each.paper.title)}</cite></p>"
+            for each in report.papers
+        ),
+        f"<p>{escape(ABOUT)}</p>",
+        f"<p>Scale <b>{report.scale}</b>: {escape(MEANING[report.scale])}.</p>",
+        f"<p class='remark'>{escape(report.note)}</p>" if report.note else "",
+        _tally(report.verdicts),
+        _contents(report),
+        *map(_paper, report.papers),
+        _provenance(report),
+    ]
+    return (
+        "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(filter(None, body))
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _tally(verdicts: Sequence[Verdict]) -> str:
+    counts = {holds: sum(each.holds == holds for each in verdicts) for holds in SYMBOLS}
+    shown = (f"<span>{count} {_holds(holds)}</span>" for holds, count in counts.items())
+    return f"<p class='tally'>{len(verdicts)} claims: {''.join(shown)}</p>"
+
+
+def _contents(report: Report) -> str:
+    links = []
+    for each in report.papers:
+        keys = "".join(
+            f"<a href='#{_place(part, judged)}'>{escape(judged.claim)} "
+            f"<span class='{judged.holds}'>{SYMBOLS[judged.holds]}</span></a> "
+            for part in each.parts
+            for judged in part.findings.verdicts
+        )
+        links.append(f"<li class='keys'>{keys}</li>")
+        for kind in ("claims", "figures", "runs"):
+            place = f"{each.paper.name}-{kind}"
+            links.append(f"<li><a href='#{place}'>{escape(each.paper.name)}: {kind}</a></li>")
+    links.append("<li><a href='#provenance'>Cost and provenance</a></li>")
+    return f"<nav><ul>{''.join(links)}</ul></nav>"
+
+
+def _paper(report: PaperReport) -> str:
+    name = escape(report.paper.name)
+    return "\n".join(
+        [
+            f"<h2 id='{name}-claims'>{name}: claims</h2>",
+            *map(_claims, report.parts),
+            f"<h2 id='{name}-figures'>{name}: figures</h2>",
+            *map(_figures, report.parts),
+            f"<h2 id='{name}-runs'>{name}: runs</h2>",
+            *(_runs(experiment, records) for experiment, records in report.runs.items()),
+        ]
+    )
+
+
+def _claims(part: Part) -> str:
+    columns = ("claim", "the paper says", "verdict", "value", "bound", "range over seeds")
+    head = "".join(f"<th>{column}</th>" for column in columns)
+    rows = "".join(_claim(part, each) for each in part.findings.verdicts)
+    return (
+        _part_heading(part)
+        + f"<table class='claims'><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    )
+
+
+def _part_heading(part: Part) -> str:
+    if not part.experiment:
+        return ""
+    return f"<h3>{escape(part.experiment)}</h3><p class='faint'>{escape(part.summary)}</p>"
+
+
+def _claim(part: Part, judged: Verdict) -> str:
+    quantity = f"<span class='quantity'>{escape(judged.quantity)}</span>" if judged.quantity else ""
+    return (
+        f"<tr id='{_place(part, judged)}'><td class='key'>{escape(judged.claim)}</td>"
+        f"<td>{escape(judged.sentence)}{quantity}</td><td>{_holds(judged.holds)}</td>"
+        f"<td class='number' data-label='value'>{escape(number(judged.value))}</td>"
+        f"<td class='bound' data-label='bound'>{escape(judged.bound) or '-'}</td>"
+        f"<td class='number' data-label='range over seeds'>{escape(span(judged.interval))}</td>"
+        f"</tr>{_behind(judged)}"
+    )
+
+
+def _place(part: Part, judged: Verdict) -> str:
+    """The anchor of a claim, which may stand in several experiments."""
+    return escape("-".join(filter(None, ("claim", part.experiment, judged.claim))))
+
+
+def _behind(judged: Verdict) -> str:
+    """Networks, evidence and tables, folded away."""
+    content = [
+        _table(
+            ("network", "verdict", "value", "range over seeds", "seeds"),
+            [_network(network) for network in judged.networks],
+        )
+        if judged.networks
+        else "",
+        "<ul>" + "".join(f"<li>{escape(line)}</li>" for line in judged.evidence) + "</ul>"
+        if judged.evidence
+        else "",
+        *map(_evidence, judged.tables),
+    ]
+    if not any(content):
+        return ""
+    short = (f"{escape(network.network)} {_holds(network.holds)}" for network in judged.networks)
+    summary = f"<summary>what stands behind it: {', '.join(short) or 'evidence'}</summary>"
+    return (
+        f"<tr class='behind'><td></td><td colspan='5'><details>{summary}{''.join(content)}"
+        "</details></td></tr>"
+    )
+
+
+def _network(network: NetworkVerdict) -> list[str]:
+    marks = {True: "met", False: "not met", None: "cannot tell"}
+    seeds = (f"{each.seed}: {number(each.value)} ({marks[each.met]})" for each in network.seeds)
+    return [
+        escape(network.network),
+        _holds(network.holds),
+        escape(number(network.value)),
+        escape(span(network.interval)),
+        escape("; ".join(seeds)),
+    ]
+
+
+def _evidence(table: verdict.Table) -> str:
+    rows = ([escape(cell(each)) for each in row] for row in table.rows)
+    return _table(table.columns, rows, caption=table.title)
+
+
+def _table(columns: Iterable[str], rows: Iterable[Sequence[str]], *, caption: str = "") -> str:
+    """Columns and caption are text, cells are HTML."""
+    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{each}</td>" for each in row) + "</tr>" for row in rows)
+    named = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return (
+        f"<div class='scroll'><table>{named}<thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></div>"
+    )
+
+
+def _holds(holds: Holds) -> str:
+    return f"<span class='verdict {holds}'>{SYMBOLS[holds]} {holds}</span>"
+
+
+def _figures(part: Part) -> str:
+    return _part_heading(part) + "".join(_figure(part, each) for each in part.findings.drawings)
+
+
+def _figure(part: Part, drawing: Drawing) -> str:
+    first, _, rest = drawing.caption.partition("\n\n")
+    title = ". ".join(filter(None, (_title(drawing.name), _one_line(first))))
+    remarks = "".join(f"<p class='remark'>{escape(line)}</p>" for line in drawing.remarks)
+    place = "-".join(filter(None, (part.experiment, drawing.name)))
+    image = _image(drawing.files, title) if drawing.files else ""
+    paragraphs = "".join(f"<p>{escape(_one_line(each))}</p>" for each in rest.split("\n\n") if each)
+    return (
+        f"<figure id='{escape(place)}'>{image}<figcaption><b>{escape(title)}</b>"
+        f"{paragraphs}{remarks}</figcaption></figure>"
+    )
+
+
+def _title(name: str) -> str:
+    return name.replace("-", " ").capitalize()
+
+
+def _image(files: Sequence[Path], title: str) -> str:
+    """The smallest of the files within the page, as wide as its PNG at a screen's resolution."""
+    smallest = min(files, key=lambda path: path.stat().st_size)
+    undated = DATE.sub(b"", smallest.read_bytes())  # the same runs give the same page
+    source = f"data:{TYPES[smallest.suffix]};base64,{b64encode(undated).decode()}"
+    png = next(path for path in files if path.suffix == ".png")
+    pixels = int.from_bytes(png.read_bytes()[16:20])  # where the header says how wide it is
+    return f"<img alt='{escape(title)}' width='{pixels * 3 // 4}' src='{source}'>"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _runs(experiment: str, records: Sequence[RunRecord]) -> str:
+    columns = columns_of(records)
+    missing = sum(bool(each.missing) for each in records)
+    collapsed = sum(bool(each.collapsed) for each in records)
+    counts = {"not there": missing, "collapsed or diverged": collapsed}
+    said = [f"{len(records)} runs", *(f"{n} {what}" for what, n in counts.items() if n)]
+    spent = duration(sum(each.seconds for each in records))
+    rows = [
+        [each.name, str(each.seed), *(each.cells.get(c, "") for c in columns), each.missing]
+        for each in records
+    ]
+    head = ("run", "seed", *columns, "why it is not there" if missing else "")
+    return (
+        f"<details><summary>{escape(experiment)}: {', '.join(said)}; {spent} in all</summary>"
+        f"{_table(head, ([escape(each) for each in row] for row in rows))}</details>"
+    )
+
+
+def _provenance(report: Report) -> str:
+    spent = cost(report.runs)
+    known = [each.paper.expected_seconds for each in report.papers]
+    expected = None if None in known else sum(filter(None, known))
+    lines = [f"expected on two cores: {duration(expected)}"]
+    if spent:
+        lines = [
+            f"all runs one after another: {duration(spent.together)}",
+            f"from the first start to the last end, with pauses: {duration(spent.span)}",
+            *lines,
+            f"first run begun {spent.first}, last ended {spent.last}",
+        ]
+    rows = [
+        [escape(key), ", ".join(f"{escape(value)} ({count} runs)" for value, count in values)]
+        for key, values in origins(report.runs).items()
+    ]
+    return (
+        "<h2 id='provenance'>Cost and provenance</h2><ul>"
+        + "".join(f"<li>{escape(line)}</li>" for line in lines)
+        + "</ul>"
+        + _table(("made with", ""), rows)
+        + f"<p>The same again:</p><pre>{escape(report.command)}</pre>"
+    )

@@ -1,0 +1,130 @@
+"""What a report says of single runs: how training ended, what they cost, where they come from."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import xarray as xr
+
+from rankscope.lab.reading import collapsed
+
+# What may differ between the runs of a report, as `provenance.origin` stores it.
+ORIGIN = ("rankscope", "commit", "torch", "python", "device")
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A declared run with one seed; `missing` says why it is not there, or is "".
+
+    cells: column -> what stands there, of the columns that this run has something for.
+    """
+
+    name: str
+    seed: int
+    missing: str
+    cells: Mapping[str, str]
+    collapsed: str = ""
+    seconds: float = 0.0
+    started: str = ""
+    origin: tuple[str, ...] = ("",) * len(ORIGIN)
+
+
+def record(name: str, seed: int, entry: xr.Dataset | str) -> RunRecord:
+    """Of a run on the shelf."""
+    if isinstance(entry, str):
+        return RunRecord(name, seed, entry, {})
+    attrs = entry.attrs
+    trained = "training_loss" in entry and "constant_loss" in attrs
+    reason = collapsed(entry) if trained else ""
+    seconds = float(attrs.get("wall_seconds", 0.0))
+    return RunRecord(
+        name,
+        seed,
+        missing="",
+        cells={
+            **_decay(attrs),
+            **(_losses(entry) if trained else {}),
+            **_validation(entry),
+            **({"collapsed": reason or "no"} if trained else {}),
+            "seconds": f"{seconds:.3g}",
+            "device": str(attrs.get("device", "")),
+        },
+        collapsed=reason,
+        seconds=seconds,
+        started=str(attrs.get("started", "")),
+        origin=tuple(str(attrs.get(key, "")) for key in ORIGIN),
+    )
+
+
+def _decay(attrs: Mapping[str, Any]) -> dict[str, str]:
+    columns = {
+        "paper's decay": "paper_decay",
+        "decay": "decay",
+        "sum of rate x decay": "decay_sum",
+        "parameters": "parameters",
+    }
+    return {
+        column: f"{attrs[key]:,}" if isinstance(attrs[key], int) else f"{attrs[key]:.3g}"
+        for column, key in columns.items()
+        if attrs.get(key) is not None
+    }
+
+
+def _losses(ds: xr.Dataset) -> dict[str, str]:
+    loss, constant = float(ds["training_loss"][-1]), float(ds.attrs["constant_loss"])
+    return {"training loss": f"{loss:.3g}", "of a constant": f"{constant:.3g}"}
+
+
+def _validation(ds: xr.Dataset) -> dict[str, str]:
+    columns = {"accuracy": "validation_accuracy", "error rate": "validation_error_rate"}
+    found = {
+        f"validation {column}": f"{100 * float(ds[key][-1]):.1f}%"
+        for column, key in columns.items()
+        if key in ds
+    }
+    if "validation_loss" in ds:
+        found = {"validation loss": f"{float(ds['validation_loss'][-1]):.3g}", **found}
+    return found
+
+
+def columns_of(records: Iterable[RunRecord]) -> list[str]:
+    """The columns that any of them fills, in the order of their first use."""
+    return list(dict.fromkeys(column for each in records for column in each.cells))
+
+
+def origins(records: Iterable[RunRecord]) -> dict[str, list[tuple[str, int]]]:
+    """What the runs were made with: key -> each value and how many runs have it."""
+    there = [each for each in records if not each.missing]
+    return {
+        key: Counter(each.origin[place] or "unknown" for each in there).most_common()
+        for place, key in enumerate(ORIGIN)
+    }
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds: of all runs together, and from the first start to the last end."""
+
+    together: float
+    span: float
+    first: str
+    last: str
+
+
+def cost(records: Iterable[RunRecord]) -> Cost | None:
+    """Of the runs that say when they began; None of none."""
+    timed = [each for each in records if each.started]
+    if not timed:
+        return None
+    starts = [datetime.fromisoformat(each.started) for each in timed]
+    ends = [
+        start + timedelta(seconds=each.seconds) for start, each in zip(starts, timed, strict=True)
+    ]
+    return Cost(
+        together=sum(each.seconds for each in timed),
+        span=(max(ends) - min(starts)).total_seconds(),
+        first=min(starts).isoformat(" ", "minutes"),
+        last=max(ends).isoformat(" ", "minutes"),
+    )

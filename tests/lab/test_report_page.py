@@ -1,0 +1,163 @@
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from lab.toy_experiments.paper2000.slow_decay import experiment
+from lab.toy_runs import Decay, Log
+from rankscope.lab.execution import execute
+from rankscope.lab.experiment import Results
+from rankscope.lab.paper import Paper
+from rankscope.lab.report import Report, report_json, report_on
+from rankscope.lab.report_page import page
+from rankscope.lab.stored_run import stored_runs
+from rankscope.lab.verdict import Table, Verdict, judge
+
+VOID = {"meta", "img", "br"}
+
+
+class Page(HTMLParser):
+    """Text and attributes of a page whose tags are balanced."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.attributes: list[tuple[str, str, str | None]] = []
+        self.text = ""
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.attributes += [(tag, name, value) for name, value in attrs]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+    def values(self, name: str) -> list[str | None]:
+        return [value for _, attribute, value in self.attributes if attribute == name]
+
+
+def nasty(results: Results) -> Verdict:
+    """<script>alert('claim')</script>"""
+    outcomes = {"<b>net": {seed: (1.0, True) for seed in results["rates/fast"]}}
+    return judge(
+        "P<3",
+        "x < y & 'z'",
+        outcomes,
+        bound="<= 'one'",
+        quantity="<i>share",
+        evidence=["a <br> b"],
+        tables=[Table(("<u>",), (("<s>",),), "<em>")],
+    )
+
+
+def drawn(results: Results) -> Figure:
+    """A figure of x < y & 'z'.
+
+    Second paragraph
+    of two lines.
+    """
+    figure = Figure()
+    figure.add_subplot().plot([0, 1])
+    return figure
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Report]:
+    """The toy paper judged experiment by experiment, with a run that failed in seed 2."""
+    out = tmp_path_factory.mktemp("out")
+    toy = replace(
+        experiment("small"),
+        runs={"rates/fast": Decay(rate=2.0), "rates/slow": Decay(fails=(2,))},
+    )
+    toy = replace(
+        toy,
+        claims={**toy.claims, "P<3": nasty},
+        figures={**toy.figures, "figure-2": drawn},
+    )
+    execute(stored_runs(toy, out), jobs=1, watcher=Log())
+    paper = Paper("paper2000", "Losses & their <decay>", "small", (toy,))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rankscope.lab.catalogue.PACKAGE", "lab.toy_experiments")
+        needed = {toy.name: toy.seeds}
+        yield report_on((paper,), out, out / "r", command="do <it> again", note="N&B", seeds=needed)
+
+
+def test_everything_is_on_the_page(report: Report) -> None:
+    read = Page(page(report))
+    for text in (
+        "paper2000, reproduced at scale small",
+        "Losses & their <decay>",
+        "A loss decays at two rates.",
+        "the loss falls",
+        "the loss rises",
+        "P<3",
+        "x < y & 'z'",
+        "a <br> b",
+        "<s>",
+        "Figure 1",
+        "Figure 2. A figure of x < y & 'z'.",
+        "Second paragraph of two lines.",
+        "rates/slow, seed 2: failed (ArithmeticError: the loss is not a number)",
+        "6 runs, 1 not there",
+        "do <it> again",
+        "N&B",
+        "expected on two cores: 2 min",
+    ):
+        assert text in read.text, text
+    # P1 lost a seed; P2 holds for none; P<3 holds for all
+    assert "3 claims: 1 ✔ yes1 ✘ no1 ? undecided" in read.text
+
+
+def test_the_page_needs_nothing_but_itself(report: Report) -> None:
+    read = Page(page(report))
+    sources = read.values("src")
+    assert len(sources) == 2
+    assert all(source and source.startswith("data:image/") for source in sources)
+    assert not {"link", "script", "iframe"} & {tag for tag, _, _ in read.attributes}
+    assert "url(" not in page(report) and "@import" not in page(report)
+
+
+def test_every_link_leads_somewhere(report: Report) -> None:
+    read = Page(page(report))
+    places = read.values("id")
+    assert len(set(places)) == len(places)
+    links = read.values("href")
+    assert {link[1:] for link in links if link} <= set(places) and len(links) == 7
+    assert "claim-paper2000/slow-decay-P1" in places
+
+
+def test_the_same_runs_give_the_same_page(report: Report) -> None:
+    assert page(report) == page(report)
+    other = replace(report, papers=(replace(report.papers[0], runs={}),))
+    assert page(other) != page(report)
+
+
+def test_a_report_without_any_run(tmp_path: Path) -> None:
+    toy = experiment("smoke")
+    paper = Paper("paper2000", "", "smoke", (toy,), claims=toy.claims, figures=toy.figures)
+    read = Page(page(report_on((paper,), tmp_path, tmp_path, command="")))
+    assert "could not be judged: no seed has all the runs it needs" in read.text
+    assert "figure-1 could not be drawn" in read.text and "expected on two cores: ?" in read.text
+    assert "2 runs, 2 not there" in read.text and "was not run" in read.text
+
+
+def test_verdicts_for_programs(report: Report) -> None:
+    content = report_json(report)
+    json.dumps(content, allow_nan=False)
+    assert content["scale"] == "small"
+    for stored, verdict in zip(content["verdicts"], report.verdicts, strict=True):
+        assert stored.pop("paper") == "paper2000"
+        assert stored.pop("experiment") == "paper2000/slow-decay"
+        assert Verdict.from_json(stored) == verdict

@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+import xarray as xr
+
+from rankscope.lab.report_runs import RunRecord, columns_of, cost, origins, record
+
+
+def training(*, loss: float) -> xr.Dataset:
+    """Two snapshots of one matrix, as a training stores them."""
+    return xr.Dataset(
+        {
+            "singular_values": (("step", "matrix", "k"), np.ones((2, 1, 2))),
+            "training_loss": ("step", [2.3, loss]),
+            "validation_loss": ("step", [2.3, 0.75]),
+            "validation_accuracy": ("step", [0.1, 0.925]),
+        },
+        coords={
+            "step": [0, 9],
+            "matrix": ["w"],
+            "m": ("matrix", [2]),
+            "n": ("matrix", [2]),
+            "part_of": ("matrix", [""]),
+        },
+        attrs={
+            "constant_loss": 2.0,
+            "paper_decay": 0.1,
+            "decay": 0.05,
+            "decay_sum": 0.125,
+            "parameters": 12345,
+            "wall_seconds": 61.5,
+            "device": "cpu (x)",
+            "started": "2026-01-01T10:00:00+00:00",
+            "torch": "2.9",
+        },
+    )
+
+
+def test_a_training() -> None:
+    found = record("vgg/decay-0.1", 1, training(loss=0.5))
+    assert found.cells == {
+        "paper's decay": "0.1",
+        "decay": "0.05",
+        "sum of rate x decay": "0.125",
+        "parameters": "12,345",
+        "training loss": "0.5",
+        "of a constant": "2",
+        "validation loss": "0.75",
+        "validation accuracy": "92.5%",
+        "collapsed": "no",
+        "seconds": "61.5",
+        "device": "cpu (x)",
+    }
+    assert (found.missing, found.collapsed, found.seconds) == ("", "", 61.5)
+
+
+def test_a_collapsed_training_says_why() -> None:
+    found = record("vgg/decay-0.1", 1, training(loss=1.9))
+    assert (
+        found.collapsed
+        == found.cells["collapsed"]
+        == ("training loss 1.9, a constant predictor's is 2")
+    )
+
+
+def test_other_runs_have_fewer_columns() -> None:
+    flow = record("flow", 0, xr.Dataset(attrs={"wall_seconds": 2.0}))
+    lost = record("flow", 1, "was not run")
+    assert columns_of([flow, lost]) == ["seconds", "device"]
+    assert lost == RunRecord("flow", 1, "was not run", {})
+
+
+def test_cost_and_origin() -> None:
+    first, lost = record("a", 0, training(loss=0.5)), record("a", 2, "was not run")
+    later = training(loss=0.5).assign_attrs(
+        started="2026-01-01T10:10:00+00:00", wall_seconds=30.0, torch="2.10"
+    )
+    second = record("a", 1, later)
+    found = cost([second, first, lost])
+    assert found is not None
+    assert (found.together, found.span) == (pytest.approx(91.5), pytest.approx(630.0))
+    assert (found.first, found.last) == ("2026-01-01 10:00+00:00", "2026-01-01 10:10+00:00")
+    versions = origins([first, first, second, lost])
+    assert versions["torch"] == [("2.9", 2), ("2.10", 1)]
+    assert versions["commit"] == [("unknown", 3)]
+    assert cost([lost]) is None
