@@ -88,9 +88,9 @@ def test_gpt2_small_takes_well_under_a_second() -> None:
 
     with torch.device("meta"):
         model = GPT2LMHeadModel(GPT2Config())
-    started = time.perf_counter()
+    started = time.process_time()
     found = manifest(model)
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5
     wholes = [reading for reading in found.readings if reading.part_of is None]
     assert len(wholes) == 12 * 4 + 2
     assert len(found.products) == 2 * 144

@@ -10,7 +10,7 @@ from rankscope.overlaps import alignment
 from rankscope.pairs import Pair
 from rankscope.spectra import decompose
 
-SMALL = TransformerConfig(layers=2, width=12, heads=3, vocabulary=7, context=5, hidden=10)
+SMALL = TransformerConfig(layers=2, width=12, heads=3, context=5, vocabulary=7, hidden=10)
 
 
 def tokens(seed: int = 0) -> Tensor:
@@ -86,7 +86,7 @@ def test_initial_weights_have_the_documented_bounds() -> None:
 def test_weights_come_from_the_seed_alone() -> None:
     before = torch.get_rng_state()
     first, same, other = (
-        TransformerConfig(2, 12, 3, 7, 5, seed=seed).build().state_dict() for seed in (3, 3, 4)
+        TransformerConfig(2, 12, 3, 5, 7).build(seed).state_dict() for seed in (3, 3, 4)
     )
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(first[name], same[name]) for name in first)
@@ -95,7 +95,7 @@ def test_weights_come_from_the_seed_alone() -> None:
 
 @pytest.mark.parametrize("copied", [True, False])
 def test_layers_start_as_copies_only_when_asked(copied: bool) -> None:
-    model = TransformerConfig(3, 12, 3, 7, 5, copied_layers=copied).build()
+    model = TransformerConfig(3, 12, 3, 5, 7, copied_layers=copied).build()
     first, last = (model.blocks[i].w1.weight for i in (0, 2))
     assert torch.equal(first, last) is copied
     assert first.data_ptr() != last.data_ptr()
@@ -120,6 +120,14 @@ def test_pairs_are_the_papers() -> None:
         ("blocks.1.w1 > blocks.1.w2", "w1-w2", "in"),
         ("blocks.1.w2 > output", "output", "in"),
     ]
+
+
+@pytest.mark.parametrize("layers", [1, 2, 12])
+def test_shown_matrix_and_pair_are_of_a_middle_layer(layers: int) -> None:
+    model = TransformerConfig(layers, 12, 3, 5).build()
+    matrix, pair = model.shown()
+    assert matrix == f"blocks.{layers // 2}.w1" and matrix in views(model)
+    assert pair in {each.name for each in model.alignment_pairs()}
 
 
 def stored(model: Transformer, name: str) -> Tensor:

@@ -1,5 +1,23 @@
 """Networks of the experiments: each a frozen config with `build()` beside its module."""
 
+from rankscope.lab.models.lstm import BiLstm, BiLstmConfig
+from rankscope.lab.models.mlp import Mlp, MlpConfig
+from rankscope.lab.models.modular import ModularConfig, ModularTransformer
 from rankscope.lab.models.transformer import Transformer, TransformerConfig
+from rankscope.lab.models.unet import Unet, UnetConfig
+from rankscope.lab.models.vgg import Vgg, VggConfig
 
-__all__ = ["Transformer", "TransformerConfig"]
+__all__ = [
+    "BiLstm",
+    "BiLstmConfig",
+    "Mlp",
+    "MlpConfig",
+    "ModularConfig",
+    "ModularTransformer",
+    "Transformer",
+    "TransformerConfig",
+    "Unet",
+    "UnetConfig",
+    "Vgg",
+    "VggConfig",
+]

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from rankscope.lab.models.initialisation import undrawn
+from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
 
 
@@ -17,17 +19,17 @@ class TransformerConfig:
 
     The paper's own has 12 layers, width 768, 12 heads and context 2048. Its code starts every layer
     as a copy of one layer, which shapes alignment at step 0 (the layers share their singular
-    vectors): `copied_layers` says whether to do so. `hidden` is `width` unless given.
+    vectors): `copied_layers` says whether to do so. `hidden` is `width` unless given; a task
+    replaces `vocabulary` by its text's.
     """
 
     layers: int
     width: int
     heads: int
-    vocabulary: int
     context: int
+    vocabulary: int = 256
     hidden: int | None = None
     copied_layers: bool = False
-    seed: int = 0
 
     def __post_init__(self) -> None:
         sizes = (self.layers, self.width, self.heads, self.vocabulary, self.context)
@@ -38,13 +40,10 @@ class TransformerConfig:
                 f"width must be even and a multiple of the {self.heads} heads, got {self.width}"
             )
 
-    def build(self) -> "Transformer":
+    def build(self, seed: int = 0) -> "Transformer":
         """The model at initialisation, on the CPU; drawn from `seed` alone."""
-        # On the meta device the layers' own initialisers draw nothing from the global generator.
-        with torch.device("meta"):
-            model = Transformer(self)
-        model.to_empty(device="cpu")
-        initialise(model, torch.Generator().manual_seed(self.seed))
+        model = undrawn(lambda: Transformer(self))
+        initialise(model, torch.Generator().manual_seed(seed))
         return model
 
 
@@ -85,6 +84,11 @@ class Transformer(nn.Module):
                 pairs.append(Pair(earlier, f"blocks.{layer}.attn.qkv", kind="w2-qkv"))
             pairs += block_pairs(f"blocks.{layer}", self.config.heads)
         return (*pairs, Pair(f"blocks.{self.config.layers - 1}.w2", "output", kind="output"))
+
+    def shown(self) -> Shown:
+        """The first matrix of the MLP in a middle layer, and its pair with the second."""
+        block = f"blocks.{self.config.layers // 2}"
+        return Shown(f"{block}.w1", f"{block}.w1 > {block}.w2")
 
 
 def block_pairs(block: str, heads: int) -> list[Pair]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -58,9 +58,18 @@ class TrainingRun:
             )
 
     @property
+    def rate_sum(self) -> float:
+        """The sum of the learning rates of all steps."""
+        return self.optimizer.rate * total(self.rate, self.steps)
+
+    @property
     def decay_sum(self) -> float:
         """sum(rate x decay) over training: how much decay acts in all."""
-        return self.optimizer.decay * self.optimizer.rate * total(self.rate, self.steps)
+        return self.optimizer.decay * self.rate_sum
+
+    def with_decay(self, decay: float, *, paper: float) -> "TrainingRun":
+        """The same with another decay, and the paper's that it stands for."""
+        return replace(self, optimizer=replace(self.optimizer, decay=decay), paper_decay=paper)
 
     def execute(self, path: Path, *, seed: int, progress: Progress) -> None:
         """Train from the checkpoint beside `path`, or from the start, and store it at `path`.
@@ -68,7 +77,7 @@ class TrainingRun:
         A loss that is no longer finite ends it: the store then says `diverged_at`.
         """
         device = torch.device(self.place.device)
-        with stream_of_its_own(device):
+        with stream_of_its_own(device), denormals_flushed():
             problem = self.task.build(self.place, seed=seed)
             if device.type == "cuda":  # the layout that its convolutions want
                 problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -187,6 +196,17 @@ def pairs_of(model: nn.Module) -> tuple[Pair, ...]:
     assert isinstance(model, Paired), f"{type(model).__name__} declares no pairs"
     taps = model.tap_pairs() if isinstance(model, Tapped) else ()
     return (*model.alignment_pairs(), *taps)
+
+
+@contextmanager
+def denormals_flushed() -> Iterator[None]:
+    """In this thread, numbers below 1e-38 are zero: a network that decay or memorising drives there
+    would train at half the speed."""
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(False)
 
 
 @contextmanager

@@ -1,0 +1,84 @@
+"""Arrays that take long to make, kept on disk: decoded once, memory-mapped ever after."""
+
+import json
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+
+VERSION = 1  # raised when what is kept under the same name changes
+
+
+def folder() -> Path:
+    """$RANKSCOPE_CACHE, else `rankscope` in the user's cache folder ($XDG_CACHE_HOME, ~/.cache)."""
+    own = os.environ.get("RANKSCOPE_CACHE")
+    if own:
+        return Path(own)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rankscope"
+
+
+def cached(
+    name: str, sources: Sequence[Path], make: Callable[[], Mapping[str, np.ndarray]]
+) -> dict[str, np.ndarray]:
+    """The arrays of `make()`, read-only, from the cache where they are already there.
+
+    They are found again as long as name, size and time of every source are the same. Written to
+    a sibling and renamed: half a cache is never used, and of two processes that make the same one
+    wins. Where the folder cannot be written this warns, and the arrays are made anew each time.
+    """
+    place = folder() / f"{name}-{_key(name, sources)}"
+    found = _load(place)
+    if found:
+        return found
+    made = make()
+    try:
+        _store(place, made)
+    except OSError as error:
+        warnings.warn(
+            f"{name}: the cache {folder()} cannot be written ({error}), so the data are decoded "
+            "anew for each run; set RANKSCOPE_CACHE to a folder with space",
+            stacklevel=2,
+        )
+    # Read back, so that the first use and all later ones see the same thing.
+    return _load(place) or {key: _read_only(array) for key, array in made.items()}
+
+
+def _key(name: str, sources: Sequence[Path]) -> str:
+    stats = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sources]
+    return sha256(json.dumps([VERSION, name, stats]).encode()).hexdigest()[:16]
+
+
+def _load(place: Path) -> dict[str, np.ndarray]:
+    """What is there; {} if nothing is, or a file of it is damaged (after a power cut, say)."""
+    try:
+        return {
+            path.stem: np.load(path, mmap_mode="r", allow_pickle=False)
+            for path in sorted(place.glob("*.npy"))
+        }
+    except (OSError, ValueError, EOFError):
+        shutil.rmtree(place, ignore_errors=True)
+        return {}
+
+
+def _store(place: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+    try:
+        for key, array in arrays.items():
+            np.save(building / f"{key}.npy", array, allow_pickle=False)
+        os.rename(building, place)
+    except OSError:
+        shutil.rmtree(building, ignore_errors=True)
+        if not place.is_dir():  # else another process was first: its arrays are the same
+            raise
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,132 @@
+"""Data sets as Parquet files in the Hugging Face hub's layout, from a folder or from the hub.
+
+A split is a row of shards, `<repo>/<config>/<split>-00000-of-00002.parquet` or, in older sets,
+`<repo>/<config>/<split>/0000.parquet`. Half a download is never used.
+"""
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+
+ENVIRONMENT = "RANKSCOPE_DATA"
+REMEDY = f"pass --data FOLDER or set {ENVIRONMENT}"
+DOWNLOAD_AGAIN = "delete it and download it again"
+
+COUNTED = re.compile(r"(?P<split>.+)-(?P<index>\d+)-of-(?P<count>\d+)(-[0-9a-f]+)?\.parquet")
+NUMBERED = re.compile(r"(?P<split>[^/]+)/(?P<index>\d+)\.parquet")
+
+
+def parquet_files(repo: str, config: str, split: str, *, folder: Path | None = None) -> list[Path]:
+    """The shards of a split, in order.
+
+    folder: where the repositories are; None asks the environment variable RANKSCOPE_DATA, then
+        the hub, whose own cache keeps what it downloads.
+    """
+    if folder is None and os.environ.get(ENVIRONMENT):
+        folder = Path(os.environ[ENVIRONMENT])
+    found = _downloaded(repo, config, split) if folder is None else _repository(folder, repo)
+    names = shards(_names(found), config, split, origin=str(found))
+    return [found / name for name in names]
+
+
+def shards(names: Iterable[str], config: str, split: str, *, origin: str) -> list[str]:
+    """Those of a repository's file names that are the shards of a split, in order, all there.
+
+    origin: what the names are of, for messages.
+    """
+    splits: dict[str, dict[int, str]] = {}
+    counts: dict[str, set[int]] = {}
+    for name in sorted(names):
+        match = _shard(name, config)
+        if match:
+            splits.setdefault(match["split"], {})[int(match["index"])] = name
+            count = match.groupdict().get("count")
+            counts.setdefault(match["split"], set()).update([int(count)] if count else [])
+    if split not in splits:
+        there = ", ".join(sorted(splits)) or "no splits"
+        raise ValueError(f"{origin}: no split {split!r} of {config!r}, there is: {there}; {REMEDY}")
+    if len(counts[split]) > 1:
+        raise ValueError(
+            f"{origin}/{config}: shards of {split!r} belong to different sets, of "
+            f"{' and of '.join(map(str, sorted(counts[split])))} files; delete those of one set"
+        )
+    found = splits[split]
+    expected = max(counts[split], default=max(found) + 1)
+    missing = [str(index) for index in range(expected) if index not in found]
+    if missing:
+        raise ValueError(
+            f"{origin}/{config}: of {expected} shards of {split!r} number {', '.join(missing)} is "
+            "missing; download the split again"
+        )
+    return [found[index] for index in range(expected)]
+
+
+def _shard(name: str, config: str) -> re.Match[str] | None:
+    if not name.startswith(f"{config}/"):
+        return None
+    within = name.removeprefix(f"{config}/")
+    return COUNTED.fullmatch(within) or NUMBERED.fullmatch(within)
+
+
+def _names(repository: Path) -> list[str]:
+    return [path.relative_to(repository).as_posix() for path in repository.rglob("*.parquet")]
+
+
+def _repository(folder: Path, repo: str) -> Path:
+    if not folder.is_dir():
+        raise ValueError(f"the data folder {folder} does not exist; {REMEDY}")
+    if not (folder / repo).is_dir():
+        raise ValueError(
+            f"the data folder {folder} has no data set {repo!r}: expected {folder / repo}; {REMEDY}"
+        )
+    return folder / repo
+
+
+def _downloaded(repo: str, config: str, split: str) -> Path:
+    """The hub's local snapshot with the split in it; without a network, what is there of it."""
+    patterns = [f"{config}/{split}-*.parquet", f"{config}/{split}/*.parquet"]
+    try:
+        found = Path(snapshot_download(repo, repo_type="dataset", allow_patterns=patterns))
+        if not any(any(found.glob(pattern)) for pattern in patterns):
+            # To say which splits there are: this raises, or the listing is out of date.
+            names = HfApi().list_repo_files(repo, repo_type="dataset")
+            shards(names, config, split, origin=f"hub data set {repo}")
+    except RepositoryNotFoundError as error:
+        raise ValueError(f"the hub has no data set {repo!r}; {REMEDY}") from error
+    except (HfHubHTTPError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"{repo!r} cannot be downloaded, is there a network? ({reason}); with the files in a "
+            f"folder of your own, {REMEDY}"
+        ) from error
+    return found
+
+
+def read_columns(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
+    """The named columns of all shards, one after another."""
+    return pa.concat_tables(table for _, table in read_shards(files, columns))
+
+
+def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[Path, pa.Table]]:
+    """Shard by shard, so that a row that is wrong can be named by its file."""
+    for path in files:
+        yield path, _read(path, columns)
+
+
+def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            missing = [name for name in columns if name not in file.schema_arrow.names]
+            if not missing:
+                return file.read(columns=list(columns))
+            there = ", ".join(file.schema_arrow.names)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path} is no whole Parquet file ({reason}); {DOWNLOAD_AGAIN}") from error
+    raise ValueError(f"{path} has no column {missing[0]!r}, it has: {there}; {REMEDY}")

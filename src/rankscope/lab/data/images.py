@@ -1,0 +1,149 @@
+"""Labelled images: CIFAR-10, CIFAR-100 and MNIST from the hub, decoded once."""
+
+import io
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import astuple, dataclass
+from multiprocessing import parent_process
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import torch
+from jaxtyping import Int64, UInt8
+from PIL import Image, UnidentifiedImageError
+from rich.console import Console
+from rich.file_proxy import FileProxy
+from rich.progress import Progress
+from torch import Tensor
+
+from rankscope.lab.data.cache import cached
+from rankscope.lab.data.hub import DOWNLOAD_AGAIN, parquet_files, read_shards
+
+MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
+
+
+@dataclass(frozen=True)
+class Images:
+    """Images with one label each, 0 <= label < classes."""
+
+    inputs: UInt8[Tensor, "n c h w"]
+    labels: Int64[Tensor, " n"]
+    classes: int
+
+
+@dataclass(frozen=True)
+class HubImages:
+    """A split of images in the hub's layout.
+
+    shape: channels, height, width of every image; with one channel colours become grey, with
+        three grey becomes colours.
+    """
+
+    repo: str
+    config: str
+    split: str
+    image_column: str
+    label_column: str
+    classes: int
+    shape: tuple[int, int, int]
+
+    def __post_init__(self) -> None:
+        if self.shape[0] not in MODES or min(self.shape) < 1 or self.classes < 1:
+            raise ValueError(
+                f"images have 1 or 3 channels, at least one pixel and one class; got {self}"
+            )
+
+    def build(self, folder: Path | None = None) -> Images:
+        """folder: that of the data sets, see `parquet_files`."""
+        files = parquet_files(self.repo, self.config, self.split, folder=folder)
+        # Every field takes part: another column or number of classes is another cached array.
+        name = "-".join(str(each) for each in (*astuple(self)[:-1], *self.shape))
+        arrays = cached(name.replace("/", "-"), files, lambda: self._decode(files))
+        return Images(
+            torch.from_numpy(np.array(arrays["inputs"])),
+            torch.from_numpy(np.array(arrays["labels"])),
+            self.classes,
+        )
+
+    def _decode(self, files: Sequence[Path]) -> dict[str, np.ndarray]:
+        inputs, labels = [], []
+        for path, table in read_shards(files, [self.image_column, self.label_column]):
+            labels.append(_labels(table[self.label_column], self.classes, path))
+            encoded = _encoded(table[self.image_column], path, self.image_column)
+            rows = _with_bar(encoded, f"decoding {self.repo} {path.name}")
+            inputs += [
+                decode(data, self.shape, f"{path}, row {row}") for row, data in enumerate(rows)
+            ]
+        return {"inputs": np.stack(inputs), "labels": np.concatenate(labels)}
+
+
+CIFAR10 = HubImages("uoft-cs/cifar10", "plain_text", "train", "img", "label", 10, (3, 32, 32))
+CIFAR100 = HubImages("uoft-cs/cifar100", "cifar100", "train", "img", "fine_label", 100, (3, 32, 32))
+MNIST = HubImages("ylecun/mnist", "mnist", "train", "image", "label", 10, (1, 28, 28))
+
+
+def decode(
+    data: bytes | None, shape: tuple[int, int, int], where: str
+) -> UInt8[np.ndarray, "c h w"]:
+    """The pixels of one encoded image; `where` names it in messages."""
+    channels, height, width = shape
+    try:
+        with Image.open(io.BytesIO(data or b"")) as image:
+            pixels = np.asarray(image.convert(MODES[channels]))
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        raise ValueError(f"{where}: the image does not decode; {DOWNLOAD_AGAIN}") from error
+    if pixels.shape[:2] != (height, width):
+        raise ValueError(
+            f"{where}: expected an image of {height} x {width} pixels, got {pixels.shape[0]} x "
+            f"{pixels.shape[1]}; {DOWNLOAD_AGAIN}, or name the data set it is"
+        )
+    return np.ascontiguousarray(np.atleast_3d(pixels).transpose(2, 0, 1))
+
+
+def _labels(column: pa.ChunkedArray, classes: int, path: Path) -> np.ndarray:
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise ValueError(
+            f"{path}: labels must be whole numbers and all there, got {column.type} with "
+            f"{column.null_count} missing; {DOWNLOAD_AGAIN}"
+        )
+    labels: np.ndarray = column.to_numpy().astype(np.int64)
+    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
+    if len(wrong):
+        raise ValueError(
+            f"{path}, row {wrong[0]}: label {labels[wrong[0]]} is outside 0 to {classes - 1}, one "
+            f"of {len(wrong)} such rows; {DOWNLOAD_AGAIN}, or name the data set it is"
+        )
+    return labels
+
+
+def _encoded(column: pa.ChunkedArray, path: Path, name: str) -> list[bytes | None]:
+    kind = column.type
+    if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
+        raise ValueError(f"{path}: column {name!r} holds no encoded images but {kind}")
+    encoded: list[bytes | None] = column.combine_chunks().field("bytes").to_pylist()
+    return encoded
+
+
+def _with_bar(rows: Sequence[bytes | None], title: str) -> Iterable[bytes | None]:
+    """With a progress bar on stderr from the first second on.
+
+    None where others draw already: in a worker process its parent, and where rich has stderr.
+    """
+    console = Console(stderr=True)
+    taken = parent_process() is not None or isinstance(sys.stderr, FileProxy)
+    return rows if taken or not console.is_terminal else _drawing(rows, title, console)
+
+
+def _drawing(rows: Sequence[bytes | None], title: str, console: Console) -> Iterator[bytes | None]:
+    start, bar = time.monotonic(), Progress(console=console, transient=True)
+    task = bar.add_task(title, total=len(rows))
+    with ExitStack() as drawn:
+        for done, row in enumerate(rows):
+            if done % 100 == 0 and time.monotonic() - start > 1:
+                if not bar.live.is_started:
+                    drawn.enter_context(bar)
+                bar.update(task, completed=done)
+            yield row

@@ -1,0 +1,161 @@
+"""Text as numbers: WikiText with byte-pair encoding, the standard library's source by character."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from huggingface_hub import hf_hub_download
+from huggingface_hub.errors import HfHubHTTPError
+from jaxtyping import Int, Int32, UInt8
+from tokenizers import Tokenizer
+from tokenizers.decoders import ByteLevel as ByteLevelDecoder
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
+from torch import Tensor
+
+from rankscope.lab.data.cache import cached
+from rankscope.lab.data.hub import parquet_files, read_columns
+from rankscope.lab.data.text import StandardLibraryText
+
+REPOSITORY = "Salesforce/wikitext"
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Training and held-out text as numbers from 0 to `vocabulary` - 1."""
+
+    train: Int32[Tensor, " train"]
+    validation: Int32[Tensor, " validation"]
+    vocabulary: int
+
+
+@runtime_checkable
+class TokenData(Protocol):
+    """Declared text."""
+
+    def build(self, *, folder: Path | None) -> Tokens:
+        """Read from `folder` (None: the hub)."""
+
+
+@dataclass(frozen=True)
+class WikiText:
+    """Wikipedia articles, lower-cased, as byte-level BPE; train and validation as published.
+
+    vocabulary: how many tokens the encoding has that is trained on the training text.
+    tokenizer: a hub repository whose tokenizer.json is used instead, "EleutherAI/pythia-160m" say;
+        the data folder is searched for it first. The paper does not name its own; its number of
+        steps fits one of about 50,000 tokens.
+    """
+
+    config: Literal["wikitext-2-v1", "wikitext-103-v1"] = "wikitext-103-v1"
+    vocabulary: int = 50_000
+    tokenizer: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.vocabulary < 256:
+            raise ValueError(f"a byte-level vocabulary has at least 256, got {self.vocabulary}")
+
+    def build(self, *, folder: Path | None) -> Tokens:
+        """Encoded on first use and kept in the cache."""
+        train, validation = (
+            parquet_files(REPOSITORY, self.config, part, folder=folder)
+            for part in ("train", "validation")
+        )
+        files = [*train, *validation]
+        encoding: Path | None = None
+        if self.tokenizer is not None:
+            encoding = tokenizer_file(self.tokenizer, folder=folder)
+            files.append(encoding)
+        stored = cached(
+            f"{self.config}-{'hub' if encoding else self.vocabulary}",
+            files,
+            lambda: self.arrays(train, validation, encoding),
+        )
+        return Tokens(
+            torch.from_numpy(np.array(stored["train"])),
+            torch.from_numpy(np.array(stored["validation"])),
+            int(stored["vocabulary"]),
+        )
+
+    def arrays(
+        self, train: Sequence[Path], validation: Sequence[Path], encoding: Path | None
+    ) -> dict[str, np.ndarray]:
+        texts = {"train": lines(train), "validation": lines(validation)}
+        known = (
+            train_tokenizer(texts["train"], self.vocabulary)
+            if encoding is None
+            else Tokenizer.from_file(str(encoding))
+        )
+        arrays = {part: encode(known, each) for part, each in texts.items()}
+        return {**arrays, "vocabulary": np.array(known.get_vocab_size())}
+
+
+def lines(files: Sequence[Path]) -> list[str]:
+    """The rows of the files, lower-cased; empty ones, between paragraphs, are left out."""
+    rows: list[str] = read_columns(files, ["text"])["text"].to_pylist()
+    return [row.lower() for row in rows if row.strip()]
+
+
+def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
+    """Byte-level BPE of the texts: any text can be encoded, the same texts give the same tokens."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = ByteLevelDecoder()
+    trainer = BpeTrainer(
+        vocab_size=vocabulary, initial_alphabet=sorted(ByteLevel.alphabet()), show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> np.ndarray:
+    """All texts one after another."""
+    encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+    return np.concatenate([np.array(each.ids, dtype=np.int32) for each in encoded])
+
+
+def tokenizer_file(repo: str, *, folder: Path | None) -> Path:
+    """tokenizer.json of a hub repository, from the data folder if it is there."""
+    if folder is not None and (folder / repo / "tokenizer.json").is_file():
+        return folder / repo / "tokenizer.json"
+    try:
+        return Path(hf_hub_download(repo, "tokenizer.json"))
+    except (HfHubHTTPError, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(
+            f"the tokenizer of {repo!r} cannot be downloaded ({reason}); put its tokenizer.json "
+            f"into the data folder as {repo}/tokenizer.json, or train one: tokenizer=None"
+        ) from error
+
+
+@dataclass(frozen=True)
+class StandardLibraryTokens:
+    """Source text of the standard library by character: lower-cased ASCII, 128 tokens.
+
+    Other characters become "?". The text differs a little from one Python version to the next, so
+    losses do too; the last tenth is held out.
+    """
+
+    size: int = 1_000_000
+
+    def build(self, *, folder: Path | None = None) -> Tokens:
+        """Nothing is read from `folder`; other text needs it."""
+        text = StandardLibraryText(self.size).build()
+        return Tokens(characters(text.train), characters(text.validation), 128)
+
+
+def characters(text: UInt8[Tensor, " length"]) -> Int32[Tensor, " length"]:
+    """A-Z as a-z, bytes above 127 as "?"."""
+    upper = (text >= ord("A")) & (text <= ord("Z"))
+    lower = torch.where(upper, text + 32, text)
+    return torch.where(text < 128, lower, ord("?")).int()
+
+
+def unigram_entropy(tokens: Int[Tensor, " length"]) -> float:
+    """In nats, of the tokens' frequencies: the loss of a model that ignores its context."""
+    frequency = torch.bincount(tokens).double() / len(tokens)
+    return float(torch.special.entr(frequency).sum())

@@ -1,0 +1,132 @@
+"""Images to classes, with their own labels or with random ones (yunis2024, app. A.1 and B)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Int64, UInt8
+from torch import Tensor, nn
+
+from rankscope.lab.data.digits import Digits
+from rankscope.lab.data.images import HubImages, Images
+from rankscope.lab.data.splits import split
+from rankscope.lab.training.task import Batch, Place, Problem, Shown
+
+EVALUATION_BATCH = 500
+LABEL_SEED = 1_000_003  # added to the seed: random labels are drawn apart from the split
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    """The declaration of a network from images to logits, such as `VggConfig`.
+
+    What it builds has `shown()`, the matrix and the pair that stand for it in figures.
+    """
+
+    def build(self, seed: int) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Cross-entropy of the classes of `images`, none of them augmented.
+
+    A tenth of the images is held out for validation, by a split that follows the seed. Pixels are
+    shifted and scaled to mean 0 and standard deviation 1 over the training part, per channel; the
+    paper does not state its normalisation.
+    random_labels: all labels are permuted once, before the split, by the seed.
+    """
+
+    images: HubImages | Digits
+    model: Classifier
+    random_labels: bool = False
+
+    def build(self, place: Place, *, seed: int) -> "ClassificationProblem":
+        images = self.images.build(place.data)
+        if self.random_labels:
+            images = permuted(images, seed=seed)
+        return ClassificationProblem(
+            images, self.model.build(seed=seed), device=torch.device(place.device), seed=seed
+        )
+
+
+def permuted(images: Images, *, seed: int) -> Images:
+    """The same images and the same labels, in an order that has nothing to do with them."""
+    generator = torch.Generator().manual_seed(seed + LABEL_SEED)
+    order = torch.randperm(len(images.labels), generator=generator)
+    return Images(images.inputs, images.labels[order], images.classes)
+
+
+class ClassificationProblem(Problem):
+    """All images on the device as bytes; they become numbers batch by batch."""
+
+    unit = "images"
+
+    def __init__(
+        self, images: Images, model: nn.Module, *, device: torch.device, seed: int
+    ) -> None:
+        train, validation = split(len(images.labels), seed=seed)
+        self.model = model.to(device)
+        self.shown = Shown(*model.shown())  # type: ignore[operator]
+        self.samples = len(train)
+        self.constant_loss = label_entropy(images.labels[train])
+        self._train, self._validation = (
+            (images.inputs[part].to(device), images.labels[part].to(device))
+            for part in (train, validation)
+        )
+        mean, deviation = channel_moments(images.inputs[train])
+        self._mean, self._deviation = mean.to(device), deviation.to(device)
+
+    def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
+        chosen = indices.to(self._train[0].device, non_blocking=True)
+        return tuple(each[chosen] for each in self._train)
+
+    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
+        return ((batch[0].float() - self._mean) / self._deviation,)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        return F.cross_entropy(model(*self.inputs(*batch)), batch[1])
+
+    def fixed(self, samples: int) -> Iterable[Batch]:
+        return _batches(tuple(each[:samples] for each in self._train))
+
+    def validate(self, model: nn.Module) -> Mapping[str, float]:
+        logits = torch.cat(
+            [model(*self.inputs(*batch)).float() for batch in _batches(self._validation)]
+        )
+        labels = self._validation[1]
+        return {
+            "validation_loss": float(F.cross_entropy(logits, labels)),
+            "validation_accuracy": float((logits.argmax(1) == labels).double().mean()),
+        }
+
+    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+        return {}
+
+
+def channel_moments(
+    inputs: UInt8[Tensor, "n c h w"],
+) -> tuple[Float[Tensor, "c 1 1"], Float[Tensor, "c 1 1"]]:
+    """Mean and standard deviation of each channel; 1 where all its pixels are equal."""
+    # From counts of the 256 values: exact, and without the images as floats.
+    counts = torch.stack(
+        [channel.flatten().bincount(minlength=256) for channel in inputs.unbind(1)]
+    )
+    share = counts.double() / counts.sum(1, keepdim=True)  # (c, 256)
+    values = torch.arange(256, dtype=torch.float64)
+    mean = share @ values
+    deviation = (share * (values - mean[:, None]).square()).sum(1).sqrt()
+    deviation = torch.where(deviation > 0, deviation, 1.0)
+    return mean.float()[:, None, None], deviation.float()[:, None, None]
+
+
+def label_entropy(labels: Int64[Tensor, " n"]) -> float:
+    """In nats, of the labels' frequencies: the loss of a constant prediction."""
+    frequency = torch.bincount(labels).double() / len(labels)
+    return float(torch.special.entr(frequency).sum())
+
+
+def _batches(tensors: Batch) -> Iterator[Batch]:
+    parts = -(-len(tensors[0]) // EVALUATION_BATCH)
+    return zip(*(each.tensor_split(parts) for each in tensors), strict=True)

@@ -1,0 +1,104 @@
+"""The next token of a text (yunis2024, app. A.4)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from rankscope.lab.data.tokens import TokenData, Tokens, unigram_entropy
+from rankscope.lab.models.transformer import Transformer, TransformerConfig
+from rankscope.lab.training.task import Batch, Place, Problem
+
+EVALUATION_TOKENS = 32_768  # of a batch outside training
+
+
+@dataclass(frozen=True)
+class LanguageModelling:
+    """Cross-entropy of each token given those before it in its window of `model.context` tokens.
+
+    An epoch sees each of the text's windows, which do not overlap, once. The vocabulary of the
+    model is the text's, whatever its config says. Text and split are the same for every seed.
+    validation_windows: at most so many, evenly spread over the held-out text, are looked at.
+    """
+
+    text: TokenData
+    model: TransformerConfig
+    validation_windows: int = 128
+
+    def build(self, place: Place, *, seed: int) -> "LanguageProblem":
+        tokens = self.text.build(folder=place.data)
+        model = replace(self.model, vocabulary=tokens.vocabulary).build(seed)
+        return LanguageProblem(
+            tokens,
+            model,
+            device=torch.device(place.device),
+            validation_windows=self.validation_windows,
+        )
+
+
+class LanguageProblem(Problem):
+    """The whole text on the device; windows are cut out of it."""
+
+    unit = "windows"
+
+    def __init__(
+        self, tokens: Tokens, model: Transformer, *, device: torch.device, validation_windows: int
+    ) -> None:
+        self._context = model.config.context
+        self.model = model.to(device)
+        self.shown = model.shown()
+        self.constant_loss = unigram_entropy(tokens.train)
+        self._train = windows(tokens.train.to(device), self._context)
+        held_out = windows(tokens.validation.to(device), self._context)
+        self._validation = spread(held_out, validation_windows)
+        self.samples = len(self._train)
+
+    def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
+        return (self._train[indices.to(self._train.device, non_blocking=True)].long(),)
+
+    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
+        return (batch[0][:, :-1],)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        logits = model(*self.inputs(*batch))  # (batch, context, vocabulary)
+        return F.cross_entropy(logits.flatten(0, 1).float(), batch[0][:, 1:].flatten())
+
+    def fixed(self, samples: int) -> Iterable[Batch]:
+        return self._batches(spread(self._train, samples))
+
+    def validate(self, model: nn.Module) -> Mapping[str, float]:
+        losses = [
+            (len(batch[0]), float(self.loss(model, *batch)))
+            for batch in self._batches(self._validation)
+        ]
+        total = sum(count * loss for count, loss in losses)
+        return {"validation_loss": total / len(self._validation)}
+
+    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+        return {}
+
+    def _batches(self, chosen: Int[Tensor, "n length"]) -> Iterator[Batch]:
+        parts = -(-chosen.numel() // max(EVALUATION_TOKENS, chosen.shape[1]))
+        return ((part.long(),) for part in chosen.tensor_split(parts))
+
+
+def windows(tokens: Int[Tensor, " length"], context: int) -> Int[Tensor, "n longer"]:
+    """Every `context` tokens and the one after them: inputs and, one later, what follows them.
+
+    A view, so no token is stored twice. Tokens after the last whole window are left out.
+    """
+    if len(tokens) <= context:
+        raise ValueError(
+            f"a window of {context} tokens and the next one needs a longer text, got {len(tokens)}"
+        )
+    return tokens.unfold(0, context + 1, context)
+
+
+def spread(rows: Int[Tensor, "n length"], most: int) -> Int[Tensor, "some length"]:
+    """At most so many rows, evenly spread: neighbours in a text are alike."""
+    count = min(len(rows), most)
+    return rows[torch.arange(count, device=rows.device) * len(rows) // count]

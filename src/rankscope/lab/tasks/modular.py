@@ -1,0 +1,91 @@
+"""Addition modulo p, learnt from a part of the table: the task that is grokked (nanda2023)."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Int64
+from torch import Tensor, nn
+
+from rankscope.lab.models.modular import ModularConfig
+from rankscope.lab.training.task import Batch, Place, Problem
+
+
+@dataclass(frozen=True)
+class ModularAddition:
+    """Cross-entropy of (a + b) mod p given a, b, "="; p is the model's.
+
+    train_share: of the p x p pairs, drawn by the seed; the others are for validation.
+    """
+
+    model: ModularConfig
+    train_share: float = 0.3
+
+    def __post_init__(self) -> None:
+        if not 0 < self.samples < self.model.p**2:
+            raise ValueError(f"training and validation need at least one pair each, got {self}")
+
+    @property
+    def samples(self) -> int:
+        """Pairs for training: the size of a full batch."""
+        return int(self.train_share * self.model.p**2)
+
+    def build(self, place: Place, *, seed: int) -> "ModularProblem":
+        return ModularProblem(self, device=torch.device(place.device), seed=seed)
+
+
+def table(p: int) -> tuple[Int64[Tensor, "pairs 3"], Int64[Tensor, " pairs"]]:
+    """All p x p questions a, b, "=" (token p), and their answers."""
+    a, b = (
+        each.flatten() for each in torch.meshgrid(torch.arange(p), torch.arange(p), indexing="ij")
+    )
+    return torch.stack([a, b, torch.full_like(a, p)], dim=1), (a + b) % p
+
+
+class ModularProblem(Problem):
+    """The whole table on the device."""
+
+    unit = "sums"
+
+    def __init__(self, task: ModularAddition, *, device: torch.device, seed: int) -> None:
+        model = task.model.build(seed)
+        self.model = model.to(device)
+        self.shown = model.shown()
+        self.samples = task.samples
+        self.constant_loss = float(torch.tensor(task.model.p, dtype=torch.float64).log())
+        questions, answers = table(task.model.p)
+        order = torch.randperm(len(answers), generator=torch.Generator().manual_seed(seed))
+        train, validation = order[: task.samples], order[task.samples :]
+        self._train = (questions[train].to(device), answers[train].to(device))
+        self._validation = (questions[validation].to(device), answers[validation].to(device))
+
+    def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
+        chosen = indices.to(self._train[0].device, non_blocking=True)
+        return tuple(each[chosen] for each in self._train)
+
+    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
+        return (batch[0],)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
+
+    def fixed(self, samples: int) -> Iterable[Batch]:
+        return [tuple(each[:samples] for each in self._train)]
+
+    def validate(self, model: nn.Module) -> Mapping[str, float]:
+        """Of the pairs not trained on; and the accuracy on those that were, which comes first."""
+        logits = model(*self.inputs(*self._validation)).float()
+        return {
+            "validation_loss": float(F.cross_entropy(logits, self._validation[1])),
+            "validation_accuracy": _accuracy(logits, self._validation[1]),
+            "training_accuracy": _accuracy(model(*self.inputs(*self._train)), self._train[1]),
+        }
+
+    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+        return {}
+
+
+def _accuracy(logits: Float[Tensor, "batch classes"], answers: Int64[Tensor, " batch"]) -> float:
+    return float((logits.argmax(1) == answers).double().mean())

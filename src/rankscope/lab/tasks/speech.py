@@ -1,0 +1,187 @@
+"""Speech to characters by connectionist temporal classification (yunis2024, app. A.3)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from rankscope.lab.data.speech import BLANK, Speech, SpeechData, Utterances
+from rankscope.lab.models.lstm import BiLstm, BiLstmConfig
+from rankscope.lab.training.task import Batch, Place, Problem
+
+EVALUATION_BATCH = 64
+CONSTANT_CHARACTERS = 2000  # of which the constant predictor's loss is
+
+
+@dataclass(frozen=True)
+class SpeechRecognition:
+    """CTC loss of the characters of `speech`.
+
+    The network hears padded utterances whole: its backward direction begins in the padding, which
+    the paper's does not. Padded frames take no part in the loss.
+    """
+
+    speech: SpeechData
+    model: BiLstmConfig
+
+    def build(self, place: Place, *, seed: int) -> "SpeechProblem":
+        speech = self.speech.build(folder=place.data, seed=seed)
+        return SpeechProblem(speech, self.model.build(seed), device=torch.device(place.device))
+
+
+class SpeechProblem(Problem):
+    """All utterances on the device, padded to the longest.
+
+    On a GPU torch's CTC loss reads the lengths on the host: the step is no part of a CUDA graph.
+    """
+
+    unit = "utterances"
+    capturable = False
+
+    def __init__(self, speech: Speech, model: BiLstm, *, device: torch.device) -> None:
+        for part in speech:
+            require_room(part)
+        self.model = model.to(device)
+        self.shown = model.shown()
+        self.samples = len(speech.train)
+        self.constant_loss = constant_loss(speech.train, characters=model.config.characters)
+        self._train, self._validation = (
+            tuple(tensor.to(device) for tensor in part.tensors()) for part in speech
+        )
+
+    def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
+        chosen = indices.to(self._train[0].device, non_blocking=True)
+        return tuple(tensor[chosen] for tensor in self._train)
+
+    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
+        return batch[:1]
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        """-log P(text) of each utterance over its number of characters, averaged."""
+        return ctc_loss(model(*self.inputs(*batch)), *batch[1:])
+
+    def fixed(self, samples: int) -> Iterable[Batch]:
+        return _batches(tuple(tensor[:samples] for tensor in self._train))
+
+    def validate(self, model: nn.Module) -> Mapping[str, float]:
+        """The loss, and the character error rate of greedy decoding: edits over characters."""
+        log_probabilities = torch.cat(
+            [model(*self.inputs(*batch)) for batch in _batches(self._validation)]
+        )
+        _, frame_lengths, targets, target_lengths = self._validation
+        decoded = greedy(log_probabilities, frame_lengths)
+        edits = edit_distances(*decoded, targets, target_lengths)
+        return {
+            "validation_loss": float(ctc_loss(log_probabilities, *self._validation[1:])),
+            "validation_error_rate": float(edits.sum() / target_lengths.sum()),
+        }
+
+    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+        return {}
+
+
+def ctc_loss(
+    log_probabilities: Float[Tensor, "n frames characters"],
+    frame_lengths: Int[Tensor, " n"],
+    targets: Int[Tensor, "n longest"],
+    target_lengths: Int[Tensor, " n"],
+) -> Float[Tensor, ""]:
+    """-log P(text) of each utterance over its number of characters, averaged over utterances."""
+    return F.ctc_loss(
+        log_probabilities.transpose(0, 1),
+        targets,
+        frame_lengths,
+        target_lengths,
+        blank=BLANK,
+        reduction="mean",
+    )
+
+
+def require_room(utterances: Utterances) -> None:
+    """CTC needs a frame for each character, and one more between two that are the same."""
+    targets, lengths = utterances.targets, utterances.target_lengths
+    inside = torch.arange(1, targets.shape[1]) < lengths[:, None]
+    repeats = ((targets[:, 1:] == targets[:, :-1]) & inside).sum(1)
+    short = (utterances.frame_lengths < lengths + repeats).nonzero().flatten().tolist()
+    if short or int(lengths.min()) < 1:
+        empty = (lengths < 1).nonzero().flatten().tolist()
+        raise ValueError(
+            f"utterances {[*short, *empty][:5]} have fewer frames than their text needs, or no "
+            "text; leave them out, or take a shorter hop"
+        )
+
+
+def constant_loss(utterances: Utterances, *, characters: int) -> float:
+    """The smallest loss of one distribution over characters for every frame of all utterances.
+
+    Found by L-BFGS in float64 on the first utterances, of some 2000 characters together. There are
+    minima with many and with few blanks, so the search starts from both sides.
+    """
+    before = utterances.target_lengths.cumsum(0) - utterances.target_lengths
+    part = utterances.pick((before < CONSTANT_CHARACTERS).nonzero().flatten())
+    return min(_lowest(part, characters, blank=blank) for blank in (0.05, 0.9))
+
+
+def _lowest(part: Utterances, characters: int, *, blank: float) -> float:
+    """The minimum that is found from that share of blanks, other characters as in the texts."""
+    n, frames = len(part), int(part.frame_lengths.max())
+    inside = torch.arange(part.targets.shape[1]) < part.target_lengths[:, None]
+    counts = torch.bincount(part.targets[inside], minlength=characters).double() + 0.1
+    counts[BLANK] = blank / (1 - blank) * counts.sum()
+    logits = counts.log().requires_grad_()
+    search = torch.optim.LBFGS([logits], max_iter=30, line_search_fn="strong_wolfe")
+
+    def loss() -> float:
+        search.zero_grad()
+        same = logits.log_softmax(0).expand(n, frames, characters)
+        value = ctc_loss(same, *part.tensors()[1:])
+        value.backward()
+        return float(value.detach())
+
+    with torch.enable_grad():
+        search.step(loss)
+        return loss()
+
+
+def greedy(
+    log_probabilities: Float[Tensor, "n frames characters"], frame_lengths: Int[Tensor, " n"]
+) -> tuple[Int[Tensor, "n longest"], Int[Tensor, " n"]]:
+    """The best character of each frame, repeats merged, blanks dropped; padded, with lengths."""
+    best = log_probabilities.argmax(-1)
+    inside = torch.arange(best.shape[1], device=best.device) < frame_lengths[:, None]
+    first = F.pad(best[:, 1:] != best[:, :-1], (1, 0), value=True)
+    kept = first & inside & (best != BLANK)
+    # A stable sort moves what is kept to the front, in order.
+    order = kept.logical_not().to(torch.int8).argsort(dim=1, stable=True)
+    lengths = kept.sum(1)
+    return best.gather(1, order)[:, : int(lengths.max())], lengths
+
+
+def edit_distances(
+    given: Int[Tensor, "n given"],
+    given_lengths: Int[Tensor, " n"],
+    wanted: Int[Tensor, "n wanted"],
+    wanted_lengths: Int[Tensor, " n"],
+) -> Int[Tensor, " n"]:
+    """Fewest insertions, deletions and substitutions from one text to the other, for each row.
+
+    Wagner & Fischer's table, a row at a time for all texts: D[i, j] is the least over k <= j of
+    (the entry of column k without insertions) + (j - k).
+    """
+    columns = torch.arange(wanted.shape[1] + 1, device=wanted.device)
+    row = columns.expand(len(wanted), -1)
+    for i in range(given.shape[1]):
+        changed = row[:, :-1] + (given[:, i : i + 1] != wanted)
+        without = torch.cat([row[:, :1] + 1, torch.minimum(row[:, 1:] + 1, changed)], dim=1)
+        following = (without - columns).cummin(1).values + columns
+        row = torch.where((i < given_lengths)[:, None], following, row)
+    return row.gather(1, wanted_lengths[:, None])[:, 0]
+
+
+def _batches(tensors: Batch) -> Iterator[Batch]:
+    parts = -(-len(tensors[0]) // EVALUATION_BATCH)
+    return zip(*(tensor.tensor_split(parts) for tensor in tensors), strict=True)

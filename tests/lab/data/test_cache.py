@@ -1,0 +1,105 @@
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rankscope.lab.data import cache
+from rankscope.lab.data.cache import cached
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "source").write_text("first")
+    return tmp_path / "source"
+
+
+class Maker:
+    """Counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> dict[str, np.ndarray]:
+        self.calls += 1
+        return {"a": np.arange(6).reshape(2, 3), "b": np.array([1.5])}
+
+
+def test_made_once_and_read_only(source: Path) -> None:
+    make = Maker()
+    first, second = cached("set", [source], make), cached("set", [source], make)
+    assert make.calls == 1
+    for arrays in (first, second):
+        assert list(arrays) == ["a", "b"]
+        assert np.array_equal(arrays["a"], [[0, 1, 2], [3, 4, 5]]) and arrays["b"][0] == 1.5
+        with pytest.raises(ValueError, match="read-only"):
+            arrays["a"][0, 0] = 9
+
+
+def test_another_source_or_name_is_made_anew(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Maker()
+    cached("set", [source], make)
+    cached("other", [source], make)
+    assert make.calls == 2
+    source.write_text("longer")
+    cached("set", [source], make)
+    assert make.calls == 3
+    os.utime(source, ns=(1, 1))  # the same size, another time
+    cached("set", [source], make)
+    assert make.calls == 4
+    monkeypatch.setattr(cache, "VERSION", cache.VERSION + 1)
+    cached("set", [source], make)
+    assert make.calls == 5
+
+
+def test_half_a_cache_is_never_used(source: Path, own_folder: Path) -> None:
+    def fails() -> dict[str, np.ndarray]:
+        raise RuntimeError("killed")
+
+    with pytest.raises(RuntimeError):
+        cached("set", [source], fails)
+    make = Maker()
+    cached("set", [source], make)
+    (entry,) = own_folder.iterdir()
+    damaged = entry / "a.npy"
+    damaged.write_bytes(damaged.read_bytes()[:-8])
+    assert cached("set", [source], make)["a"][1, 2] == 5
+    assert make.calls == 2
+    assert [path.name for path in own_folder.iterdir()] == [entry.name]
+
+
+def test_whoever_is_first_wins(source: Path, own_folder: Path) -> None:
+    """Another process finishes while this one is still decoding."""
+
+    def slow() -> dict[str, np.ndarray]:
+        cached("set", [source], Maker())
+        return {"a": np.zeros((2, 3), int), "b": np.zeros(1)}
+
+    assert cached("set", [source], slow)["a"][1, 2] == 5
+    assert len(list(own_folder.iterdir())) == 1  # and nothing half made is left
+
+
+def test_folder_that_cannot_be_written_only_warns(source: Path, own_folder: Path) -> None:
+    own_folder.write_text("a file where the folder should be")
+    make = Maker()
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="cannot be written .* set RANKSCOPE_CACHE"):
+            arrays = cached("set", [source], make)
+        with pytest.raises(ValueError, match="read-only"):
+            arrays["b"][0] = 9
+    assert make.calls == 2
+
+
+def test_folder_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.folder() == tmp_path / "cache"
+    monkeypatch.delenv("RANKSCOPE_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache.folder() == tmp_path / "rankscope"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert cache.folder() == Path.home() / ".cache" / "rankscope"

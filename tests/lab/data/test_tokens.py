@@ -1,0 +1,98 @@
+import math
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from huggingface_hub.errors import LocalEntryNotFoundError
+
+from rankscope.lab.data import tokens as tokens_module
+from rankscope.lab.data.text import StandardLibraryText
+from rankscope.lab.data.tokens import (
+    StandardLibraryTokens,
+    WikiText,
+    characters,
+    train_tokenizer,
+    unigram_entropy,
+)
+
+SENTENCES = [" = Valkyria = \n", "", " The game began , the GAME ended . \n", " the café \n"] * 5
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+    place = tmp_path / "data/Salesforce/wikitext/wikitext-2-v1"
+    place.mkdir(parents=True)
+    for split, rows in {"train": SENTENCES, "validation": SENTENCES[2:3]}.items():
+        pq.write_table(pa.table({"text": rows}), place / f"{split}-00000-of-00001.parquet")
+    return tmp_path / "data"
+
+
+def lower(rows: list[str]) -> str:
+    return "".join(rows).lower()
+
+
+def test_wikitext_can_be_read_back_from_its_tokens(folder: Path) -> None:
+    data = WikiText("wikitext-2-v1", vocabulary=270)
+    first, cached = (data.build(folder=folder) for _ in range(2))
+    assert torch.equal(first.train, cached.train) and first.vocabulary == cached.vocabulary == 270
+    tokenizer = train_tokenizer([row.lower() for row in SENTENCES if row], 270)
+    assert tokenizer.decode(first.train.tolist()) == lower(SENTENCES)
+    assert tokenizer.decode(first.validation.tolist()) == lower(SENTENCES[2:3])
+    # Merges make it shorter than its bytes, and every number is in the vocabulary.
+    assert len(first.train) < len(lower(SENTENCES).encode()) and int(first.train.max()) < 270
+
+
+def test_the_same_text_trains_the_same_tokenizer() -> None:
+    texts = [f"word{i % 7} another{i % 5} third{i % 3}" for i in range(200)]
+    first, second = (train_tokenizer(texts, 300).to_str() for _ in range(2))
+    assert first == second
+
+
+def test_a_tokenizer_of_the_hub_is_used_from_the_folder(folder: Path) -> None:
+    (folder / "someone/model").mkdir(parents=True)
+    known = train_tokenizer(["the the the"], 258)
+    known.save(str(folder / "someone/model/tokenizer.json"))
+    found = WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=folder)
+    assert found.vocabulary == 258
+    assert known.decode(found.train.tolist()) == lower(SENTENCES)
+
+
+def test_a_tokenizer_that_cannot_be_had_is_explained(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*_: str) -> str:
+        raise LocalEntryNotFoundError("no connection")
+
+    monkeypatch.setattr(tokens_module, "hf_hub_download", offline)
+    with pytest.raises(ValueError, match=r"'someone/else' cannot be downloaded \(no connection\)"):
+        WikiText("wikitext-2-v1", tokenizer="someone/else").build(folder=folder)
+    with pytest.raises(ValueError, match="at least 256, got 100"):
+        WikiText("wikitext-2-v1", vocabulary=100)
+
+
+def test_source_text_by_character() -> None:
+    text = torch.tensor(list("Def É_9".encode()), dtype=torch.uint8)
+    assert "".join(map(chr, characters(text))) == "def ??_9"
+    found = StandardLibraryTokens(10_000).build()
+    raw = StandardLibraryText(10_000).build()
+    assert (len(found.train), len(found.validation), found.vocabulary) == (9_000, 1_000, 128)
+    assert "".join(map(chr, found.train)) == bytes(raw.train.tolist()).decode("ascii").lower()
+
+
+def test_entropy_of_equal_and_single_tokens() -> None:
+    equal = torch.tensor([3, 5, 9, 200] * 6, dtype=torch.int32)
+    assert unigram_entropy(equal) == pytest.approx(math.log(4))
+    assert unigram_entropy(torch.full((8,), 7, dtype=torch.int32)) == 0
+
+
+@pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="RANKSCOPE_DATA is not set")
+def test_the_real_wikitext() -> None:
+    found = WikiText("wikitext-2-v1", vocabulary=8192).build(
+        folder=Path(os.environ["RANKSCOPE_DATA"])
+    )
+    # 2.05 million words in training, which take at least a token each
+    assert 2_000_000 < len(found.train) < 4_000_000 and found.vocabulary == 8192

@@ -1,0 +1,33 @@
+from dataclasses import replace
+
+import pytest
+
+from rankscope.lab.data.splits import split
+from rankscope.lab.experiment import SCALES
+from rankscope.lab.experiments.yunis2024 import mlp
+from rankscope.lab.tasks.classification import Classification
+from rankscope.lab.training.rates import total
+from rankscope.lab.training.run import TrainingRun
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_runs_differ_in_their_labels_alone(scale: str) -> None:
+    true, random = (mlp.experiment(scale).runs[f"mlp/{kind}-labels"] for kind in ("true", "random"))
+    assert isinstance(true, TrainingRun) and isinstance(random, TrainingRun)
+    assert isinstance(true.task, Classification) and not true.task.random_labels
+    assert replace(true, task=replace(true.task, random_labels=True)) == random
+
+
+def test_small_learns_as_long_as_the_paper() -> None:
+    paper, small = (
+        run.optimizer.rate * total(run.rate, run.steps) for run in (mlp.PAPER, mlp.SMALL)
+    )
+    assert paper == pytest.approx(0.001 * 300 * (45_000 // 128))
+    assert 0.5 <= small / paper <= 2
+
+
+def test_epochs_of_small_are_whole() -> None:
+    train, _ = split(1797, seed=0)
+    assert len(train) // mlp.SMALL.batch == mlp.SMALL_EPOCH
+    taken = sum(mlp.SMALL.snapshots(step) for step in range(mlp.SMALL.steps + 1))
+    assert 25 <= taken <= 45

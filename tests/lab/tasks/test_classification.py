@@ -1,0 +1,159 @@
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from rankscope.lab.data.digits import Digits
+from rankscope.lab.data.splits import split
+from rankscope.lab.tasks.classification import (
+    Classification,
+    ClassificationProblem,
+    channel_moments,
+    label_entropy,
+)
+from rankscope.lab.training.task import Place, Shown, Task
+
+
+class Plain(nn.Module):
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        weight = torch.randn(10, 64, generator=torch.Generator().manual_seed(seed))
+        self.weight = nn.Parameter(weight)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1) @ self.weight.T
+
+    def shown(self) -> Shown:
+        return Shown("weight", "weight > weight")
+
+
+@dataclass(frozen=True)
+class PlainConfig:
+    def build(self, seed: int) -> Plain:
+        return Plain(seed)
+
+
+TASK = Classification(Digits(), PlainConfig())
+DATA = Digits().build()
+GENERATOR = torch.Generator()
+
+
+@pytest.fixture(scope="module")
+def problem() -> ClassificationProblem:
+    return TASK.build(Place(), seed=5)
+
+
+def test_it_is_a_task() -> None:
+    assert isinstance(TASK, Task)
+
+
+def test_training_part_is_normalised(problem: ClassificationProblem) -> None:
+    batch = problem.draw(torch.arange(problem.samples), GENERATOR)
+    assert batch[0].dtype == torch.uint8
+    (inputs,) = problem.inputs(*batch)
+    assert abs(float(inputs.double().mean())) < 1e-6
+    assert float(inputs.double().std(correction=0)) == pytest.approx(1, abs=1e-6)
+
+
+def test_moments_of_each_channel() -> None:
+    inputs = torch.randint(
+        0, 256, (7, 3, 4, 5), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+    )
+    inputs[:, 2] = 9
+    mean, deviation = channel_moments(inputs)
+    pixels = inputs.numpy().astype(np.float64)
+    np.testing.assert_allclose(mean.flatten(), pixels.mean((0, 2, 3)), rtol=1e-6)
+    np.testing.assert_allclose(deviation.flatten()[:2], pixels.std((0, 2, 3))[:2], rtol=1e-6)
+    assert deviation.flatten()[2] == 1  # nothing to divide by where all pixels are equal
+
+
+def test_draw_gives_the_samples_of_the_training_split(problem: ClassificationProblem) -> None:
+    train, _ = split(1797, seed=5)
+    assert problem.samples == len(train)
+    images, labels = problem.draw(torch.tensor([0, 7]), GENERATOR)
+    assert torch.equal(images, DATA.inputs[train[[0, 7]]])
+    assert torch.equal(labels, DATA.labels[train[[0, 7]]])
+
+
+def test_loss_is_the_mean_of_minus_log_probabilities(problem: ClassificationProblem) -> None:
+    batch = problem.draw(torch.arange(6), GENERATOR)
+    logits = problem.model(*problem.inputs(*batch)).double().detach().numpy()
+    probability = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    expected = -np.log(probability[range(6), batch[1].numpy()]).mean()
+    assert float(problem.loss(problem.model, *batch).detach()) == pytest.approx(expected, rel=1e-5)
+
+
+def test_fixed_samples_are_the_first_of_training(problem: ClassificationProblem) -> None:
+    batches = list(problem.fixed(1100))
+    assert [len(labels) for _, labels in batches] == [367, 367, 366]
+    joined = [torch.cat(each) for each in zip(*batches, strict=True)]
+    drawn = problem.draw(torch.arange(1100), GENERATOR)
+    assert all(torch.equal(a, b) for a, b in zip(joined, drawn, strict=True))
+    assert sum(len(labels) for _, labels in problem.fixed(10**6)) == problem.samples
+
+
+def test_validation_is_of_the_held_out_samples(problem: ClassificationProblem) -> None:
+    _, held = split(1797, seed=5)
+
+    class Knows(nn.Module):
+        """Right about the digits below 5, indifferent about the others."""
+
+        def forward(self, images: torch.Tensor) -> torch.Tensor:
+            assert len(images) == len(held)
+            right = F.one_hot(DATA.labels[held], 10).float() * 1e4
+            return torch.where(DATA.labels[held, None] < 5, right, torch.zeros(10))
+
+    said = problem.validate(Knows())
+    labels = DATA.labels[held]
+    assert said["validation_accuracy"] == pytest.approx(
+        float(((labels < 5) | (labels == 0)).double().mean())
+    )
+    share = float((labels >= 5).double().mean())
+    assert said["validation_loss"] == pytest.approx(share * math.log(10), rel=1e-6)
+
+
+def test_constant_loss_is_the_entropy_of_the_labels(problem: ClassificationProblem) -> None:
+    assert label_entropy(torch.tensor([0, 2, 2, 0, 5, 5])) == pytest.approx(math.log(3))
+    assert label_entropy(torch.tensor([4, 4])) == 0
+    train, _ = split(1797, seed=5)
+    # The best constant logits are the log frequencies.
+    frequency = np.bincount(DATA.labels[train]) / len(train)
+    constant = torch.from_numpy(np.log(frequency)).expand(len(train), 10)
+    loss = F.cross_entropy(constant, DATA.labels[train])
+    assert problem.constant_loss == pytest.approx(float(loss), rel=1e-9)
+
+
+def test_random_labels_are_one_permutation_that_follows_the_seed() -> None:
+    everything = torch.arange(1618)
+
+    def drawn(random: bool, seed: int) -> tuple[torch.Tensor, ...]:
+        task = Classification(Digits(), PlainConfig(), random_labels=random)
+        return task.build(Place(), seed=seed).draw(everything, GENERATOR)
+
+    true, random, again, other = (
+        drawn(False, 0),
+        drawn(True, 0),
+        drawn(True, 0),
+        drawn(True, 1),
+    )
+    assert torch.equal(true[0], random[0])  # the same images in the same split
+    assert torch.equal(random[1], again[1]) and not torch.equal(random[1], other[1])
+    # As often right as by chance: 0.1, give or take four standard deviations.
+    assert abs(float((true[1] == random[1]).double().mean()) - 0.1) < 4 * math.sqrt(0.09 / 1618)
+
+
+def test_nothing_draws_from_the_global_generator() -> None:
+    before = torch.get_rng_state()
+    built = Classification(Digits(), PlainConfig(), random_labels=True).build(Place(), seed=1)
+    built.draw(torch.arange(4), torch.Generator())
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_what_it_says_of_itself(problem: ClassificationProblem) -> None:
+    assert problem.shown == Shown("weight", "weight > weight")
+    assert problem.unit == "images"
+    assert problem.finale(problem.model) == {}

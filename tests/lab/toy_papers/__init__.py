@@ -1,0 +1,1 @@
+"""A paper that takes no time."""
