@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 
@@ -49,6 +50,7 @@ class Cosine:
         return self.floor + (1 - self.floor) * (1 + math.cos(math.pi * done)) / 2
 
 
+@cache
 def total(schedule: RateSchedule, steps: int) -> float:
     """The sum of the factors: with peak rate and decay, how much decay acted in all."""
     return math.fsum(schedule(step) for step in range(steps))

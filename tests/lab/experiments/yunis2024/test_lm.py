@@ -24,8 +24,8 @@ def test_paper_scale_is_the_papers() -> None:
         angle = math.pi * 2020 / 6460
         seen = 0.1 * 2020 + 0.9 * (angle + math.sin(angle)) / 2 * 6460 / math.pi
         assert run.decay_sum == pytest.approx(decay * 6e-4 * (100 + seen), rel=1e-3)
-        taken = [step for step in range(run.steps + 1) if run.snapshots(step)]
-        assert taken[0] == 0 and taken[5:] == list(range(222, 2221, 222)) and len(taken) == 15
+    taken = [step for step in range(run.steps + 1) if run.snapshots(step)]
+    assert taken[0] == 0 and taken[5:] == list(range(222, 2221, 222)) and len(taken) == 15
 
 
 def test_decays_of_small_act_as_much_as_the_papers() -> None:

@@ -22,8 +22,8 @@ def test_paper_scale_is_the_papers() -> None:
         assert run.optimizer.decay == decay
         # A cosine from 1 to 0 has the mean 1/2.
         assert run.decay_sum == pytest.approx(decay * 3e-4 * 50 * 892 / 2, rel=1e-3)
-        taken = [step for step in range(run.steps + 1) if run.snapshots(step)]
-        assert taken[0] == 0 and taken[5:7] == [892, 1784] and len(taken) == 55
+    taken = [step for step in range(run.steps + 1) if run.snapshots(step)]
+    assert taken[0] == 0 and taken[5:7] == [892, 1784] and len(taken) == 55
 
 
 def test_decays_of_small_act_as_much_as_the_papers() -> None:
