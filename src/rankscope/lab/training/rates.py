@@ -8,9 +8,10 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class RateSchedule(Protocol):
-    """The factor of the peak rate at a step."""
+    """The factor of the peak rate at a step; equal schedules are equal objects."""
 
     def __call__(self, step: int) -> float: ...
+    def __hash__(self) -> int: ...
 
 
 @dataclass(frozen=True)
