@@ -1,10 +1,10 @@
-"""Every benchmark, as tables: `python -m benchmarks [spectra ... training] [--device cuda]`."""
+"""Every benchmark, as tables: `python -m benchmarks [spectra ... gpu_training] [--device cuda]`."""
 
 import argparse
 from importlib import import_module
 
 ON_DEVICE = ("spectra", "tracker")
-BENCHMARKS = (*ON_DEVICE, "store", "theory", "training")
+BENCHMARKS = (*ON_DEVICE, "store", "theory", "training", "gpu_training")
 
 
 def main() -> None:

@@ -69,16 +69,16 @@ def kept(k: int, share: float) -> int:
 
 
 def top_part(W: Float[Tensor, "m n"], svd: Svd, r: int) -> Float[Tensor, "m n"]:
-    """The best approximation of W of rank r: W projected on its r leading directions.
-
-    U_r U_r^T W or W V_r V_r^T, whichever has the shorter vectors and so costs less.
-    """
+    """The best approximation of W of rank r: W projected on its r leading directions."""
     m, n = W.shape
-    if m <= n:
-        U = svd.U[:, :r].to(W)
-        return U @ (U.mT @ W)
-    Vh = svd.Vh[:r].to(W)
-    return (W @ Vh.mT) @ Vh
+    return projected(W, svd.U[:, :r] if m <= n else svd.Vh[:r].mT)
+
+
+def projected(W: Float[Tensor, "m n"], directions: Float[Tensor, "k r"]) -> Float[Tensor, "m n"]:
+    """U U^T W where m <= n, else W V V^T: the shorter vectors are enough, and cost less."""
+    m, n = W.shape
+    basis = directions.to(W)
+    return basis @ (basis.mT @ W) if m <= n else (W @ basis) @ basis.mT
 
 
 def leading_directions(found: Views, share: float, given: Mapping[str, Svd]) -> dict[str, Svd]:

@@ -39,7 +39,7 @@ class Plan:
     """What a snapshot measures: matrices (wholes, and the parts pairs need), products, pairs.
 
     `top` is how many leading directions enter an overlap; `directions` says how many of a matrix
-    are handed out beside the stored values, for whoever needs more than these.
+    are handed out beside the stored values, on its shorter side, for whoever needs more than these.
     """
 
     readings: tuple[Reading, ...]
@@ -66,12 +66,12 @@ class Plan:
 class Snapshot(NamedTuple):
     """Stored variables by name, and what could not be decomposed: "fc", "change of fc".
 
-    `directions` are those the plan asks to be handed out.
+    `directions` are those the plan asks to be handed out, as columns: of U where m <= n, else of V.
     """
 
     values: dict[str, np.ndarray]
     failed: tuple[str, ...]
-    directions: dict[str, Svd]
+    directions: dict[str, Tensor]
 
 
 def plan(
@@ -221,7 +221,7 @@ def measure(
         values |= _products(plan, tensors, reference, solve)
     if plan.pairs:
         values |= _alignments(plan, vectors)
-    wanted = {name: _leading(vectors[name], rank) for name, rank in plan.directions.items()}
+    wanted = {name: _short_side(vectors[name], rank) for name, rank in plan.directions.items()}
     return Snapshot(values, tuple(failed), wanted)
 
 
@@ -262,8 +262,9 @@ def _matrices(
     return [spectra[name] for name in order], [changes[name] for name in order], aliases
 
 
-def _leading(svd: Svd, rank: int) -> Svd:
-    return Svd(U=svd.U[:, :rank], S=svd.S, Vh=svd.Vh[:rank])
+def _short_side(svd: Svd, rank: int) -> Tensor:
+    short = svd.U if svd.U.shape[0] <= svd.Vh.shape[1] else svd.Vh.mT
+    return short[:, :rank].clone()  # a view would hold, and send, all of them
 
 
 def _difference(W: Tensor, W0: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 import rankscope as rs
-from rankscope.spectra import Svd
 from rankscope.tracker import Probe
 
 
@@ -27,13 +26,13 @@ class Energy:
         return self._directions
 
     def __call__(
-        self, tensors: Mapping[str, Tensor], directions: Mapping[str, Svd]
+        self, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]
     ) -> dict[str, Tensor]:
         self.threads.add(threading.current_thread().name)
-        W, U = tensors["0.weight"].double(), directions["0"].U
-        assert U.shape == (6, 2) and directions["0"].Vh.shape == (2, 5)
+        W, V = tensors["0.weight"].double(), directions["0"]
+        assert V.shape == (5, 2)  # of the shorter side
         return {
-            "energy": (U.T @ W).square().sum() / W.square().sum(),
+            "energy": (W @ V).square().sum() / W.square().sum(),
             "mean": tensors["1.running_mean"].sum(),
         }
 

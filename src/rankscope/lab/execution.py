@@ -11,7 +11,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing import get_context
@@ -71,11 +71,13 @@ def attempt(stored: StoredRun, progress: Progress) -> Ended:
     start = time.perf_counter()
     try:
         came_from = stored.begin()
-        stored.run.execute(stored.path, seed=stored.seed, progress=progress)
-        stored.finish(came_from, seconds=time.perf_counter() - start)
+        if came_from is not None:
+            stored.run.execute(stored.path, seed=stored.seed, progress=progress)
+            stored.finish(came_from, seconds=time.perf_counter() - start)
     except Exception as error:
         sentence = " ".join(f"{type(error).__name__}: {error}".split())
-        stored.fail(sentence, traceback.format_exc())
+        with suppress(OSError):  # what failed may be the disk
+            stored.fail(sentence, traceback.format_exc())
         return Ended(stored.title, time.perf_counter() - start, sentence)
     return Ended(stored.title, time.perf_counter() - start)
 
@@ -162,7 +164,8 @@ def _answer(worker: Worker, stored: StoredRun) -> Step | Ended:
             f"its process ended with exit code {worker.process.exitcode}"
             " (-9 is often a lack of memory: try fewer --jobs)"
         )
-        stored.fail(sentence)
+        with suppress(OSError):
+            stored.fail(sentence)
         return Ended(stored.title, 0.0, sentence)
     return answer
 

@@ -83,7 +83,8 @@ class Experiment:
     name: "boix2023/toy-diag", as its file is called.
     runs: those that take longest first: they are started in this order.
     claims: by key ("B3"). figures: by the name of their file ("figure-6").
-    expected_seconds: of all runs and seeds on 2 cores, as measured; None if nobody did.
+    expected_seconds: of all runs and seeds; None if nobody measured any of it.
+    expected_on: the machine that takes so long.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Experiment:
     claims: Mapping[str, Claim] = field(default_factory=dict)
     figures: Mapping[str, FigureMaker] = field(default_factory=dict)
     expected_seconds: float | int | None = None
+    expected_on: str = "2 cores"
 
     def __post_init__(self) -> None:
         for name in (self.name, *self.runs, *self.figures):

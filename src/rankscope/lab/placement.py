@@ -1,5 +1,6 @@
 """Where runs are executed: the device and the data of trainings, this machine or a Ray cluster."""
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,8 +39,12 @@ def choose_placement(
     there = torch.cuda.is_available()
     if device == "cuda" and not there and on == "here":
         raise ValueError("device 'cuda' was asked for, but torch sees none; use --device cpu")
+    if data is None and "RANKSCOPE_DATA" in os.environ:  # which other machines may not have
+        data = Path(os.environ["RANKSCOPE_DATA"])
     if data is not None and not data.is_dir():
-        raise ValueError(f"{data} is not a folder; give --data the one that has the data sets")
+        raise ValueError(
+            f"{data} is not a folder; give --data or RANKSCOPE_DATA the one that has the data sets"
+        )
     place = Place(device or ("cuda" if there else "cpu"), data and data.absolute())
     return Placement(place, _executor(place, on))
 

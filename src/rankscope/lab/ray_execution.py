@@ -10,7 +10,7 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -109,7 +109,10 @@ class _Sweep:
             ended: Ended = ray.get(task)
         except RayError as error:
             sentence = _sentence(error)
-            stored.fail(sentence, str(error))
+            for life in ray.get(self.mailbox.lives.remote(stored.title)):
+                forget(stored.path, life)
+            with suppress(OSError):
+                stored.fail(sentence, str(error))
             ended = Ended(stored.title, 0.0, sentence)
         self.watcher.ended(ended)
         return ended
@@ -143,6 +146,9 @@ class Mailbox:
         lives = self._lives.setdefault(title, [])
         lives.append(holder)
         return lives[:-1]
+
+    def lives(self, title: str) -> list[Holder]:
+        return self._lives.get(title, [])
 
     def put(self, title: str, step: Step) -> None:
         self._steps[title] = step

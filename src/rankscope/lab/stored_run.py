@@ -95,10 +95,10 @@ class StoredRun:
             return False
         return bool(begun.get("declaration") == self.declaration and begun["seed"] == self.seed)
 
-    def begin(self) -> dict[str, str]:
+    def begin(self) -> dict[str, str] | None:
         """Make the path free, or fit to go on, and note that the run has begun.
 
-        Returns where it comes from.
+        Returns where it comes from; None if another process has made it whole meanwhile.
         """
         if self.state == "foreign":
             raise ValueError(f"{self.path} was not made by an experiment; choose another --out")
@@ -106,9 +106,11 @@ class StoredRun:
         lock = Lock.take(self.path)  # refuses while another process writes here
         try:
             state = self.state
+            if state == "whole":
+                return None
             if state == "changed":
                 self.path.rename(self.aside())
-            elif state == "interrupted" and not self.resumable:
+            if not (self.resumable and self.path.exists()):
                 self._forget()
                 if self.path.exists():
                     shutil.rmtree(self.path)

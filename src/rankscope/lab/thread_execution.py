@@ -5,9 +5,9 @@ replaying graphs, for which they hardly need the interpreter.
 """
 
 import queue
+import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
 from rankscope.lab.execution import Ended, Step, Watcher, attempt
 from rankscope.lab.stored_run import StoredRun
@@ -22,9 +22,10 @@ def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) ->
     """Execute `runs`, `jobs` at a time; the watcher hears of them in this thread."""
     runs = list(runs)
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
+    stop = threading.Event()
     ended: list[Ended] = []
     with ThreadPoolExecutor(max_workers=jobs or JOBS, thread_name_prefix="rankscope-run") as pool:
-        futures = [pool.submit(_attempt, stored, messages) for stored in runs]
+        futures = [pool.submit(_attempt, stored, messages, stop) for stored in runs]
         try:
             while len(ended) < len(runs):
                 title, message = messages.get()
@@ -36,20 +37,29 @@ def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) ->
                 else:
                     watcher.progressed(title, *message)
         except BaseException:
-            # Threads cannot be ended from outside; those that have not begun are not begun.
+            # Threads cannot be ended from outside: those under way hear of it when they report.
+            stop.set()
             for future in futures:
                 future.cancel()
             raise
     return ended
 
 
-def _attempt(stored: StoredRun, messages: "queue.SimpleQueue[Message]") -> None:
-    messages.put((stored.title, None))
-    ended = attempt(stored, partial(_report, stored.title, messages))
-    messages.put((stored.title, ended))
+class Stopped(BaseException):
+    """Not a failure of the run, which an Exception would be."""
 
 
-def _report(
-    title: str, messages: "queue.SimpleQueue[Message]", fraction: float, note: str = ""
+def _attempt(
+    stored: StoredRun, messages: "queue.SimpleQueue[Message]", stop: threading.Event
 ) -> None:
-    messages.put((title, Step(float(fraction), note)))
+    def report(fraction: float, note: str = "") -> None:
+        if stop.is_set():
+            raise Stopped
+        messages.put((stored.title, Step(float(fraction), note)))
+
+    messages.put((stored.title, None))
+    try:
+        ended = attempt(stored, report)
+    except BaseException as error:
+        ended = Ended(stored.title, 0.0, f"{type(error).__name__}: {error}")
+    messages.put((stored.title, ended))

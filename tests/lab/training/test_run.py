@@ -1,7 +1,9 @@
 """A training as a run: what it stores, that it learns, that it goes on bit for bit."""
 
+import copy
 import multiprocessing
 import os
+import shutil
 import signal
 import time
 from dataclasses import replace
@@ -84,13 +86,18 @@ def test_truncated_losses_are_those_of_truncate(tmp_path: Path) -> None:
     ds = executed(run, tmp_path / "run")
     problem = Clouds(0)
     fixed, norm = list(problem.fixed(50)), [(b[0],) for b in problem.fixed(40)]
-    for part in ("top", "bottom"):
-        half = truncate(problem.model, keep=0.5, part=part)
+    for part in ("full", "top", "bottom"):
+        half = (
+            copy.deepcopy(problem.model)
+            if part == "full"
+            else truncate(problem.model, keep=0.5, part=part)
+        )
         reestimate_batchnorm(half, norm)
         half.eval()
         with torch.no_grad():
             total = sum(float(problem.loss(half, *batch)) * len(batch[0]) for batch in fixed)
         assert float(ds[f"{part}_loss"][0]) == pytest.approx(total / 50, rel=1e-5)
+    assert float(ds["full_loss"][0]) != float(ds["training_loss"][0])
 
 
 @pytest.mark.parametrize("optimizer", [Sgd(rate=0.1, decay=0.01), AdamW(rate=0.01, decay=0.1)])
@@ -184,6 +191,45 @@ def test_divergence_is_recorded(tmp_path: Path) -> None:
         ds = executed(run, tmp_path / "run")
     assert ds.attrs["diverged_at"] == 10 and ds["step"].to_numpy().tolist() == [0, 10]
     assert np.isnan(ds["singular_values"].sel(step=10)).all()
+
+
+def test_divergence_in_the_last_steps_is_recorded_too(tmp_path: Path) -> None:
+    run = replace(RUN, task=CloudTask(explode_at=0.0), steps=5)
+    with pytest.warns(RuntimeWarning, match="cannot be decomposed"):
+        ds = executed(run, tmp_path / "run")
+    assert ds.attrs["diverged_at"] == 5 and "last_bias" not in ds.attrs
+
+
+def test_a_run_that_another_process_finished_is_left_alone(tmp_path: Path) -> None:
+    ours, theirs = (StoredRun("toy", 0, RUN, tmp_path / "run") for _ in range(2))
+    assert attempt(theirs, silent).failure is None
+    before = store.open(ours.path).load()
+    assert attempt(ours, silent).failure is None  # it was missing when our command began
+    xr.testing.assert_identical(store.open(ours.path).load(), before)
+
+
+def test_a_checkpoint_whose_store_was_deleted_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    stored = StoredRun("toy", 0, RUN, tmp_path / "run")
+    die_after(monkeypatch, steps=35)
+    attempt(stored, silent)
+    monkeypatch.undo()
+    shutil.rmtree(stored.path)
+    assert attempt(stored, silent).failure is None
+    assert len(store.open(stored.path)["step"]) == 7
+
+
+def test_threads_do_not_change_a_run(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        two = executed(RUN, tmp_path / "two")
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    same_but_for_times(two, executed(RUN, tmp_path / "one"))
 
 
 def test_place_is_no_part_of_the_identity() -> None:

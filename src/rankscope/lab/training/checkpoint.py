@@ -4,6 +4,8 @@ Order and noise need none: both follow from the seed and the step (`order.py`).
 """
 
 import os
+import pickle
+from collections.abc import Collection
 from pathlib import Path
 
 import torch
@@ -20,15 +22,31 @@ class Checkpoint:
         """What `load` gives back; a kill while writing leaves the one before."""
         partial = self._file.with_name(f"{self._file.name}.partial")
         state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
-        torch.save(state, partial)
-        os.replace(partial, self._file)
+        try:
+            torch.save(state, partial)
+            os.replace(partial, self._file)
+        except BaseException:
+            partial.unlink(missing_ok=True)  # a full disk needs the space
+            raise
 
-    def load(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> int:
-        """Put the state back and return its step; without a checkpoint, 0."""
+    def load(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, *, among: Collection[int]
+    ) -> int:
+        """Put the state back and return its step; 0 without one that can be read.
+
+        Nor is one used of a step that is not `among` those stored: it belongs to another store, or
+        a loss of power took what came before it.
+        """
         if not self._file.exists():
             return 0
         device = next(model.parameters()).device
-        state = torch.load(self._file, map_location=device, weights_only=True)
+        try:
+            state = torch.load(self._file, map_location=device, weights_only=True)
+        except (RuntimeError, EOFError, pickle.UnpicklingError):  # cut short by a loss of power
+            state = {"step": None}
+        if state["step"] not in among:
+            self.remove()
+            return 0
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
         return int(state["step"])

@@ -8,18 +8,18 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from rankscope.interventions import (
     Part,
     kept,
+    projected,
     reestimate_batchnorm,
     replace_matrices,
-    top_part,
 )
 from rankscope.lab.training.step import Precision, mixed_precision
 from rankscope.lab.training.task import Problem
 from rankscope.matrices import View, named_tensors, views
-from rankscope.spectra import Svd
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,11 @@ class Truncation:
 
 
 class Evaluation:
-    """A probe: training_loss, what `problem.validate` gives, top_loss and bottom_loss.
+    """A probe: training_loss, what `problem.validate` gives, and the three losses of figure 6.
 
+    These are full_loss, top_loss and bottom_loss: of the network and of both its truncations, each
+    with BatchNorm statistics measured anew on the same samples. The running ones that training_loss
+    goes by lag behind the weights, so that a truncated network would seem better than the whole.
     Truncated are all matrices but the last, by the snapshot's own decompositions. The paper leaves
     out the last linear layer; its code the last matrix, which a UNet has in a convolution.
     """
@@ -60,7 +63,8 @@ class Evaluation:
         *_, last = views(self._model)
         self._views = views(self._model, exclude=[last])
         self._fixed = tuple(problem.fixed(samples))
-        norm = problem.fixed(truncation.norm_samples) if truncation is not None else ()
+        normed = any(isinstance(module, _BatchNorm) for module in self._model.modules())
+        norm = problem.fixed(truncation.norm_samples) if truncation is not None and normed else ()
         self._norm = tuple(problem.inputs(*batch) for batch in norm)
         self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
 
@@ -72,29 +76,36 @@ class Evaluation:
         return {name: kept(min(r.m, r.n), share) for name, r in self._views.readings.items()}
 
     def __call__(
-        self, tensors: Mapping[str, Tensor], directions: Mapping[str, Svd]
+        self, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]
     ) -> dict[str, float]:
         with torch.no_grad(), self._beside(), mixed_precision(self._device, self._precision):
             self._load(tensors)
             losses = {"training_loss": self._loss()}
             losses |= self._problem.validate(self._model)
             if self._truncation is not None:
+                losses["full_loss"] = (
+                    self._renormed_loss() if self._norm else losses["training_loss"]
+                )
                 losses["top_loss"] = self._truncated("top", tensors, directions)
                 losses["bottom_loss"] = self._truncated("bottom", tensors, directions)
         return losses
 
     def _truncated(
-        self, part: Part, tensors: Mapping[str, Tensor], directions: Mapping[str, Svd]
+        self, part: Part, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]
     ) -> float:
         self._load(tensors)
 
         def replacement(view: View) -> Tensor:
-            W, svd = view.W.double(), directions[view.name]
-            top = top_part(W, svd, svd.U.shape[1])
+            W = view.W.double()
+            top = projected(W, directions[view.name])
             return top if part == "top" else W - top
 
         replace_matrices(self._model, self._views, replacement)
-        reestimate_batchnorm(self._model, self._norm)
+        return self._renormed_loss()
+
+    def _renormed_loss(self) -> float:
+        if self._norm:
+            reestimate_batchnorm(self._model, self._norm)
         return self._loss()
 
     def _loss(self) -> float:

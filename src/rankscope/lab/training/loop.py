@@ -71,8 +71,8 @@ class Loop:
     checkpoint: Checkpoint
     meter: Meter
 
-    def advance(self, first: int, last: int) -> int:
-        """Steps `first` to `last`; returns where training ended, earlier if the loss diverged."""
+    def advance(self, first: int, last: int) -> tuple[int, bool]:
+        """Steps `first` to `last`; returns where training ended, and whether the loss diverged."""
         loss = torch.tensor(torch.nan)
         saved = time.monotonic()
         for step in range(first, last):
@@ -81,7 +81,7 @@ class Loop:
             if self.snapshots(step) and (step > first or first == 0):
                 self._look(step, loss, rate)
                 if step > 0 and not torch.isfinite(loss):
-                    return step
+                    return step, True
                 if time.monotonic() - saved > CHECKPOINT_SECONDS:
                     self._save(step)
                     saved = time.monotonic()
@@ -90,7 +90,7 @@ class Loop:
             loss = self.learn(batch)
             self.meter.tick(step + 1, loss)
         self._look(last, loss, 0.0)
-        return last
+        return last, not bool(torch.isfinite(loss))
 
     def _look(self, step: int, loss: torch.Tensor, rate: float) -> None:
         """A snapshot; its `loss` is that of the last batch before it."""

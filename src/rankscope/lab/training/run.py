@@ -1,7 +1,8 @@
 """A training as a run of an experiment: declared once, executed, killed, resumed."""
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -21,6 +22,10 @@ from rankscope.lab.training.step import GraphedStep, Precision, StepFunction, ea
 from rankscope.lab.training.task import Place, Problem, Task
 from rankscope.pairs import Pair
 from rankscope.tracker import Epochs, Every, LogSpaced, Tracker
+
+# torch hands out a few streams in turn, so each thread keeps its own: one that changed hands while
+# another run captures on it would break both.
+OWN = threading.local()
 
 
 @dataclass(frozen=True)
@@ -77,13 +82,13 @@ class TrainingRun:
         A loss that is no longer finite ends it: the store then says `diverged_at`.
         """
         device = torch.device(self.place.device)
-        with stream_of_its_own(device), denormals_flushed():
+        with surroundings(device):
             problem = self.task.build(self.place, seed=seed)
             if device.type == "cuda":  # the layout that its convolutions want
                 problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             optimizer = self.optimizer.build(problem.model.parameters(), device)
             checkpoint = Checkpoint(path)
-            first = checkpoint.load(problem.model, optimizer) if path.exists() else 0
+            first = checkpoint.load(problem.model, optimizer, among=steps_of(path))
             meter = Meter(progress, steps=self.steps, batch=self.batch, unit=problem.unit)
             with self._tracked(problem, path) as tracker:
                 loop = Loop(
@@ -99,8 +104,9 @@ class TrainingRun:
                     checkpoint=checkpoint,
                     meter=meter,
                 )
-                last = loop.advance(first, self.steps)
-            self._keep_facts(problem, path, speed=meter.speed, last=last)
+                last, diverged = loop.advance(first, self.steps)
+                speed = meter.speed
+            self._keep_facts(problem, path, speed=speed, diverged_at=last if diverged else None)
 
     def forget(self, path: Path) -> None:
         """Remove what a run that is over, or was declared otherwise, no longer needs."""
@@ -144,22 +150,23 @@ class TrainingRun:
             return step
         return GraphedStep(step, problem.model, optimizer, paused=tracker.paused)
 
-    def _keep_facts(self, problem: Problem, path: Path, *, speed: float, last: int) -> None:
+    def _keep_facts(
+        self, problem: Problem, path: Path, *, speed: float, diverged_at: int | None
+    ) -> None:
         """What the store says of the training as a whole."""
-        diverged = last < self.steps
         facts: dict[str, Any] = {
             "decay": self.optimizer.decay,
             "paper_decay": self.paper_decay,
             "decay_sum": self.decay_sum,
             "constant_loss": problem.constant_loss,
-            "diverged_at": last if diverged else None,
+            "diverged_at": diverged_at,
             "shown_matrix": problem.shown.matrix,
             "shown_pair": problem.shown.pair,
             "unit": problem.unit,
             "speed": speed,
             "parameters": sum(each.numel() for each in problem.model.parameters()),
         }
-        if not diverged:
+        if diverged_at is None:
             with torch.no_grad():
                 facts |= problem.finale(problem.model.eval())
         with store.Writer.resume(path) as writer:
@@ -198,23 +205,39 @@ def pairs_of(model: nn.Module) -> tuple[Pair, ...]:
     return (*model.alignment_pairs(), *taps)
 
 
+def steps_of(path: Path) -> list[int]:
+    """The snapshots of an unfinished run; none where there is no store."""
+    return store.open(path)["step"].to_numpy().tolist() if path.exists() else []
+
+
+def surroundings(device: torch.device) -> AbstractContextManager[None]:
+    """What a training runs in, on either kind of device."""
+    return stream_of_its_own(device) if device.type == "cuda" else one_thread()
+
+
 @contextmanager
-def denormals_flushed() -> Iterator[None]:
-    """In this thread, numbers below 1e-38 are zero: a network that decay or memorising drives there
-    would train at half the speed."""
+def one_thread() -> Iterator[None]:
+    """So that a run ends with the same bits whether it was alone or one of many.
+
+    In this thread numbers below 1e-38 are zero: a network that decay or memorising drives there
+    would train at half the speed.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
         torch.set_flush_denormal(False)
+        torch.set_num_threads(before)
 
 
 @contextmanager
 def stream_of_its_own(device: torch.device) -> Iterator[None]:
-    """On a GPU, so that runs in several threads overlap there."""
-    if device.type != "cuda":
-        yield
-        return
-    with torch.cuda.stream(torch.cuda.Stream(device)):
-        yield
-        torch.cuda.current_stream(device).synchronize()
+    """So that runs in several threads overlap on a GPU."""
+    stream = OWN.stream = getattr(OWN, "stream", None) or torch.cuda.Stream(device)
+    with torch.cuda.stream(stream):
+        try:
+            yield
+        finally:  # what is under way must not outlive its tensors
+            stream.synchronize()

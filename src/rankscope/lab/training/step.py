@@ -96,9 +96,8 @@ class GraphedStep:
 
     def _capture(self, batch: Batch) -> None:
         self._batch = tuple(tensor.clone() for tensor in batch)
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream), _as_before(self._model, self._optimizer):
+        stream = torch.cuda.current_stream()  # of this run's own
+        with _as_before(self._model, self._optimizer):
             for _ in range(WARM_UP):
                 self._step(self._batch)
         self._optimizer.zero_grad(set_to_none=True)
@@ -111,7 +110,6 @@ class GraphedStep:
             torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
         ):
             self._loss = self._step(self._batch)
-        torch.cuda.current_stream().wait_stream(stream)
         self._graph = graph
 
 

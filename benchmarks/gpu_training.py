@@ -1,0 +1,84 @@
+"""Five VGG-16s of the paper's size side by side on one GPU: `python -m benchmarks gpu_training`.
+
+Images are random, of CIFAR-10's shape and number. A run's speed counts from the end of its first
+step, which captures the graph, to its last; the tracker follows it and evaluates it at snapshots.
+"""
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from rankscope import store
+from rankscope.lab.data.images import Images
+from rankscope.lab.execution import Ended
+from rankscope.lab.experiments.yunis2024 import vgg
+from rankscope.lab.models.vgg import VggConfig
+from rankscope.lab.stored_run import StoredRun
+from rankscope.lab.tasks.classification import Classification
+from rankscope.lab.thread_execution import execute
+from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.task import Place
+
+
+@dataclass(frozen=True)
+class RandomImages:
+    """As many random images as CIFAR-10 has, of its shape."""
+
+    count: int = 50_000
+    size: int = 32
+
+    def build(self, folder: Path | None = None) -> Images:
+        generator = torch.Generator().manual_seed(0)
+        shape = (self.count, 3, self.size, self.size)
+        return Images(
+            torch.randint(256, shape, generator=generator, dtype=torch.uint8),
+            torch.randint(10, (self.count,), generator=generator),
+            10,
+        )
+
+
+class Silent:
+    """A watcher that stops at the first failure."""
+
+    def started(self, title: str) -> None: ...
+    def progressed(self, title: str, fraction: float, note: str = "") -> None: ...
+
+    def ended(self, ended: Ended) -> None:
+        if ended.failure:
+            raise RuntimeError(ended.failure)
+
+
+def main(*, epochs: int = 16) -> None:
+    if not torch.cuda.is_available():
+        Console().print("gpu_training: torch sees no GPU, nothing is measured")
+        return
+    run = replace(
+        vgg.PAPER,
+        task=Classification(RandomImages(), VggConfig()),
+        steps=epochs * vgg.EPOCH,
+        place=Place("cuda"),
+    )
+    table = Table(title=f"VGG-16, batch 128, bfloat16, {epochs} epochs, a snapshot each epoch")
+    for heading in ("runs at once", "evaluated at snapshots", "images/s of one", "summed"):
+        table.add_column(heading, justify="right")
+    whole = replace(run, truncation=None)
+    for count, declared, what in ((1, whole, "whole"), (5, whole, "whole"), (5, run, "and halves")):
+        speeds = measure(declared, count)
+        table.add_row(str(count), what, f"{sum(speeds) / count:,.0f}", f"{sum(speeds):,.0f}")
+    Console(width=100).print(table)
+
+
+def measure(run: TrainingRun, count: int) -> list[float]:
+    """The speeds of `count` runs, which train at the same time."""
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [StoredRun(f"run-{i}", i, run, Path(folder) / f"run-{i}") for i in range(count)]
+        execute(runs, jobs=count, watcher=Silent())
+        return [float(store.open(each.path).attrs["speed"]) for each in runs]
+
+
+if __name__ == "__main__":
+    main()

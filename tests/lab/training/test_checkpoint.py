@@ -1,0 +1,59 @@
+"""A checkpoint is used only where it belongs, and never in the way."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from rankscope.lab.training.checkpoint import Checkpoint
+
+
+def trained() -> tuple[nn.Linear, torch.optim.Optimizer]:
+    model = nn.Linear(3, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    model(torch.ones(1, 3)).sum().backward()
+    optimizer.step()
+    return model, optimizer
+
+
+def test_what_was_saved_comes_back(tmp_path: Path) -> None:
+    model, optimizer = trained()
+    Checkpoint(tmp_path / "run").save(7, model, optimizer)
+    other, its_optimizer = trained()
+    assert Checkpoint(tmp_path / "run").load(other, its_optimizer, among=[0, 7]) == 7
+    assert torch.equal(other.weight, model.weight)
+    assert torch.equal(
+        its_optimizer.state[other.weight]["exp_avg"], optimizer.state[model.weight]["exp_avg"]
+    )
+
+
+def test_one_that_belongs_to_another_store_is_removed(tmp_path: Path) -> None:
+    Checkpoint(tmp_path / "run").save(7, *trained())
+    model, optimizer = trained()
+    before = model.weight.clone()
+    assert Checkpoint(tmp_path / "run").load(model, optimizer, among=[0, 3]) == 0
+    assert torch.equal(model.weight, before) and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half a file"])
+def test_one_that_cannot_be_read_is_removed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "run.checkpoint").write_bytes(content)
+    assert Checkpoint(tmp_path / "run").load(*trained(), among=[0]) == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_failed_save_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Checkpoint(tmp_path / "run").save(7, *trained())
+
+    def full(state: object, path: Path) -> None:
+        path.write_bytes(b"half")
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(torch, "save", full)
+    with pytest.raises(OSError, match="No space"):
+        Checkpoint(tmp_path / "run").save(8, *trained())
+    assert [path.name for path in tmp_path.iterdir()] == ["run.checkpoint"]
+    assert Checkpoint(tmp_path / "run").load(*trained(), among=[7]) == 7
