@@ -1,4 +1,8 @@
+import errno
 import os
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +87,49 @@ def test_whoever_is_first_wins(source: Path, own_folder: Path) -> None:
 
     assert cached("set", [source], slow)["a"][1, 2] == 5
     assert len(list(own_folder.iterdir())) == 1  # and nothing half made is left
+
+
+def test_threads_that_start_together_decode_once(source: Path) -> None:
+    start, make = threading.Barrier(4), Maker()
+
+    def slow() -> dict[str, np.ndarray]:
+        time.sleep(0.2)
+        return make()
+
+    def ask(_: int) -> int:
+        start.wait()
+        return int(cached("set", [source], slow)["a"][1, 2])
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(4))) == [5] * 4
+    assert make.calls == 1
+
+
+def test_what_is_interrupted_leaves_nothing(
+    source: Path, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cache.np, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cached("set", [source], Maker())
+    assert list(own_folder.iterdir()) == []
+
+
+def test_a_whole_cache_that_cannot_be_read_now_is_kept(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    make = Maker()
+    cached("set", [source], make)
+    with monkeypatch.context() as patch:
+        patch.setattr(cache.np, "load", full)
+        with pytest.raises(OSError, match="Too many open files"):
+            cached("set", [source], make)
+    assert cached("set", [source], make)["a"][1, 2] == 5 and make.calls == 1
 
 
 def test_folder_that_cannot_be_written_only_warns(source: Path, own_folder: Path) -> None:

@@ -48,7 +48,6 @@ def test_energies_are_the_windowed_transform_written_out() -> None:
 @pytest.mark.parametrize("samples", [400, 559, 560, 16000])
 def test_frames_are_the_whole_windows(samples: int) -> None:
     starts = [start for start in range(0, samples, 160) if start + 400 <= samples]
-    assert LogMel().frames(samples) == len(starts)
     assert LogMel()(torch.ones(samples)).shape == (len(starts), 40)
 
 

@@ -6,13 +6,17 @@ import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from rankscope.lab.data import hub
-from rankscope.lab.data.hub import parquet_files, read_columns, read_shards, shards
+from rankscope.lab.data.hub import encoded_files, parquet_files, read_shards, shards
 
 
 def write(path: Path, **columns: list[object]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table(columns), path)
     return path
+
+
+def rows(files: list[Path]) -> list[tuple[Path, list[int]]]:
+    return [(path, table["row"].to_pylist()) for path, table in read_shards(files, ["row"])]
 
 
 @pytest.fixture
@@ -31,11 +35,7 @@ def test_shards_of_one_split_in_order(data: Path) -> None:
         "train-00000-of-00002.parquet",
         "train-00001-of-00002.parquet",
     ]
-    assert read_columns(files, ["row"])["row"].to_pylist() == [0, 1]
-    assert [(path, table.num_rows) for path, table in read_shards(files, ["row"])] == [
-        (files[0], 1),
-        (files[1], 1),
-    ]
+    assert rows(files) == [(files[0], [0]), (files[1], [1])]
 
 
 def test_shards_in_a_folder_of_the_split(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_shards_in_a_folder_of_the_split(tmp_path: Path) -> None:
         write(tmp_path / f"some/speech/all/train.clean.5/000{index}.parquet", row=[index])
     write(tmp_path / "some/speech/all/train.clean.50/0000.parquet", row=[9])
     files = parquet_files("some/speech", "all", "train.clean.5", folder=tmp_path)
-    assert read_columns(files, ["row"])["row"].to_pylist() == [0, 1]
+    assert rows(files) == [(files[0], [0]), (files[1], [1])]
 
 
 def test_environment_names_the_folder(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_truncated_file_is_named(data: Path, kept: int) -> None:
     with pytest.raises(
         ValueError, match=r"test-00000.* is no whole Parquet .*; delete it and down"
     ):
-        read_columns([path], ["row"])
+        rows([path])
 
 
 def test_damaged_page_is_noticed(tmp_path: Path) -> None:
@@ -107,13 +107,31 @@ def test_damaged_page_is_noticed(tmp_path: Path) -> None:
     content[4:40] = b"\xff" * 36  # the header of the first page; the footer is whole
     path.write_bytes(bytes(content))
     with pytest.raises(ValueError, match=r"a\.parquet is no whole Parquet file"):
-        read_columns([path], ["row"])
+        rows([path])
 
 
 def test_missing_column_is_named(data: Path) -> None:
     files = parquet_files("some/set", "plain", "test", folder=data)
     with pytest.raises(ValueError, match=r"parquet has no column 'label', it has: row"):
-        read_columns(files, ["row", "label"])
+        list(read_shards(files, ["row", "label"]))
+
+
+def test_split_without_rows_is_named(tmp_path: Path) -> None:
+    empty = [write(tmp_path / f"{name}.parquet", row=[]) for name in "ab"]
+    with pytest.raises(ValueError, match=r"a\.parquet: no rows, nor in any .*; download the split"):
+        rows(empty)
+    full = write(tmp_path / "c.parquet", row=[3])
+    assert rows([empty[0], full]) == [(empty[0], []), (full, [3])]
+
+
+def test_encoded_files_may_be_missing_but_not_something_else(tmp_path: Path) -> None:
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    column = pa.chunked_array([pa.array([{"bytes": b"x"}, {"bytes": None}, None], kind)])
+    assert encoded_files(column, tmp_path, "audio") == [b"x", None, None]
+    with pytest.raises(
+        ValueError, match=r"column 'audio' holds no encoded files but int64; delete"
+    ):
+        encoded_files(pa.chunked_array([[1]]), tmp_path, "audio")
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_label_out_of_range_is_named(data: Path, label: int) -> None:
 
 
 def test_columns_of_another_kind_are_named(data: Path) -> None:
-    with pytest.raises(ValueError, match=r"column 'label' holds no encoded images but int64"):
+    with pytest.raises(ValueError, match=r"column 'label' holds no encoded files but int64"):
         replace(GREY, image_column="label").build(data)
     with pytest.raises(ValueError, match=r"labels must be whole numbers .* got struct"):
         replace(GREY, label_column="image").build(data)

@@ -1,10 +1,9 @@
-import math
 from pathlib import Path
 
 import pytest
 import torch
 
-from rankscope.lab.data.text import StandardLibraryText, draw_batch, unigram_entropy
+from rankscope.lab.data.text import StandardLibraryText
 
 
 def as_text(data: torch.Tensor) -> str:
@@ -34,24 +33,3 @@ def test_missing_sources_are_explained(tmp_path: Path) -> None:
         StandardLibraryText(folder=tmp_path).build()
     with pytest.raises(ValueError, match="validation_share"):
         StandardLibraryText(validation_share=1.0)
-
-
-def test_targets_are_the_next_bytes_and_every_window_can_come() -> None:
-    text = torch.arange(10, dtype=torch.uint8)
-    before = torch.get_rng_state()
-    generator = torch.Generator().manual_seed(0)
-    inputs, targets = draw_batch(text, batch=200, context=4, generator=generator)
-    assert torch.equal(before, torch.get_rng_state())
-    assert inputs.shape == targets.shape == (200, 4)
-    assert torch.equal(inputs, inputs[:, :1] + torch.arange(4))
-    assert torch.equal(targets, inputs + 1)
-    assert set(inputs[:, 0].tolist()) == set(range(6))
-    with pytest.raises(ValueError, match="window of 10 bytes needs a longer text"):
-        draw_batch(text, batch=1, context=10, generator=generator)
-
-
-def test_unigram_entropy_of_equal_and_single_bytes() -> None:
-    assert unigram_entropy(torch.tensor([3, 5, 9, 200] * 6, dtype=torch.uint8)) == pytest.approx(
-        math.log(4)
-    )
-    assert unigram_entropy(torch.full((8,), 7, dtype=torch.uint8)) == 0

@@ -1,4 +1,3 @@
-import math
 import os
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from rankscope.lab.data.tokens import (
     WikiText,
     characters,
     train_tokenizer,
-    unigram_entropy,
 )
 
 SENTENCES = [" = Valkyria = \n", "", " The game began , the GAME ended . \n", " the café \n"] * 5
@@ -52,13 +50,44 @@ def test_the_same_text_trains_the_same_tokenizer() -> None:
     assert first == second
 
 
-def test_a_tokenizer_of_the_hub_is_used_from_the_folder(folder: Path) -> None:
+def test_a_tokenizer_of_the_hub_is_used_from_the_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (folder / "someone/model").mkdir(parents=True)
     known = train_tokenizer(["the the the"], 258)
     known.save(str(folder / "someone/model/tokenizer.json"))
     found = WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=folder)
     assert found.vocabulary == 258
     assert known.decode(found.train.tolist()) == lower(SENTENCES)
+    # Of that folder the environment may tell as well.
+    monkeypatch.setenv("RANKSCOPE_DATA", str(folder))
+    again = WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=None)
+    assert torch.equal(found.train, again.train)
+
+
+def test_a_broken_tokenizer_is_named(folder: Path) -> None:
+    (folder / "someone/model").mkdir(parents=True)
+    (folder / "someone/model/tokenizer.json").write_text('{"model"')
+    with pytest.raises(
+        ValueError, match=r"someone/model/tokenizer.json is no whole tokenizer \(.*\); delete it"
+    ):
+        WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=folder)
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["a", None], r"row 1: expected text, got None; delete it and download it again"),
+        ([], r": no rows, nor in any other shard of its split; download the split again"),
+        (["", " \n"], r": no text, nor in any other shard of its split; download the split again"),
+    ],
+)
+def test_what_is_no_text_is_named(folder: Path, rows: list[str | None], message: str) -> None:
+    name = "validation-00000-of-00001.parquet"
+    path = folder / "Salesforce/wikitext/wikitext-2-v1" / name
+    pq.write_table(pa.table({"text": pa.array(rows, pa.string())}), path)
+    with pytest.raises(ValueError, match=rf"{name}.*{message}"):
+        WikiText("wikitext-2-v1", vocabulary=270).build(folder=folder)
 
 
 def test_a_tokenizer_that_cannot_be_had_is_explained(
@@ -81,12 +110,6 @@ def test_source_text_by_character() -> None:
     raw = StandardLibraryText(10_000).build()
     assert (len(found.train), len(found.validation), found.vocabulary) == (9_000, 1_000, 128)
     assert "".join(map(chr, found.train)) == bytes(raw.train.tolist()).decode("ascii").lower()
-
-
-def test_entropy_of_equal_and_single_tokens() -> None:
-    equal = torch.tensor([3, 5, 9, 200] * 6, dtype=torch.int32)
-    assert unigram_entropy(equal) == pytest.approx(math.log(4))
-    assert unigram_entropy(torch.full((8,), 7, dtype=torch.int32)) == 0
 
 
 @pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="RANKSCOPE_DATA is not set")

@@ -7,7 +7,7 @@ from torch import Tensor
 from rankscope.lab.models import Transformer, TransformerConfig
 from rankscope.matrices import views
 from rankscope.overlaps import alignment
-from rankscope.pairs import Pair
+from rankscope.pairs import Pair, discover_pairs
 from rankscope.spectra import decompose
 
 SMALL = TransformerConfig(layers=2, width=12, heads=3, context=5, vocabulary=7, hidden=10)
@@ -120,6 +120,16 @@ def test_pairs_are_the_papers() -> None:
         ("blocks.1.w1 > blocks.1.w2", "w1-w2", "in"),
         ("blocks.1.w2 > output", "output", "in"),
     ]
+
+
+def key(pair: Pair) -> tuple[object, ...]:
+    return pair.earlier, pair.later, pair.earlier_side, pair.later_side, pair.later_cut
+
+
+def test_declared_pairs_are_those_of_the_forward_pass() -> None:
+    model = SMALL.build()
+    found = discover_pairs(model, tokens())
+    assert {key(pair) for pair in model.alignment_pairs()} == {key(pair) for pair in found}
 
 
 @pytest.mark.parametrize("layers", [1, 2, 12])

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rankscope.lab.data.formant import FormantSpeech
-from rankscope.lab.data.speech import Speech, Utterances, pad
+from rankscope.lab.data.speech import Speech, Utterances, encode, pad
 from rankscope.lab.models.lstm import BiLstmConfig
 from rankscope.lab.tasks.speech import (
     SpeechRecognition,
@@ -163,16 +163,43 @@ def test_the_error_rate_counts_edits_over_characters() -> None:
     assert found == pytest.approx(2 / int(held_out.target_lengths.sum()))
 
 
+def test_validation_in_batches_is_that_of_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = SpeechRecognition(FormantSpeech(50), MODEL).build(Place(), seed=0)
+    held_out = FormantSpeech(50).build(seed=0).validation
+    sizes: list[int] = []
+
+    class Watching(torch.nn.Module):
+        """Guesses by the loudness of a frame, so that utterances differ in their errors."""
+
+        def forward(self, features: torch.Tensor) -> torch.Tensor:
+            sizes.append(len(features))
+            guess = torch.arange(29) - 3 * features.mean(-1, keepdim=True)
+            return (-guess.square() / 50).log_softmax(-1)
+
+    monkeypatch.setattr("rankscope.lab.tasks.speech.EVALUATION_UTTERANCES", 2)
+    said = problem.validate(Watching())
+    assert sizes == [2, 2, 1]
+    log_probabilities = Watching()(held_out.features)
+    _, frames, targets, lengths = held_out.tensors()
+    loss = ctc_loss(log_probabilities, frames, targets, lengths)
+    edits = edit_distances(*greedy(log_probabilities, frames), targets, lengths)
+    assert said["validation_loss"] == pytest.approx(float(loss), rel=1e-6)
+    rate = int(edits.sum()) / int(lengths.sum())
+    assert said["validation_error_rate"] == pytest.approx(rate, rel=1e-6) and rate > 0
+
+
 class Short:
     """Speech with fewer frames than characters."""
 
     def build(self, *, folder: Path | None, seed: int) -> Speech:
-        part = pad([torch.zeros(2, 40), torch.zeros(2, 40)], ["ab", "aa"])
-        return Speech(part, part)
+        good, bad = (pad([torch.zeros(2, 40)] * 2, [encode("ab"), encode(t)]) for t in ("a", "aa"))
+        return Speech(good, bad)
 
 
 def test_texts_that_do_not_fit_into_their_frames_are_named() -> None:
-    with pytest.raises(ValueError, match=r"utterances \[1\] have fewer frames"):
+    message = r"rows \[1\] of validation, of 1 such: no text, or fewer frames .*; leave them out"
+    with pytest.raises(ValueError, match=message):
         SpeechRecognition(Short(), MODEL).build(Place(), seed=0)
-    with pytest.raises(ValueError, match=r"utterances \[0\] have fewer frames .* or no text"):
-        require_room(pad([torch.zeros(2, 40)] * 2, ["", "b"]))
+    silent = pad([torch.zeros(2, 40)] * 7, [encode("")] * 7)
+    with pytest.raises(ValueError, match=r"rows \[0, 1, 2, 3, 4\] of train, of 7 such"):
+        require_room(Speech(silent, silent))

@@ -1,5 +1,1 @@
 """Data of the experiments: each a frozen config with `build()`."""
-
-from rankscope.lab.data.text import StandardLibraryText, Text
-
-__all__ = ["StandardLibraryText", "Text"]

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
@@ -12,6 +13,9 @@ from pathlib import Path
 import numpy as np
 
 VERSION = 1  # raised when what is kept under the same name changes
+# Of threads that start together one decodes and the others wait for it. Reentrant, because what
+# is made may itself need something that is cached.
+MAKING = threading.RLock()
 
 
 def folder() -> Path:
@@ -35,14 +39,19 @@ def cached(
     found = _load(place)
     if found:
         return found
+    with MAKING:
+        return _load(place) or _made(place, make)
+
+
+def _made(place: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     made = make()
     try:
         _store(place, made)
     except OSError as error:
         warnings.warn(
-            f"{name}: the cache {folder()} cannot be written ({error}), so the data are decoded "
-            "anew for each run; set RANKSCOPE_CACHE to a folder with space",
-            stacklevel=2,
+            f"the cache {place} cannot be written ({error}), so the data are decoded anew for each "
+            "run; set RANKSCOPE_CACHE to a folder with space",
+            stacklevel=3,
         )
     # Read back, so that the first use and all later ones see the same thing.
     return _load(place) or {key: _read_only(array) for key, array in made.items()}
@@ -60,7 +69,9 @@ def _load(place: Path) -> dict[str, np.ndarray]:
             path.stem: np.load(path, mmap_mode="r", allow_pickle=False)
             for path in sorted(place.glob("*.npy"))
         }
-    except (OSError, ValueError, EOFError):
+    except FileNotFoundError:  # another process found it damaged and has deleted it
+        return {}
+    except (ValueError, EOFError):
         shutil.rmtree(place, ignore_errors=True)
         return {}
 
@@ -73,9 +84,10 @@ def _store(place: Path, arrays: Mapping[str, np.ndarray]) -> None:
             np.save(building / f"{key}.npy", array, allow_pickle=False)
         os.rename(building, place)
     except OSError:
-        shutil.rmtree(building, ignore_errors=True)
         if not place.is_dir():  # else another process was first: its arrays are the same
             raise
+    finally:  # after Ctrl-C too; what was renamed is no longer there
+        shutil.rmtree(building, ignore_errors=True)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

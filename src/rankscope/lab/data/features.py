@@ -1,4 +1,4 @@
-"""Log-mel features of speech: what the recogniser of yunis2024 hears (app. A.3)."""
+"""Log-mel features of speech: what the recogniser of yunis2024 hears (app. C.3)."""
 
 from dataclasses import dataclass
 
@@ -33,19 +33,16 @@ class LogMel:
     def hop_samples(self) -> int:
         return round(self.hop * self.rate)
 
-    def frames(self, samples: int) -> int:
-        """How many whole windows fit: 1 + (samples - window) // hop."""
-        return 1 + (samples - self.window_samples) // self.hop_samples
-
     def __call__(self, audio: Float[Tensor, " samples"]) -> Float[Tensor, "frames filters"]:
         """(x - mean) / deviation over frames of x = log(filter energies), each filter on its own.
 
-        A filter whose energy never changes gives zeros.
+        There are 1 + (samples - window) // hop frames: as many as whole windows fit. A filter whose
+        energy never changes gives zeros.
         """
         if len(audio) < self.window_samples:
             raise ValueError(
                 f"audio must be at least one window of {self.window_samples} samples long, got "
-                f"{len(audio)}"
+                f"{len(audio)}; leave it out"
             )
         x = self.energies(audio).clamp(min=FLOOR).log()
         deviation = x.std(0, correction=0)

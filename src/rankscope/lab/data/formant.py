@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.lab.data.features import LogMel
-from rankscope.lab.data.speech import Speech, Utterances, held_out, pad
+from rankscope.lab.data.speech import Speech, Utterances, encode, held_out, pad
 
 # No doubled letters: spoken without a gap, they are one long sound.
 LIST = (
@@ -106,7 +106,7 @@ class FormantSpeech:
             for start in range(0, len(texts), 64)  # bounds the memory
             for each in speak(texts[start : start + 64], generator, rate=self.mel.rate)
         ]
-        return pad([self.mel(each) for each in audio], texts)
+        return pad([self.mel(each) for each in audio], [encode(text) for text in texts])
 
 
 def draw_text(most: int, generator: torch.Generator) -> str:

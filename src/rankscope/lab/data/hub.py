@@ -28,11 +28,17 @@ def parquet_files(repo: str, config: str, split: str, *, folder: Path | None = N
     folder: where the repositories are; None asks the environment variable RANKSCOPE_DATA, then
         the hub, whose own cache keeps what it downloads.
     """
-    if folder is None and os.environ.get(ENVIRONMENT):
-        folder = Path(os.environ[ENVIRONMENT])
+    folder = data_folder(folder)
     found = _downloaded(repo, config, split) if folder is None else _repository(folder, repo)
     names = shards(_names(found), config, split, origin=str(found))
     return [found / name for name in names]
+
+
+def data_folder(folder: Path | None) -> Path | None:
+    """`folder`, else that of the environment variable RANKSCOPE_DATA; None for the hub."""
+    if folder is None and os.environ.get(ENVIRONMENT):
+        return Path(os.environ[ENVIRONMENT])
+    return folder
 
 
 def shards(names: Iterable[str], config: str, split: str, *, origin: str) -> list[str]:
@@ -108,15 +114,17 @@ def _downloaded(repo: str, config: str, split: str) -> Path:
     return found
 
 
-def read_columns(files: Sequence[Path], columns: Sequence[str]) -> pa.Table:
-    """The named columns of all shards, one after another."""
-    return pa.concat_tables(table for _, table in read_shards(files, columns))
-
-
 def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[Path, pa.Table]]:
-    """Shard by shard, so that a row that is wrong can be named by its file."""
+    """Shard by shard, so that a row that is wrong can be named by its file; refuses no rows."""
+    rows = 0
     for path in files:
-        yield path, _read(path, columns)
+        table = _read(path, columns)
+        rows += table.num_rows
+        yield path, table
+    if not rows:
+        raise ValueError(
+            f"{files[0]}: no rows, nor in any other shard of its split; download the split again"
+        )
 
 
 def _read(path: Path, columns: Sequence[str]) -> pa.Table:
@@ -130,3 +138,13 @@ def _read(path: Path, columns: Sequence[str]) -> pa.Table:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path} is no whole Parquet file ({reason}); {DOWNLOAD_AGAIN}") from error
     raise ValueError(f"{path} has no column {missing[0]!r}, it has: {there}; {REMEDY}")
+
+
+def encoded_files(column: pa.ChunkedArray, path: Path, name: str) -> list[bytes | None]:
+    """Images or sounds of a column as the hub keeps them: each a struct with its `bytes`."""
+    kind = column.type
+    if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
+        raise ValueError(
+            f"{path}: column {name!r} holds no encoded files but {kind}; {DOWNLOAD_AGAIN}"
+        )
+    return [row and row["bytes"] for row in column.to_pylist()]

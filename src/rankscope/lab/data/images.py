@@ -20,7 +20,7 @@ from rich.progress import Progress
 from torch import Tensor
 
 from rankscope.lab.data.cache import cached
-from rankscope.lab.data.hub import DOWNLOAD_AGAIN, parquet_files, read_shards
+from rankscope.lab.data.hub import DOWNLOAD_AGAIN, encoded_files, parquet_files, read_shards
 
 MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
 
@@ -72,7 +72,7 @@ class HubImages:
         inputs, labels = [], []
         for path, table in read_shards(files, [self.image_column, self.label_column]):
             labels.append(_labels(table[self.label_column], self.classes, path))
-            encoded = _encoded(table[self.image_column], path, self.image_column)
+            encoded = encoded_files(table[self.image_column], path, self.image_column)
             rows = _with_bar(encoded, f"decoding {self.repo} {path.name}")
             inputs += [
                 decode(data, self.shape, f"{path}, row {row}") for row, data in enumerate(rows)
@@ -117,14 +117,6 @@ def _labels(column: pa.ChunkedArray, classes: int, path: Path) -> np.ndarray:
             f"of {len(wrong)} such rows; {DOWNLOAD_AGAIN}, or name the data set it is"
         )
     return labels
-
-
-def _encoded(column: pa.ChunkedArray, path: Path, name: str) -> list[bytes | None]:
-    kind = column.type
-    if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
-        raise ValueError(f"{path}: column {name!r} holds no encoded images but {kind}")
-    encoded: list[bytes | None] = column.combine_chunks().field("bytes").to_pylist()
-    return encoded
 
 
 def _with_bar(rows: Sequence[bytes | None], title: str) -> Iterable[bytes | None]:

@@ -2,7 +2,7 @@
 
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
@@ -15,12 +15,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from rankscope.lab.data.cache import cached
 from rankscope.lab.data.features import LogMel
-from rankscope.lab.data.hub import parquet_files, read_shards
+from rankscope.lab.data.hub import DOWNLOAD_AGAIN, encoded_files, parquet_files, read_shards
 from rankscope.lab.data.splits import split
 
 BLANK = 0  # of CTC
 ALPHABET = "_ abcdefghijklmnopqrstuvwxyz'"  # 29 characters; the first stands for the blank
 REPOSITORY = "openslr/librispeech_asr"
+SAMPLE = "train.clean.5"  # of train.clean.100; the hub has no such split
 
 
 @dataclass(frozen=True)
@@ -58,31 +59,44 @@ class SpeechData(Protocol):
         """Read from `folder` (None: the hub); a split, where one is drawn, follows `seed`."""
 
 
-def encode(text: str) -> list[int]:
+def encode(text: str) -> Int[Tensor, " characters"]:
     """Numbers of the characters; letters are lower-cased, anything outside the alphabet is named.
 
     >>> encode("A b")
-    [2, 1, 3]
+    tensor([2, 1, 3])
     """
     strange = sorted(set(text.lower()) - set(ALPHABET[1:]))
     if strange:
-        raise ValueError(f"characters {strange} of {text!r} are not in the alphabet {ALPHABET!r}")
-    return [ALPHABET.index(character) for character in text.lower()]
+        raise ValueError(
+            f"characters {strange} of {text!r} are not in the alphabet {ALPHABET[1:]!r}; spell "
+            "them out, or leave it out"
+        )
+    numbers = [ALPHABET.index(character) for character in text.lower()]
+    return torch.tensor(numbers, dtype=torch.int64)
 
 
-def decode(indices: Sequence[int]) -> str:
-    return "".join(ALPHABET[i] for i in indices)
-
-
-def pad(features: Sequence[Tensor], texts: Sequence[str]) -> Utterances:
-    """One `Utterances` of (frames, filters) features and their texts."""
-    targets = [torch.tensor(encode(text), dtype=torch.int64) for text in texts]
+def pad(features: Sequence[Tensor], targets: Sequence[Tensor]) -> Utterances:
+    """One `Utterances` of (frames, filters) features and what `encode` made of their texts."""
+    pairs = list(zip(features, targets, strict=True))
     return Utterances(
-        pad_sequence(list(features), batch_first=True),
-        torch.tensor([len(each) for each in features]),
-        pad_sequence(targets, batch_first=True),
-        torch.tensor([len(each) for each in targets]),
+        pad_sequence([heard for heard, _ in pairs], batch_first=True),
+        torch.tensor([len(heard) for heard, _ in pairs]),
+        pad_sequence([said for _, said in pairs], batch_first=True),
+        torch.tensor([len(said) for _, said in pairs]),
     )
+
+
+def too_short(utterances: Utterances) -> list[int]:
+    """Those without text, or with fewer frames than CTC needs for it.
+
+    It needs one for each character, and one more between two that are the same.
+    """
+    targets, lengths = utterances.targets, utterances.target_lengths
+    inside = torch.arange(targets.shape[1])[1:] < lengths[:, None]
+    repeats = ((targets[:, 1:] == targets[:, :-1]) & inside).sum(1)
+    short = (lengths < 1) | (utterances.frame_lengths < lengths + repeats)
+    found: list[int] = short.nonzero().flatten().tolist()
+    return found
 
 
 def held_out(utterances: Utterances, *, share: float, seed: int) -> Speech:
@@ -110,42 +124,76 @@ class LibriSpeech:
 
     def read(self, part: str, *, folder: Path | None) -> Utterances:
         """One split, decoded on first use and kept in the cache."""
-        files = parquet_files(REPOSITORY, "all", part, folder=folder)
-        mel = f"{self.mel.filters}-{self.mel.window:g}-{self.mel.hop:g}"
+        files = librispeech_files(part, folder=folder)
+        mel = "-".join(map(str, astuple(self.mel)))
         stored = cached(f"librispeech-{part}-{mel}", files, lambda: self.arrays(files))
-        features = torch.from_numpy(np.array(stored["features"]))
-        texts = bytes(stored["texts"]).decode().split("\n")
-        return pad(features.split(stored["frames"].tolist()), texts)
+        features, targets = (
+            torch.from_numpy(np.array(stored[name])).split(stored[lengths].tolist())
+            for name, lengths in (("features", "frames"), ("targets", "characters"))
+        )
+        return pad(features, targets)
 
     def arrays(self, files: Sequence[Path]) -> dict[str, np.ndarray]:
-        """Frames of all utterances one after another, how many each has, texts by lines."""
-        features, texts = zip(*self.utterances(files), strict=True)
+        """Frames and characters of all utterances one after another, and how many each has."""
+        features, targets = zip(*self.utterances(files), strict=True)
         return {
             "features": torch.cat(features).numpy(),
             "frames": np.array([len(each) for each in features]),
-            "texts": np.frombuffer("\n".join(texts).encode(), dtype=np.uint8),
+            "targets": torch.cat(targets).numpy(),
+            "characters": np.array([len(each) for each in targets]),
         }
 
-    def utterances(self, files: Sequence[Path]) -> Iterator[tuple[Tensor, str]]:
+    def utterances(self, files: Sequence[Path]) -> Iterator[tuple[Tensor, Tensor]]:
         for file, table in read_shards(files, ["audio", "text"]):
+            sounds = encoded_files(table["audio"], file, "audio")
             for row, (audio, text) in enumerate(
-                zip(table["audio"].to_pylist(), table["text"].to_pylist(), strict=True)
+                zip(sounds, table["text"].to_pylist(), strict=True)
             ):
-                where = f"{file}, row {row}"
-                yield self.mel(read_audio(audio["bytes"], self.mel.rate, where=where)), text
+                try:
+                    utterance = self.utterance(audio, text)
+                except ValueError as error:
+                    raise ValueError(f"{file}, row {row}: {error}") from error
+                yield utterance
+
+    def utterance(self, audio: bytes | None, text: object) -> tuple[Tensor, Tensor]:
+        """Features and characters of one row."""
+        if not audio:
+            raise ValueError(f"no audio; {DOWNLOAD_AGAIN}")
+        if not text or not isinstance(text, str):
+            raise ValueError(f"expected a transcript, got {text!r}; {DOWNLOAD_AGAIN}")
+        features, targets = self.mel(read_audio(audio, self.mel.rate)), encode(text)
+        if too_short(pad([features], [targets])):
+            raise ValueError(
+                f"{len(features)} frames are too few for {text!r}; leave it out, or take a shorter "
+                "hop"
+            )
+        return features, targets
 
 
-def read_audio(data: bytes, rate: int, *, where: str) -> Float[Tensor, " samples"]:
-    """The samples of a mono file in memory, -1 to 1; `where` it is from, for messages."""
+def librispeech_files(part: str, *, folder: Path | None) -> list[Path]:
+    """The shards of a split; where the sample is missing, says what there is in its place."""
+    try:
+        return parquet_files(REPOSITORY, "all", part, folder=folder)
+    except ValueError as error:
+        if part != SAMPLE:
+            raise
+        raise ValueError(
+            f"{error}; {SAMPLE!r} is a small sample that the hub does not have, the full set is "
+            'LibriSpeech("train.clean.100", "validation.clean")'
+        ) from error
+
+
+def read_audio(data: bytes, rate: int) -> Float[Tensor, " samples"]:
+    """The samples of a mono file in memory, -1 to 1."""
     try:
         samples, found = soundfile.read(io.BytesIO(data), dtype="float32")
     except soundfile.LibsndfileError as error:
         raise ValueError(
-            f"{where}: not readable as audio ({error.error_string}); download the file again"
+            f"not readable as audio ({error.error_string}); {DOWNLOAD_AGAIN}"
         ) from error
     if found != rate or samples.ndim != 1:
         channels = 1 if samples.ndim == 1 else samples.shape[1]
         raise ValueError(
-            f"{where}: expected one channel at {rate} Hz, got {channels} at {found} Hz; convert it"
+            f"expected one channel at {rate} Hz, got {channels} at {found} Hz; convert it"
         )
     return torch.from_numpy(samples)

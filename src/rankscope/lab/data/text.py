@@ -5,17 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from jaxtyping import Int, UInt8
+from jaxtyping import UInt8
 from torch import Tensor
 
 
 @dataclass(frozen=True)
 class Text:
-    """Bytes of a text, split into training and validation parts; `vocabulary` is 256."""
+    """Bytes of a text, split into training and validation parts."""
 
     train: UInt8[Tensor, " train"]
     validation: UInt8[Tensor, " validation"]
-    vocabulary: int = 256
 
 
 @dataclass(frozen=True)
@@ -50,20 +49,3 @@ class StandardLibraryText:
 def source_files(folder: Path) -> list[Path]:
     """Python files by name, but `_sysconfigdata...`, which differs between machines."""
     return sorted(p for p in folder.glob("*.py") if not p.name.startswith("_sysconfigdata"))
-
-
-def draw_batch(
-    text: UInt8[Tensor, " length"], *, batch: int, context: int, generator: torch.Generator
-) -> tuple[Int[Tensor, "batch context"], Int[Tensor, "batch context"]]:
-    """Random windows of the text and the same windows one byte later: inputs and targets."""
-    if len(text) <= context:
-        raise ValueError(f"a window of {context} bytes needs a longer text, got {len(text)} bytes")
-    start = torch.randint(len(text) - context, (batch, 1), generator=generator)
-    windows = text[start + torch.arange(context + 1)].long()  # (batch, context + 1)
-    return windows[:, :-1], windows[:, 1:]
-
-
-def unigram_entropy(text: UInt8[Tensor, " length"]) -> float:
-    """Entropy in nats of the bytes' frequencies: the loss of a model that ignores its context."""
-    frequency = torch.bincount(text.long()).double() / len(text)
-    return float(torch.special.entr(frequency).sum())

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from huggingface_hub import hf_hub_download
 from huggingface_hub.errors import HfHubHTTPError
-from jaxtyping import Int, Int32, UInt8
+from jaxtyping import Int32, UInt8
 from tokenizers import Tokenizer
 from tokenizers.decoders import ByteLevel as ByteLevelDecoder
 from tokenizers.models import BPE
@@ -18,7 +18,7 @@ from tokenizers.trainers import BpeTrainer
 from torch import Tensor
 
 from rankscope.lab.data.cache import cached
-from rankscope.lab.data.hub import parquet_files, read_columns
+from rankscope.lab.data.hub import DOWNLOAD_AGAIN, data_folder, parquet_files, read_shards
 from rankscope.lab.data.text import StandardLibraryText
 
 REPOSITORY = "Salesforce/wikitext"
@@ -88,7 +88,7 @@ class WikiText:
         known = (
             train_tokenizer(texts["train"], self.vocabulary)
             if encoding is None
-            else Tokenizer.from_file(str(encoding))
+            else read_tokenizer(encoding)
         )
         arrays = {part: encode(known, each) for part, each in texts.items()}
         return {**arrays, "vocabulary": np.array(known.get_vocab_size())}
@@ -96,8 +96,18 @@ class WikiText:
 
 def lines(files: Sequence[Path]) -> list[str]:
     """The rows of the files, lower-cased; empty ones, between paragraphs, are left out."""
-    rows: list[str] = read_columns(files, ["text"])["text"].to_pylist()
-    return [row.lower() for row in rows if row.strip()]
+    kept = []
+    for file, table in read_shards(files, ["text"]):
+        for row, text in enumerate(table["text"].to_pylist()):
+            if not isinstance(text, str):
+                raise ValueError(f"{file}, row {row}: expected text, got {text}; {DOWNLOAD_AGAIN}")
+            if text.strip():
+                kept.append(text.lower())
+    if not kept:
+        raise ValueError(
+            f"{files[0]}: no text, nor in any other shard of its split; download the split again"
+        )
+    return kept
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
@@ -120,6 +130,7 @@ def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> np.ndarray:
 
 def tokenizer_file(repo: str, *, folder: Path | None) -> Path:
     """tokenizer.json of a hub repository, from the data folder if it is there."""
+    folder = data_folder(folder)
     if folder is not None and (folder / repo / "tokenizer.json").is_file():
         return folder / repo / "tokenizer.json"
     try:
@@ -130,6 +141,13 @@ def tokenizer_file(repo: str, *, folder: Path | None) -> Path:
             f"the tokenizer of {repo!r} cannot be downloaded ({reason}); put its tokenizer.json "
             f"into the data folder as {repo}/tokenizer.json, or train one: tokenizer=None"
         ) from error
+
+
+def read_tokenizer(path: Path) -> Tokenizer:
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # from_file raises nothing more special
+        raise ValueError(f"{path} is no whole tokenizer ({error}); {DOWNLOAD_AGAIN}") from error
 
 
 @dataclass(frozen=True)
@@ -153,9 +171,3 @@ def characters(text: UInt8[Tensor, " length"]) -> Int32[Tensor, " length"]:
     upper = (text >= ord("A")) & (text <= ord("Z"))
     lower = torch.where(upper, text + 32, text)
     return torch.where(text < 128, lower, ord("?")).int()
-
-
-def unigram_entropy(tokens: Int[Tensor, " length"]) -> float:
-    """In nats, of the tokens' frequencies: the loss of a model that ignores its context."""
-    frequency = torch.bincount(tokens).double() / len(tokens)
-    return float(torch.special.entr(frequency).sum())

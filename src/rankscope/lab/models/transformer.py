@@ -1,4 +1,4 @@
-"""The pre-norm Transformer language model of yunis2024 (section 3, app. A.4), at any size."""
+"""The pre-norm Transformer language model of yunis2024 (section 3, app. C.4), at any size."""
 
 import math
 from dataclasses import dataclass

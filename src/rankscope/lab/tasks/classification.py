@@ -1,20 +1,21 @@
-"""Images to classes, with their own labels or with random ones (yunis2024, app. A.1 and B)."""
+"""Images to classes, with their own labels or with random ones (yunis2024, app. B and C.1)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Int64, UInt8
+from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import HubImages, Images
 from rankscope.lab.data.splits import split
+from rankscope.lab.tasks.batches import batches
+from rankscope.lab.tasks.constant import frequency_entropy
 from rankscope.lab.training.task import Batch, Place, Problem, Shown
 
-EVALUATION_BATCH = 500
 LABEL_SEED = 1_000_003  # added to the seed: random labels are drawn apart from the split
 
 
@@ -70,7 +71,7 @@ class ClassificationProblem(Problem):
         self.model = model.to(device)
         self.shown = Shown(*model.shown())  # type: ignore[operator]
         self.samples = len(train)
-        self.constant_loss = label_entropy(images.labels[train])
+        self.constant_loss = frequency_entropy(images.labels[train])
         self._train, self._validation = (
             (images.inputs[part].to(device), images.labels[part].to(device))
             for part in (train, validation)
@@ -89,11 +90,11 @@ class ClassificationProblem(Problem):
         return F.cross_entropy(model(*self.inputs(*batch)), batch[1])
 
     def fixed(self, samples: int) -> Iterable[Batch]:
-        return _batches(tuple(each[:samples] for each in self._train))
+        return batches(tuple(each[:samples] for each in self._train))
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         logits = torch.cat(
-            [model(*self.inputs(*batch)).float() for batch in _batches(self._validation)]
+            [model(*self.inputs(*batch)).float() for batch in batches(self._validation)]
         )
         labels = self._validation[1]
         return {
@@ -119,14 +120,3 @@ def channel_moments(
     deviation = (share * (values - mean[:, None]).square()).sum(1).sqrt()
     deviation = torch.where(deviation > 0, deviation, 1.0)
     return mean.float()[:, None, None], deviation.float()[:, None, None]
-
-
-def label_entropy(labels: Int64[Tensor, " n"]) -> float:
-    """In nats, of the labels' frequencies: the loss of a constant prediction."""
-    frequency = torch.bincount(labels).double() / len(labels)
-    return float(torch.special.entr(frequency).sum())
-
-
-def _batches(tensors: Batch) -> Iterator[Batch]:
-    parts = -(-len(tensors[0]) // EVALUATION_BATCH)
-    return zip(*(each.tensor_split(parts) for each in tensors), strict=True)

@@ -14,10 +14,10 @@ from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import HubImages, Images
 from rankscope.lab.data.splits import split
 from rankscope.lab.models.unet import UnetConfig
+from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.classification import channel_moments
 from rankscope.lab.training.task import Batch, Place, Problem
 
-EVALUATION_BATCH = 500
 TRAINING_NOISE, VALIDATION_NOISE, SAMPLE_NOISE = 11, 12, 13  # seeds of what stays fixed
 
 
@@ -119,13 +119,14 @@ class DiffusionProblem(Problem):
         source = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(pixels), generator=source)
         times = order * self._task.steps // len(pixels)
-        parts = -(-len(pixels) // EVALUATION_BATCH)
-        for part, when in zip(pixels.tensor_split(parts), times.tensor_split(parts), strict=True):
+        for part, when in batches((pixels, times)):
             yield self._noised(part, when, source)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        batches = list(self._fixed(self._validation, VALIDATION_NOISE))
-        total = sum(float(self.loss(model, *batch)) * len(batch[0]) for batch in batches)
+        total = sum(
+            float(self.loss(model, *batch)) * len(batch[0])
+            for batch in self._fixed(self._validation, VALIDATION_NOISE)
+        )
         return {"validation_loss": total / len(self._validation)}
 
     def finale(self, model: nn.Module) -> Mapping[str, Any]:

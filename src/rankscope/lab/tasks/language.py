@@ -1,4 +1,4 @@
-"""The next token of a text (yunis2024, app. A.4)."""
+"""The next token of a text (yunis2024, app. C.4)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from rankscope.lab.data.tokens import TokenData, Tokens, unigram_entropy
+from rankscope.lab.data.tokens import TokenData, Tokens
 from rankscope.lab.models.transformer import Transformer, TransformerConfig
+from rankscope.lab.tasks.constant import frequency_entropy
 from rankscope.lab.training.task import Batch, Place, Problem
 
 EVALUATION_TOKENS = 32_768  # of a batch outside training
@@ -51,7 +52,7 @@ class LanguageProblem(Problem):
         self._context = model.config.context
         self.model = model.to(device)
         self.shown = model.shown()
-        self.constant_loss = unigram_entropy(tokens.train)
+        self.constant_loss = frequency_entropy(tokens.train)
         self._train = windows(tokens.train.to(device), self._context)
         held_out = windows(tokens.validation.to(device), self._context)
         self._validation = spread(held_out, validation_windows)

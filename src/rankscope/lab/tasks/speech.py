@@ -1,6 +1,6 @@
-"""Speech to characters by connectionist temporal classification (yunis2024, app. A.3)."""
+"""Speech to characters by connectionist temporal classification (yunis2024, app. C.3)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from rankscope.lab.data.speech import BLANK, Speech, SpeechData, Utterances
+from rankscope.lab.data.speech import BLANK, Speech, SpeechData, Utterances, too_short
 from rankscope.lab.models.lstm import BiLstm, BiLstmConfig
+from rankscope.lab.tasks.batches import batches
 from rankscope.lab.training.task import Batch, Place, Problem
 
-EVALUATION_BATCH = 64
+EVALUATION_UTTERANCES = 64  # of a batch outside training
 CONSTANT_CHARACTERS = 2000  # of which the constant predictor's loss is
 
 
@@ -43,8 +44,7 @@ class SpeechProblem(Problem):
     capturable = False
 
     def __init__(self, speech: Speech, model: BiLstm, *, device: torch.device) -> None:
-        for part in speech:
-            require_room(part)
+        require_room(speech)
         self.model = model.to(device)
         self.shown = model.shown()
         self.samples = len(speech.train)
@@ -65,19 +65,22 @@ class SpeechProblem(Problem):
         return ctc_loss(model(*self.inputs(*batch)), *batch[1:])
 
     def fixed(self, samples: int) -> Iterable[Batch]:
-        return _batches(tuple(tensor[:samples] for tensor in self._train))
+        return batches(
+            tuple(tensor[:samples] for tensor in self._train), most=EVALUATION_UTTERANCES
+        )
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         """The loss, and the character error rate of greedy decoding: edits over characters."""
-        log_probabilities = torch.cat(
-            [model(*self.inputs(*batch)) for batch in _batches(self._validation)]
-        )
-        _, frame_lengths, targets, target_lengths = self._validation
-        decoded = greedy(log_probabilities, frame_lengths)
-        edits = edit_distances(*decoded, targets, target_lengths)
+        losses, edits = [], []
+        for batch in batches(self._validation, most=EVALUATION_UTTERANCES):
+            _, frame_lengths, *texts = batch
+            log_probabilities = model(*self.inputs(*batch))
+            losses.append(len(frame_lengths) * float(ctc_loss(log_probabilities, *batch[1:])))
+            edits.append(edit_distances(*greedy(log_probabilities, frame_lengths), *texts))
+        target_lengths = self._validation[3]
         return {
-            "validation_loss": float(ctc_loss(log_probabilities, *self._validation[1:])),
-            "validation_error_rate": float(edits.sum() / target_lengths.sum()),
+            "validation_loss": sum(losses) / len(target_lengths),
+            "validation_error_rate": float(torch.cat(edits).sum() / target_lengths.sum()),
         }
 
     def finale(self, model: nn.Module) -> Mapping[str, Any]:
@@ -101,18 +104,15 @@ def ctc_loss(
     )
 
 
-def require_room(utterances: Utterances) -> None:
-    """CTC needs a frame for each character, and one more between two that are the same."""
-    targets, lengths = utterances.targets, utterances.target_lengths
-    inside = torch.arange(1, targets.shape[1]) < lengths[:, None]
-    repeats = ((targets[:, 1:] == targets[:, :-1]) & inside).sum(1)
-    short = (utterances.frame_lengths < lengths + repeats).nonzero().flatten().tolist()
-    if short or int(lengths.min()) < 1:
-        empty = (lengths < 1).nonzero().flatten().tolist()
-        raise ValueError(
-            f"utterances {[*short, *empty][:5]} have fewer frames than their text needs, or no "
-            "text; leave them out, or take a shorter hop"
-        )
+def require_room(speech: Speech) -> None:
+    """Every text has the frames that CTC needs for it, see `too_short`."""
+    for name, part in speech._asdict().items():
+        short = too_short(part)
+        if short:
+            raise ValueError(
+                f"rows {short[:5]} of {name}, of {len(short)} such: no text, or fewer frames than "
+                "it needs; leave them out, or take a shorter hop"
+            )
 
 
 def constant_loss(utterances: Utterances, *, characters: int) -> float:
@@ -180,8 +180,3 @@ def edit_distances(
         following = (without - columns).cummin(1).values + columns
         row = torch.where((i < given_lengths)[:, None], following, row)
     return row.gather(1, wanted_lengths[:, None])[:, 0]
-
-
-def _batches(tensors: Batch) -> Iterator[Batch]:
-    parts = -(-len(tensors[0]) // EVALUATION_BATCH)
-    return zip(*(tensor.tensor_split(parts) for tensor in tensors), strict=True)

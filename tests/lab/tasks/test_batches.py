@@ -1,0 +1,19 @@
+import pytest
+import torch
+
+from rankscope.lab.tasks.batches import EVALUATION_BATCH, batches
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "sizes"), [(7, 3, [3, 2, 2]), (6, 3, [3, 3]), (2, 9, [2])]
+)
+def test_rows_stay_together_and_none_is_lost(count: int, most: int, sizes: list[int]) -> None:
+    found = list(batches((torch.arange(count), torch.arange(count)[:, None] * 10), most=most))
+    assert [len(first) for first, _ in found] == sizes
+    assert torch.cat([first for first, _ in found]).tolist() == list(range(count))
+    assert all(torch.equal(second, first[:, None] * 10) for first, second in found)
+
+
+def test_unless_told_otherwise_they_are_as_large_as_memory_allows() -> None:
+    first, second = batches((torch.zeros(EVALUATION_BATCH + 2),))
+    assert len(first[0]) == len(second[0]) == EVALUATION_BATCH // 2 + 1
