@@ -1,11 +1,12 @@
 import json
 import re
 from importlib.metadata import version
+from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from rankscope.cli import main
+from rankscope.cli import DEFAULTS, _command, demo, main, reproduce
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
@@ -98,6 +99,8 @@ def test_reproduce_then_report(
     page = tmp_path / "paper2000" / "report-small" / "index.html"
     assert (ran.code, ran.out.splitlines()[-1]) == (0, f"Report: {page}")
     assert "undecided" in ran.out and "2 of 2 runs" in ran.err
+    again = f"rankscope reproduce paper2000 --seed 1 --out {tmp_path} --jobs 1 --device cpu"
+    assert f"<pre>{again}</pre>" in page.read_text()
     ran = Ran(monkeypatch, capsys, "reproduce", *place)
     every = tmp_path / "report-small" / "index.html"
     assert (ran.code, ran.out.splitlines()[-1]) == (0, f"Report: {every}")
@@ -106,6 +109,23 @@ def test_reproduce_then_report(
     ran = Ran(monkeypatch, capsys, "report", str(tmp_path), "paper2000")
     assert ran.code == 0 and "the loss falls" in ran.out and "runs" not in ran.err
     assert page.read_bytes() != shown  # three seeds now
+    assert f"<pre>rankscope reproduce paper2000 --out {tmp_path}</pre>" in page.read_text()
+
+
+def test_the_defaults_are_those_of_the_commands() -> None:
+    for command in (reproduce, demo):
+        declared = {name: each.default for name, each in signature(command).parameters.items()}
+        for name, default in declared.items():
+            assert default == DEFAULTS.get(name), name
+
+
+def test_the_same_again_has_what_differs_from_the_defaults() -> None:
+    options = {"scale": "small", "seed": None, "out": Path("runs"), "jobs": None, "on": "here"}
+    assert _command("reproduce", **options) == "rankscope reproduce"
+    options |= {"scale": "paper", "seed": [0, 2], "out": Path("my runs"), "on": "ray"}
+    assert _command("reproduce", "boix2023", **options) == (
+        "rankscope reproduce boix2023 --scale paper --seed 0 --seed 2 --out 'my runs' --on ray"
+    )
 
 
 @pytest.mark.usefixtures("toys")

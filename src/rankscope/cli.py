@@ -1,5 +1,6 @@
 """The command line. Each command imports what it needs, so that help is instant."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -13,6 +14,7 @@ app = typer.Typer(
 )
 
 RUNS = Path("runs")
+DEFAULTS = {"scale": "small", "out": RUNS, "on": "here"}  # of options; of others none
 
 
 def _version(wanted: bool) -> bool:
@@ -57,7 +59,10 @@ def rankscope(
 # What several commands share.
 ScaleOption = Annotated[
     Literal["paper", "small", "smoke"],
-    typer.Option(help="The paper's own size, minutes on two cores, or seconds."),
+    typer.Option(
+        help="The paper's networks and numbers of steps, minutes on two cores, or seconds. What "
+        "differs from the paper stands on each experiment's page."
+    ),
 ]
 SeedOption = Annotated[
     list[int] | None,
@@ -104,7 +109,7 @@ def demo(
     """
     from rankscope.lab.demo import demo as show
 
-    if not show(out, jobs=jobs):
+    if not show(out, command=_command("demo", out=out, jobs=jobs), jobs=jobs):
         raise typer.Exit(1)
 
 
@@ -169,7 +174,17 @@ def reproduce(
         reproduction.chosen(paper, scale),
         out,
         reproduction.report_folder(paper, scale, out),
-        command=_command("reproduce", paper, scale),
+        command=_command(
+            "reproduce",
+            paper,
+            scale=scale,
+            seed=seed,
+            out=out,
+            jobs=jobs,
+            data=data,
+            device=device,
+            on=on,
+        ),
         seeds=tuple(dict.fromkeys(seed)) if seed else None,
         jobs=jobs,
         placement=choose_placement(device=device, data=data, on=on),
@@ -197,14 +212,20 @@ def report(
         reproduction.chosen(paper, scale),
         out,
         reproduction.report_folder(paper, scale, out),
-        command=_command("reproduce", paper, scale),
+        command=_command("reproduce", paper, scale=scale, out=out),
     )
     if not done:
         raise typer.Exit(1)
 
 
-def _command(name: str, paper: str | None, scale: str) -> str:
-    return " ".join(filter(None, ("rankscope", name, paper, "--scale", scale)))
+def _command(name: str, paper: str | None = None, **options: object) -> str:
+    """What to type for the same again, without options that have their default."""
+    words = ["rankscope", name, *([paper] if paper else [])]
+    for option, value in options.items():
+        if value and value != DEFAULTS.get(option):
+            for each in value if isinstance(value, list) else [value]:
+                words += [f"--{option}", str(each)]
+    return shlex.join(words)
 
 
 @app.command("list")

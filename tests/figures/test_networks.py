@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 
@@ -53,16 +54,17 @@ def test_ranks_of_whole_matrices() -> None:
     assert names == ["layers.0.weight", "layers.1.weight", "layers.2.weight"]
 
 
-def test_alignment_in_three_rows() -> None:
+def test_alignment_in_four_rows() -> None:
     figure = alignment_of_networks(networks("VGG", "Transformer"))
     drawn = panels(figure.axes)
-    assert len(drawn) == 6
-    diagonal, pairs, levels = drawn[0], drawn[2], drawn[4]
+    assert len(drawn) == 8
+    diagonal, pairs, relative, levels = drawn[::2]
     middle = training(1)
     shown = middle["alignment"].to_numpy()[:, 1]
     np.testing.assert_allclose(cells(diagonal), shown.T)
     of_all = np.stack([middle["alignment"].to_numpy()[:, 0, :5].mean(-1), shown[:, :10].mean(-1)])
     np.testing.assert_allclose(cells(pairs), of_all)
+    np.testing.assert_allclose(cells(relative), of_all / 0.02)
     lines = [line.get_ydata() for line in levels.lines]
     a = shown[:, :10].mean(-1)
     want = (0.06, 2 * a, 0.02, a, 0.01)
@@ -70,9 +72,20 @@ def test_alignment_in_three_rows() -> None:
         np.testing.assert_allclose(line, level)
 
 
-def test_every_line_of_the_third_row_is_explained() -> None:
+def test_pairs_of_different_width_at_chance_look_alike_in_the_third_row_only() -> None:
+    setting = networks("VGG")["VGG"]
+    wide = xr.DataArray([1.0, 3.0], dims="pair")
+    for ds in setting.runs:
+        ds["alignment_background"] = ds["alignment_background"] * wide
+        ds["alignment"] = xr.ones_like(ds["alignment"]) * ds["alignment_background"]
+    _, pairs, relative, _ = panels(alignment_of_networks({"VGG": setting}).axes)
+    np.testing.assert_allclose(cells(pairs), [[0.02] * 6, [0.06] * 6])
+    np.testing.assert_allclose(cells(relative), 1.0)
+
+
+def test_every_line_of_the_fourth_row_is_explained() -> None:
     figure = alignment_of_networks(networks("VGG"))
-    levels = panels(figure.axes)[2]
+    levels = panels(figure.axes)[3]
     looks = {(line.get_color(), line.get_linestyle()) for line in levels.lines}
     (legend,) = figure.legends
     explained = {(line.get_color(), line.get_linestyle()) for line in legend.get_lines()}

@@ -9,7 +9,11 @@ from rankscope.figures.over_time import (
     chosen_values,
     draw_band,
     draw_heat_map,
+    draw_ratio_map,
     draw_spectrum,
+    farthest_from_one,
+    mark_one,
+    ratio_ticks,
     share_heights,
 )
 
@@ -69,6 +73,35 @@ def test_heat_maps_share_a_scale_if_told() -> None:
     assert mesh.get_clim() == (0, 3)
     assert mesh.get_array().mask.tolist() == [[False, True]]
     assert mesh.get_rasterized()
+
+
+def test_chance_is_white_and_as_many_times_less_is_as_dark_as_more() -> None:
+    ratios = np.array([[1.0, 4.0, 0.25, np.nan]])
+    figure = Figure()
+    mesh = draw_ratio_map(figure.add_subplot(), ratios, farthest=4.0)
+    one, more, less, _ = mesh.to_rgba(mesh.get_array())[0]
+    assert min(one[:3]) > 0.95
+    assert more[0] > more[2] and less[0] < less[2]  # red, blue
+    assert max(more[:3]) < 0.5 and max(less[:3]) < 0.5
+    bar = figure.colorbar(mesh)
+    mark_one(bar, 4.0)
+    assert [label.get_text() for label in bar.ax.get_yticklabels()] == [
+        "0.25",
+        "0.5",
+        "1",
+        "2",
+        "4",
+    ]
+    assert list(bar.ax.lines[-1].get_ydata()) == [1, 1]
+
+
+def test_scales_of_ratios_reach_as_far_as_the_farthest_but_never_blow_up_noise() -> None:
+    assert farthest_from_one(np.array([0.9, 1.1, np.nan, np.inf, 0.0])) == pytest.approx(2)
+    assert farthest_from_one(np.array([[0.1, 3.0]])) == pytest.approx(10)
+    assert farthest_from_one(np.array([np.nan])) == pytest.approx(2)
+    assert ratio_ticks(2.0) == [0.5, 1, 2]
+    assert ratio_ticks(30.0) == [1 / 16, 1 / 4, 1, 4, 16]
+    assert ratio_ticks(1000.0) == [1e-3, 1e-2, 0.1, 1, 10, 100, 1000]
 
 
 def test_panels_come_to_one_height() -> None:

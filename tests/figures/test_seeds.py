@@ -41,6 +41,9 @@ def test_steps_that_no_seed_has_are_missing_without_a_warning() -> None:
     assert np.isnan(found).to_numpy().tolist() == [False, True]
 
 
-def test_notes_stand_in_the_heading() -> None:
+def test_headings_name_collapsed_runs_and_say_that_means_include_them() -> None:
     assert setting().heading == "three seeds"
-    assert setting(note="collapsed: why").heading == "three seeds, collapsed: why"
+    assert setting(collapsed=("", "", "")).heading == "three seeds"
+    assert setting(collapsed=("why", "why not", "why")).heading == "three seeds, collapsed: why"
+    some = setting(collapsed=("", "why", "")).heading
+    assert some == "three seeds, 1 of 3 seeds collapsed, which the mean includes: why"

@@ -12,7 +12,7 @@ def sweep(*decays: float) -> list[Setting]:
         Setting(
             f"weight decay {decay:g}",
             tuple(training(seed, decay=decay).isel(pair=[0, 1]) for seed in range(3)),
-            "collapsed: no norm is left of what it was at the start" if decay == 10 else "",
+            ("no norm is left of what it was at the start" if decay == 10 else "",) * 3,
         )
         for decay in decays
     ]
@@ -56,11 +56,21 @@ def test_the_rows_of_a_network_share_colours_that_span_all_of_them() -> None:
         assert scales(column) == {(0.0, highest)}
 
 
+def test_alignment_over_background_is_on_one_scale_around_chance() -> None:
+    drawn = panels(alignment_by_decay({"VGG": sweep(0.0, 10.0)}).subfigs[0].axes)
+    every, relative = drawn[2:4], drawn[6:]
+    for raw, ratios in zip(every, relative, strict=True):
+        np.testing.assert_allclose(cells(ratios), cells(raw) / 0.02)
+    farthest = max(float(cells(axes).max()) for axes in relative)
+    ((low, high),) = scales(relative)
+    np.testing.assert_allclose((low, high), (1 / farthest, farthest))
+
+
 def test_alignment_has_levels_under_each_row_on_one_height() -> None:
     figure = alignment_by_decay({"VGG": sweep(0.0, 10.0)})
     drawn = panels(figure.subfigs[0].axes)
-    assert len(drawn) == 6
-    levels = drawn[4:]
+    assert len(drawn) == 8
+    levels = drawn[4:6]
     for axes, decay in zip(levels, (0.0, 10.0), strict=True):
         a = training(1, decay=decay)["alignment"].to_numpy()[:, 1, :10].mean(-1)
         np.testing.assert_allclose(axes.lines[3].get_ydata(), a)

@@ -18,7 +18,7 @@ def test_losses_of_the_full_network_and_its_halves() -> None:
     ]
     bottom, top, full, constant = (line.get_ydata() for line in figure.axes[1].lines)
     middle = training(1)
-    np.testing.assert_allclose(full, middle["training_loss"])
+    np.testing.assert_allclose(full, middle["training_loss"])  # no BatchNorm
     np.testing.assert_allclose(top, middle["top_loss"])
     np.testing.assert_allclose(bottom, 5.0)
     np.testing.assert_allclose(constant, CONSTANT)

@@ -18,6 +18,12 @@ def test_the_runs_of_the_demo_are_runs_of_the_papers() -> None:
             assert cut.runs.items() <= whole[cut.name].runs.items()
 
 
+def test_the_demo_has_no_figures_of_networks_that_it_does_not_run() -> None:
+    (yunis,) = (paper for paper in demo_papers("small") if paper.name == "yunis2024")
+    whole = set(load_paper("yunis2024", "small").figures)
+    assert whole - set(yunis.figures) == {"figure-7", "grokking", "samples"}
+
+
 def test_reproduce_goes_on_from_the_demo(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -32,7 +38,7 @@ def test_reproduce_goes_on_from_the_demo(
     verdicts = json.loads((tmp_path / "demo" / "verdicts.json").read_text())["verdicts"]
     assert [verdict["holds"] for verdict in verdicts] == ["undecided", "undecided"]
     assert verdicts[0]["value"] == pytest.approx(2.718281828**-3)  # exp(-rate (steps - 1))
-    assert verdicts[1]["evidence"][0] == "without rates/fast was not run"
+    assert verdicts[1]["evidence"] == ["could not be judged: rates/fast was not run"]
     papers = chosen(None, "small")
     folder = report_folder(None, "small", tmp_path)
     assert reproduce(papers, tmp_path, folder, command="rankscope reproduce", jobs=1)

@@ -1,10 +1,12 @@
 import inspect
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
 from figures.test_networks import panels
 from figures.training_runs import label_runs, training, trainings
+from rankscope.lab.claims.grokking import steepest_drop
 from rankscope.lab.experiment import FigureMaker
 from rankscope.lab.network_figures import (
     ALL_FIGURES,
@@ -17,8 +19,8 @@ from rankscope.lab.network_figures import (
     figure_6,
     figure_7,
     grokking,
-    note,
     samples,
+    setting,
 )
 
 
@@ -49,21 +51,22 @@ def test_pairs_of_other_taps_are_not_shown() -> None:
 
 
 @pytest.mark.parametrize("maker", [figure_4, figure_5])
-def test_rows_are_the_papers_decays_and_collapsed_runs_are_named(maker: FigureMaker) -> None:
+def test_rows_are_all_decays_and_collapsed_runs_are_named(maker: FigureMaker) -> None:
     vgg, lstm = maker(trainings("lstm", "vgg", seeds=1)).subfigs
     headings = [text for axes in panels(vgg.axes) if (text := axes.get_title(loc="left"))]
     assert headings == [
         "weight decay 0",
+        "weight decay 0.0001 (base)",
         "weight decay 0.001",
         "weight decay 0.01",
         "weight decay 0.1, collapsed: training loss 2.5, a constant predictor's is 2.5",
     ]
     headings = [text for axes in panels(lstm.axes) if (text := axes.get_title(loc="left"))]
-    assert headings == [f"weight decay {decay}" for decay in ("0", "0.1", "1", "10")]
+    assert headings == [f"weight decay {decay}" for decay in ("0", "0.1 (base)", "1", "10")]
 
 
 def test_losses_have_a_panel_for_each_decay_of_each_network() -> None:
-    assert len(figure_6(trainings("unet", "vgg", seeds=1)).axes) == 8
+    assert len(figure_6(trainings("unet", "vgg", seeds=1)).axes) == 4 + 5
 
 
 def test_true_labels_stand_above_random_ones() -> None:
@@ -71,8 +74,20 @@ def test_true_labels_stand_above_random_ones() -> None:
     assert [row.partition(":")[0] for row in rows] == ["true labels", "random labels"]
 
 
-def test_grokking_has_a_column_for_each_decay() -> None:
-    assert len(grokking(trainings("grok", seeds=1)).axes) == 3 * 3
+def test_grokking_marks_the_moments_that_are_judged() -> None:
+    """Accuracy (0, 1, 4, 9, 16, 25) / 25 / 1.1 has one half between the steps 90 and 160."""
+    results = trainings("grok", seeds=3)
+    figure = grokking({name: {1: seeds[1]} for name, seeds in results.items()})
+    assert len(figure.axes) == 3 * 3
+    judged = results["grok/decay-1"][1]
+    last = figure.axes[-1].lines
+    (jump,) = (line for line in last if line.get_linestyle() == ":")
+    low, high = 9 / 25 / 1.1, 16 / 25 / 1.1
+    part = (0.5 - low) / (high - low)
+    want = 10 ** (np.log10(90) + part * (np.log10(160) - np.log10(90)))
+    assert jump.get_xdata()[0] == pytest.approx(want + 1)
+    (drop,) = (line for line in last if line.get_linestyle() == "--")
+    assert drop.get_xdata()[0] == pytest.approx(10 ** steepest_drop(judged) + 1)
 
 
 def test_samples_of_each_decay_and_the_first_seed() -> None:
@@ -87,18 +102,12 @@ def test_the_overview_has_a_column_for_each_network() -> None:
     assert [axes.get_title() for axes in figure.axes[:2]] == ["VGG", "grokking"]
 
 
-def test_the_base_decay_is_shown_where_the_sweep_is_not_there() -> None:
-    every = trainings("vgg")
-    few = {name: every[name] for name in ("vgg/decay-0.0001", "vgg/decay-0.01")}
-    headings = [axes.get_title(loc="left") for axes in figure_6(few).axes]
-    assert headings == ["VGG, weight decay 0.0001", "VGG, weight decay 0.01"]
-
-
-def test_notes_count_the_seeds_that_collapsed() -> None:
+def test_settings_know_which_of_their_seeds_collapsed() -> None:
     well, ill = training(0), training(1, collapsed=True)
-    assert note([well]) == ""
-    assert note([well, ill]).startswith("collapsed (1 of 2 seeds): training loss 2.5")
-    assert note([ill, ill]).startswith("collapsed: training loss 2.5")
+    found = setting("weight decay 1", {1: ill, 0: well})
+    assert [bool(reason) for reason in found.collapsed] == [False, True]
+    assert found.runs[0].attrs["seed"] == 0
+    assert "1 of 2 seeds collapsed, which the mean includes: training loss 2.5" in found.heading
 
 
 @pytest.mark.parametrize("maker", ALL_FIGURES.values(), ids=ALL_FIGURES.keys())
@@ -110,5 +119,14 @@ def test_without_its_networks_a_figure_says_what_it_needs(maker: FigureMaker) ->
 @pytest.mark.parametrize("maker", ALL_FIGURES.values(), ids=ALL_FIGURES.keys())
 def test_captions_have_a_first_sentence_and_more(maker: FigureMaker) -> None:
     first, blank, *rest = inspect.getdoc(maker).splitlines()
-    assert first.endswith(".") or first.endswith("(not in the paper).")
+    assert first.endswith(".")
     assert blank == "" and " ".join(rest).endswith((".", "?"))
+
+
+def test_figures_of_our_own_say_so_in_their_title() -> None:
+    ours = {
+        name
+        for name, maker in ALL_FIGURES.items()
+        if inspect.getdoc(maker).partition("\n")[0].endswith("(not in the paper).")
+    }
+    assert ours == {name for name in ALL_FIGURES if not name.startswith("figure-")}

@@ -54,6 +54,15 @@ def test_a_cut_has_fewer_runs_and_seeds() -> None:
     assert only == replace(
         TOY, runs={"rates/slow": TOY.runs["rates/slow"]}, seeds=(1,), expected_seconds=15
     )
+    assert cut(paper, {TOY.name: ("rates/slow",)}, seeds=(1,)).figures == {}
     unknown = replace(paper, experiments=(replace(TOY, expected_seconds=None),))
     assert unknown.expected_seconds is None
     assert cut(unknown, {TOY.name: ()}, seeds=(0,)).expected_seconds is None
+
+
+def test_a_cut_has_the_figures_that_its_experiments_draw() -> None:
+    (name, maker), other = *TOY.figures.items(), replace(TOY, name="paper2000/other")
+    other = replace(other, runs={"other/run": TOY.runs["rates/slow"]}, figures={"own": maker})
+    figures = {name: maker, "own": maker}
+    paper = Paper("paper2000", "", "small", (TOY, other), figures=figures)
+    assert set(cut(paper, {TOY.name: ("rates/slow",)}, seeds=(0,)).figures) == {name}

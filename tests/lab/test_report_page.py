@@ -13,11 +13,11 @@ from rankscope.lab.execution import execute
 from rankscope.lab.experiment import Results
 from rankscope.lab.paper import Paper
 from rankscope.lab.report import Report, report_json, report_on
-from rankscope.lab.report_page import page
+from rankscope.lab.report_page import MEANING, page
 from rankscope.lab.stored_run import stored_runs
 from rankscope.lab.verdict import Table, Verdict, judge
 
-VOID = {"meta", "img", "br"}
+VOID = {"meta", "img", "br", "input"}
 
 
 class Page(HTMLParser):
@@ -118,6 +118,51 @@ def test_everything_is_on_the_page(report: Report) -> None:
         assert text in read.text, text
     # P1 lost a seed; P2 holds for none; P<3 holds for all
     assert "3 claims: 1 ✔ yes1 ✘ no1 ? undecided" in read.text
+
+
+def second(results: Results) -> Verdict:
+    """A second rule."""
+    return judge("P1-late", "the loss falls", {"n": {0: (1.0, True)}}, bound="")
+
+
+def test_second_rules_and_verdicts_on_the_same_claim_are_no_further_claims(tmp_path: Path) -> None:
+    one = replace(
+        experiment("smoke"), runs={"rates/fast": Decay()}, claims={"P1-late": second}, figures={}
+    )
+    two = replace(one, name="paper2000/other", claims=experiment("smoke").claims)
+    third = replace(two, name="paper2000/third")
+    execute([*stored_runs(one, tmp_path), *stored_runs(two, tmp_path)], jobs=1, watcher=Log())
+    papers = (
+        Paper("paper2000", "", "smoke", (one, two)),
+        Paper("paper2000", "", "smoke", (third,)),
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("rankscope.lab.report.summary", lambda name: "")
+        few = Page(page(report_on(papers[:1], tmp_path, tmp_path, command=""))).text
+        more = Page(page(report_on(papers, tmp_path, tmp_path, command=""))).text
+    assert "2 claims: 0 ✔ yes0 ✘ no2 ? undecidedand 1 second rule: 0 ✔ yes" in few
+    assert "4 verdicts on 2 claims: 0 ✔ yes0 ✘ no4 ? undecidedand 1 second rule" in more
+
+
+def test_a_figure_is_as_wide_as_it_was_drawn_and_a_click_away(report: Report) -> None:
+    read = Page(page(report))
+    widths = [int(value) for tag, name, value in read.attributes if (tag, name) == ("img", "width")]
+    assert widths == [640 * 96 // 100] * 2  # 6.4 inches, as matplotlib draws unless told otherwise
+    assert [value for tag, name, value in read.attributes if (tag, name) == ("input", "type")] == [
+        "checkbox"
+    ] * 2
+
+
+def test_ranges_over_networks_are_called_so(report: Report) -> None:
+    """P1 has two networks, P2 and P<3 one each."""
+    read = Page(page(report))
+    labels = [label for label in read.values("data-label") if label and "range" in label]
+    assert labels == ["range over seeds and networks", "range over seeds", "range over seeds"]
+    assert "boundrange over seeds and networks" in read.text
+
+
+def test_the_scale_of_the_paper_does_not_claim_its_data() -> None:
+    assert "lm reads WikiText-2, lstm a sample of LibriSpeech" in MEANING["paper"]
 
 
 def test_the_page_needs_nothing_but_itself(report: Report) -> None:

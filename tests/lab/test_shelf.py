@@ -55,14 +55,16 @@ def test_a_name_that_is_not_there() -> None:
     with pytest.raises(UndeclaredRun, match="d/x was not run"):
         results["d/x"]
     attempt = with_whole_seeds(lambda results: results["d/x"], SHELF)
-    assert (attempt.found, attempt.lost, attempt.fault) == (None, ("d/x was not run",), None)
+    assert (attempt.found, attempt.lost, attempt.fault) == (None, (), None)
+    assert attempt.reason == "d/x was not run"
     assert issubclass(UndeclaredRun, MissingRun)
 
 
 def test_a_figure_that_has_nothing_to_show_is_not_a_mistake() -> None:
     attempt = with_whole_seeds(figure_7, SHELF)
     assert attempt.found is None and attempt.fault is None
-    assert attempt.lost[0].startswith("this figure needs runs of mlp/true-labels")
+    assert attempt.lost == ()
+    assert attempt.reason.startswith("this figure needs runs of mlp/true-labels")
     attempt = with_whole_seeds(lambda results: np.zeros(3).reshape(2, 2), SHELF)
     assert attempt.found is None and attempt.fault is not None
 

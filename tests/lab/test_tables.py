@@ -7,14 +7,15 @@ from rankscope.lab.tables import (
     duration,
     evidence,
     experiment_table,
+    range_over,
     short_verdict_table,
     verdict_table,
 )
 from rankscope.lab.verdict import Table, judge, undecided
 
 
-def printed(*things: str | RichTable) -> list[list[str]]:
-    console = Console(width=120)
+def printed(*things: str | RichTable, width: int = 120) -> list[list[str]]:
+    console = Console(width=width)
     with console.capture() as capture:
         for thing in things:
             console.print(thing)
@@ -42,10 +43,30 @@ def test_short_verdicts() -> None:
     one = judge("B3", "times [agree]", {"head": THREE}, bound="<= 1", quantity="gap [s]")
     two = judge("B4", "law", {"uv": THREE, "gd": {0: (3.0, False)}}, bound="<= 1")
     assert printed(short_verdict_table([one, two]))[2:] == [
-        ["B3", "times", "[agree]", "yes", "0.5", "<=", "1"],
-        ["B4", "law", "undecided", "0.75", "<=", "1"],
+        ["B3", "times", "[agree]", "yes", "0.5"],
+        ["bound", "<=", "1"],
+        ["B4", "law", "undecided", "0.75"],
+        ["bound", "<=", "1"],
         ["uv", "yes,", "gd", "undecided"],
     ]
+
+
+def test_short_verdicts_fit_a_terminal_of_80_columns() -> None:
+    """No word is broken and no column vanishes, with the longest key, bound and value."""
+    sentence = "loss falls in stages: plateaus and drops that are sharper the smaller alpha"
+    bound = ">= 0.05; a(end) / max a >= 0.8 (true), <= 0.6 (random)"
+    one = judge("B1-saturated", sentence, {"uv": {0: (-1.23e-10, None)}, "gd": {}}, bound=bound)
+    rows = printed(short_verdict_table([one]), width=80)
+    found = [word for row in rows[2:] for word in row]
+    assert found[0] == "B1-saturated" and {"undecided", "-1.23e-10"} <= set(found)
+    assert {*sentence.split(), *bound.split()} <= set(found)
+
+
+def test_the_range_says_whether_networks_are_in_it() -> None:
+    one = judge("B3", "", {"head": THREE}, bound="")
+    two = judge("B4", "", {"uv": THREE, "gd": THREE}, bound="")
+    assert range_over([one]) == "range over seeds"
+    assert range_over([one, two]) == "range over seeds and networks"
 
 
 def test_evidence() -> None:
@@ -60,25 +81,25 @@ def test_experiments() -> None:
     lines = printed(
         experiment_table(
             [
-                Entry("paper/a", "What it is.", "small", 95, 3, 12, 5),
-                Entry("paper/a", "What it is.", "smoke", None, 1, 4, 4),
-                Entry("paper/b", "Another.", "small", 60, 3, 3, 3),
-                Entry("paper/b", "Another.", "smoke", 5, 1, 1, 1),
+                Entry("paper/a", "What it is.", "small", 95, "2 cores", 3, 12, 5),
+                Entry("paper/a", "What it is.", "smoke", None, "2 cores", 1, 4, 4),
+                Entry("paper/b", "Another.", "small", 60, "a GPU", 3, 3, 3),
+                Entry("paper/b", "Another.", "smoke", 5, "2 cores", 1, 1, 1),
             ]
         )
     )
     assert lines[2:] == [
         ["paper/a"],
         ["What", "it", "is."],
-        ["small", "2", "min", "4", "x", "3", "seeds", "5", "of", "12"],
+        ["small", "2", "min,", "2", "cores", "4", "x", "3", "seeds", "5", "of", "12"],
         ["smoke", "?", "4", "x", "1", "seeds", "all"],
         ["paper/b"],
         ["Another."],
-        ["small", "60", "s", "1", "x", "3", "seeds", "all"],
-        ["smoke", "5", "s", "1", "x", "1", "seeds", "all"],
+        ["small", "60", "s,", "a", "GPU", "1", "x", "3", "seeds", "all"],
+        ["smoke", "5", "s,", "2", "cores", "1", "x", "1", "seeds", "all"],
         ["paper"],
         ["All", "of", "it:", "rankscope", "reproduce", "paper"],
-        ["small", "3", "min", "15", "8", "of", "15"],
+        ["small", "3", "min,", "2", "cores", "and", "a", "GPU", "15", "8", "of", "15"],
         ["smoke", "?", "5", "all"],
     ]
 

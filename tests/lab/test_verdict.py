@@ -85,6 +85,19 @@ def test_judging_seeds_of_two_networks() -> None:
     assert verdict.interval == (0.1, 4.0) and verdict.value == pytest.approx(0.25)
 
 
+def test_networks_apart_are_judged_and_not_summarised() -> None:
+    outcomes = {
+        "one": {0: (0.1, True), 1: (0.2, True), 2: (0.3, True)},
+        "other": {0: (70, False), 1: (80, False), 2: (90, False)},
+    }
+    verdict = judge("B3", "", outcomes, bound="", apart=("other",))
+    assert (verdict.value, verdict.interval) == (0.2, (0.1, 0.3))
+    assert (verdict.networks[1].value, verdict.networks[1].interval) == (80.0, (70.0, 90.0))
+    assert verdict.holds == "no"
+    alone = judge("B3", "", outcomes, bound="", apart=("one", "other"))
+    assert (alone.value, alone.interval, alone.holds) == (None, None, "no")
+
+
 def test_nothing_measured_is_undecided() -> None:
     for verdict in (judge("B1", "", {}, bound=""), judge("B1", "", {"one": {}}, bound="")):
         assert (verdict.holds, verdict.value, verdict.interval) == ("undecided", None, None)
@@ -108,6 +121,12 @@ def test_there_and_back_through_json(outcomes) -> None:
     verdict = judge("B2", "one", outcomes, bound="= 1", evidence=["a", "b"], tables=[table])
     text = json.dumps(verdict.to_json(), allow_nan=False)
     assert Verdict.from_json(json.loads(text)) == verdict
+
+
+def test_cells_that_are_no_numbers_are_empty() -> None:
+    table = Table(("a", "b", "c"), ((math.nan, "nan", math.inf), (np.float64("nan"), 0, True)))
+    judged = judge("B1", "", {}, bound="", tables=[table])
+    assert judged.tables[0].rows == ((None, "nan", math.inf), (None, 0, True))
 
 
 def test_what_is_not_finite_is_null() -> None:

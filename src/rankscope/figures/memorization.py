@@ -2,12 +2,18 @@
 
 from collections.abc import Sequence
 
-import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rankscope.figures.networks import Steps, alignment, ranks, shown, shown_spectrum
+from rankscope.figures.networks import (
+    Steps,
+    alignment,
+    background,
+    ranks,
+    shown,
+    shown_spectrum,
+)
 from rankscope.figures.over_time import (
     Line,
     draw_band,
@@ -72,8 +78,3 @@ def name_lines(axes: Axes, names: Sequence[str], *more: Line2D) -> None:
         ncols=2,
         frameon=False,
     )
-
-
-def background(ds: xr.Dataset) -> xr.DataArray:
-    """The mean overlap of directions that do not belong together, over (step, pair)."""
-    return ds["alignment_background"].transpose("step", "pair")

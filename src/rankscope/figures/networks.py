@@ -19,10 +19,13 @@ from rankscope.figures.over_time import (
     Line,
     draw_band,
     draw_heat_map,
+    draw_ratio_map,
     draw_shades,
     draw_spectrum,
+    farthest_from_one,
     label_rows,
     label_time,
+    mark_one,
     number_rows,
     trimmed,
 )
@@ -35,6 +38,7 @@ Steps = Int[np.ndarray, " step"]
 RAW, NORMALISED, CHANCE = COLOURS(0.0), COLOURS(0.7), "0.45"
 WIDE, NARROW = 2.8, 1.2  # points
 MEAN_ALIGNMENT = "mean alignment $a$, $i$ ≤ 10"
+RELATIVE_ALIGNMENT = "$a$ / background (1: chance)"
 SHORT_TIME = "training step"
 
 
@@ -66,35 +70,52 @@ def ranks_of_networks(networks: Mapping[str, Setting]) -> Figure:
 
 
 def alignment_of_networks(networks: Mapping[str, Setting]) -> Figure:
-    """A_ii of one pair, a(t) of every pair, and a(t) of the one against chance (fig. 3).
+    """A_ii of one pair, a(t) of every pair, the same over background, and the one's level (fig. 3).
 
-    The paper has the two upper rows. The third shows what its heat maps cannot: the alignment as
-    it is and divided by the lengths of the parts that meet, above the background of each, the mean
-    overlap of directions that do not belong together, and the level of random directions.
+    The paper has the two upper rows. In the second, pairs of different width have different levels
+    of chance; the third divides each by its own background, the mean overlap of directions that do
+    not belong together. The fourth has the alignment of the one pair as it is and divided by the
+    lengths of the parts that meet, with the background of each and the level of random directions.
     """
     pairs = max(setting.runs[0].sizes["pair"] for setting in networks.values())
-    heights = (3.0, heat_map_height(pairs), 2.4)
+    heights = (3.0, heat_map_height(pairs), heat_map_height(pairs), 2.4)
     figure = Figure(figsize=(1 + 4.6 * len(networks), sum(heights) + 0.5), layout="constrained")
-    grid = figure.subplots(3, len(networks), squeeze=False, height_ratios=heights)
+    grid = figure.subplots(4, len(networks), squeeze=False, height_ratios=heights)
     for column, (name, setting) in zip(grid.T, networks.items(), strict=True):
         steps = steps_of([setting])
-        diagonal = average(setting, shown_diagonal, steps).to_numpy()
-        mesh = draw_diagonal(column[0], diagonal, highest=None)
-        column[0].set_title(f"{name}\n{shown(setting, 'pair')}", fontsize="medium")
-        figure.colorbar(mesh, ax=column[0], label="alignment $A_{ii}$", aspect=20)
-        mesh = draw_heat_map(column[1], average(setting, alignment, steps).to_numpy().T, lowest=0.0)
-        label_rows(column[1], [str(pair) for pair in setting.runs[0]["pair"].to_numpy()])
+        draw_shown_pair(column[0], setting, steps)
+        draw_every_pair(column[1], column[2], setting, steps)
+        draw_alignment_lines(column[3], setting, steps)
+        column[3].set_ylim(bottom=0)
+        for axes in (column[0], column[3]):
+            axes.set_title(f"{name}\n{shown(setting, 'pair')}", fontsize="medium")
         column[1].set_title(f"{name}: every pair", fontsize="medium")
-        figure.colorbar(mesh, ax=column[1], label=MEAN_ALIGNMENT, aspect=THIN)
-        draw_alignment_lines(column[2], setting, steps)
-        column[2].set_ylim(bottom=0)
-        column[2].set_title(f"{name}\n{shown(setting, 'pair')}", fontsize="medium")
+        column[2].set_title(f"{name}: every pair, over its background", fontsize="medium")
         for axes in column:
             label_time(axes, steps, most=5, label=SHORT_TIME)
     grid[0, 0].set_ylabel("direction $i$")
-    grid[2, 0].set_ylabel("mean alignment $a$")
+    grid[3, 0].set_ylabel("mean alignment $a$")
     legend_below(figure, alignment_legend())
     return figure
+
+
+def draw_shown_pair(axes: Axes, setting: Setting, steps: Steps) -> None:
+    diagonal = average(setting, shown_diagonal, steps).to_numpy()
+    mesh = draw_diagonal(axes, diagonal, highest=None)
+    axes.figure.colorbar(mesh, ax=axes, label="alignment $A_{ii}$", aspect=20)
+
+
+def draw_every_pair(raw: Axes, relative: Axes, setting: Setting, steps: Steps) -> None:
+    """a(t) of every pair, and a(t) / background, each with its colour bar."""
+    mesh = draw_heat_map(raw, average(setting, alignment, steps).to_numpy().T, lowest=0.0)
+    raw.figure.colorbar(mesh, ax=raw, label=MEAN_ALIGNMENT, aspect=THIN)
+    ratios = average(setting, relative_alignment, steps).to_numpy().T
+    farthest = farthest_from_one(ratios)
+    mesh = draw_ratio_map(relative, ratios, farthest=farthest)
+    bar = relative.figure.colorbar(mesh, ax=relative, label=RELATIVE_ALIGNMENT, aspect=THIN)
+    mark_one(bar, farthest)
+    for axes in (raw, relative):
+        label_rows(axes, [str(pair) for pair in setting.runs[0]["pair"].to_numpy()])
 
 
 def draw_diagonal(
@@ -167,6 +188,16 @@ def ranks(ds: xr.Dataset) -> xr.DataArray:
 def alignment(ds: xr.Dataset) -> xr.DataArray:
     """a(t) of every pair, over (step, pair)."""
     return mean_alignment(ds).transpose("step", "pair")
+
+
+def relative_alignment(ds: xr.Dataset) -> xr.DataArray:
+    """a(t) / background of every pair, over (step, pair); NaN where there is no background."""
+    return alignment(ds) / background(ds)
+
+
+def background(ds: xr.Dataset) -> xr.DataArray:
+    """The mean overlap of directions that do not belong together, over (step, pair)."""
+    return ds["alignment_background"].transpose("step", "pair")
 
 
 def mean_alignment(ds: xr.Dataset, *, of: str = "alignment") -> xr.DataArray:

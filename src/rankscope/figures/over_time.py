@@ -15,10 +15,11 @@ from jaxtyping import Int, Num
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import QuadMesh
-from matplotlib.colors import Normalize
+from matplotlib.colorbar import Colorbar
+from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.typing import ColorType
 
-from rankscope.figures.style import COLOURS, MISSING, MOST_TICKS, evenly
+from rankscope.figures.style import COLOURS, MISSING, MOST_TICKS, RATIOS, evenly
 
 Line = Literal["-", "--", "-.", ":"]
 
@@ -93,13 +94,46 @@ def draw_heat_map(
     highest: float | None = None,
 ) -> QuadMesh:
     """One cell per row and snapshot centred on whole numbers, first row on top; NaN is grey."""
+    return _draw_cells(axes, values, Normalize(lowest, highest), COLOURS)
+
+
+def draw_ratio_map(axes: Axes, values: Num[np.ndarray, "row step"], *, farthest: float) -> QuadMesh:
+    """The same of ratios, on a log scale: 1 is white, `farthest` and 1 / `farthest` darkest."""
+    return _draw_cells(axes, values, LogNorm(1 / farthest, farthest, clip=True), RATIOS)
+
+
+def _draw_cells(
+    axes: Axes, values: Num[np.ndarray, "row step"], scale: Normalize, colours: Colormap
+) -> QuadMesh:
     rows, steps = values.shape
     edges = np.arange(steps + 1) - 0.5, np.arange(rows + 1) - 0.5
     cells = np.ma.masked_invalid(values)
-    mesh = axes.pcolormesh(*edges, cells, cmap=COLOURS, vmin=lowest, vmax=highest, rasterized=True)
+    mesh = axes.pcolormesh(*edges, cells, cmap=colours, norm=scale, rasterized=True)
     axes.set_facecolor(MISSING)
     axes.invert_yaxis()
     return mesh
+
+
+def farthest_from_one(ratios: Num[np.ndarray, "..."]) -> float:
+    """How many times more or less than 1 a ratio is at most; 2 if none is farther."""
+    found = ratios[np.isfinite(ratios) & (ratios > 0)]
+    return float(np.exp(np.abs(np.log(found)).max(initial=math.log(2))))
+
+
+def ratio_ticks(farthest: float) -> list[float]:
+    """1, and powers of 2 (of 4 from 20 on, of 10 from 200 on) on both sides of it."""
+    base = 2 if farthest < 20 else 4 if farthest < 200 else 10
+    most = int(math.log(farthest, base) + 1e-9)
+    return [float(base) ** power for power in range(-most, most + 1)]
+
+
+def mark_one(bar: Colorbar, farthest: float, *, size: str = "medium") -> None:
+    """Ticks for the colour bar of ratios, and a line across it at 1."""
+    ticks = ratio_ticks(farthest)
+    bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks], fontsize=size)
+    bar.minorticks_off()
+    across = bar.ax.axvline if bar.orientation == "horizontal" else bar.ax.axhline
+    across(1.0, color="black", linewidth=1.5)
 
 
 def share_heights(column: Sequence[Axes], *, bottom: float | None = None) -> None:

@@ -13,16 +13,23 @@ Read = Callable[[xr.Dataset], xr.DataArray]
 class Setting(NamedTuple):
     """One setting, run with some seeds.
 
-    note: what a reader has to know of these runs ("collapsed: ..."); "" for nothing.
+    collapsed: for each run why it takes no part in trends, "" if it does; () for runs that all do.
     """
 
     title: str
     runs: tuple[xr.Dataset, ...]
-    note: str = ""
+    collapsed: tuple[str, ...] = ()
 
     @property
     def heading(self) -> str:
-        return f"{self.title}, {self.note}" if self.note else self.title
+        """The title, and what a reader has to know of the runs: means have all seeds in them."""
+        reasons = [reason for reason in self.collapsed if reason]
+        if not reasons:
+            return self.title
+        if len(reasons) == len(self.runs):
+            return f"{self.title}, collapsed: {reasons[0]}"
+        share = f"{len(reasons)} of {len(self.runs)} seeds"
+        return f"{self.title}, {share} collapsed, which the mean includes: {reasons[0]}"
 
 
 def steps_of(settings: Sequence[Setting]) -> Int[np.ndarray, " step"]:

@@ -17,10 +17,13 @@ Colour = tuple[float, float, float, float]
 
 # Even in lightness, read alike with and without colour blindness; its palest end vanishes on white.
 COLOURS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.92, 256)), name="rankscope")
+# Of ratios: blue below 1, white at 1, red above; told apart with colour blindness too.
+RATIOS = colormaps["RdBu_r"]
 MISSING = "0.85"  # grey of what could not be measured
 IDLE = "0.75"  # grey of what stays negligible
 DARK = "0.2"  # a single line
 MOST_TICKS = 7
+FIGURE_DPI = 160
 LEGEND_WIDTH = 2.6  # inches, of one entry
 
 SYMBOLS = {"kq": r"$W_K W_Q^{\top}$", "vo": r"$W_V W_O^{\top}$", "z": "$z$"}
@@ -31,7 +34,7 @@ def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
     """Write `path`.png and `path`.svg (`path` has no suffix) and return both."""
     png, svg = (Path(f"{path}.{suffix}") for suffix in ("png", "svg"))
     png.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(png, dpi=160)
+    figure.savefig(png, dpi=FIGURE_DPI)
     engine = figure.get_layout_engine()
     figure.set_layout_engine("none")  # it is laid out now, which is half of the work
     figure.savefig(svg)

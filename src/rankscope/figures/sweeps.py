@@ -15,6 +15,7 @@ from matplotlib.ticker import MaxNLocator
 
 from rankscope.figures.networks import (
     MEAN_ALIGNMENT,
+    RELATIVE_ALIGNMENT,
     SHORT_TIME,
     Steps,
     alignment,
@@ -22,6 +23,7 @@ from rankscope.figures.networks import (
     draw_alignment_lines,
     draw_diagonal,
     ranks,
+    relative_alignment,
     shown,
     shown_diagonal,
     shown_spectrum,
@@ -29,8 +31,11 @@ from rankscope.figures.networks import (
 from rankscope.figures.over_time import (
     INDEX,
     draw_heat_map,
+    draw_ratio_map,
     draw_spectrum,
+    farthest_from_one,
     label_time,
+    mark_one,
     number_rows,
     share_heights,
 )
@@ -75,10 +80,10 @@ def alignment_by_decay(networks: Networks) -> Figure:
     """A_ii of the shown pair beside a(t) of all pairs, for every decay (fig. 5).
 
     Below them what the paper does not draw: a(t) of the shown pair, raw and normalised, against
-    background and chance.
+    background and chance; and a(t) / background of all pairs.
     """
     rows = max(map(len, networks.values()))
-    figure = Figure(figsize=(WIDTH * len(networks), 1.9 + 3.4 * rows), layout="constrained")
+    figure = Figure(figsize=(WIDTH * len(networks), 2.6 + 4.0 * rows), layout="constrained")
     for part, (name, settings) in zip(parts(figure, networks), networks.items(), strict=True):
         name_network(part, name, f"{shown(settings[0], 'pair')}, and all pairs")
         draw_alignment(part, settings, rows=rows)
@@ -87,21 +92,41 @@ def alignment_by_decay(networks: Networks) -> Figure:
 
 
 def draw_alignment(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> None:
-    """One network: two rows for each setting, heat maps over lines."""
-    places, steps = part.add_gridspec(2 * rows, 2, height_ratios=(3, 2) * rows), steps_of(settings)
-    count = range(len(settings))
-    left, right = ([part.add_subplot(places[2 * i, j]) for i in count] for j in (0, 1))
+    """One network: two rows for each setting, the paper's heat maps over ours."""
+    places, steps = part.add_gridspec(2 * rows, 2), steps_of(settings)
+    shown_pair, every, levels, relative = (
+        [part.add_subplot(places[2 * i + below, j]) for i in range(len(settings))]
+        for below in (0, 1)
+        for j in (0, 1)
+    )
     diagonals = [average(setting, shown_diagonal, steps).to_numpy() for setting in settings]
-    for axes, diagonal in zip(left, diagonals, strict=True):
+    for axes, diagonal in zip(shown_pair, diagonals, strict=True):
         scale = draw_diagonal(axes, diagonal, highest=greatest(diagonals), size=SMALL)
         axes.set_ylabel("direction $i$", fontsize=SMALL)
-    mesh = draw_maps(right, settings, alignment, steps, lowest=0.0, ylabel="pair, by depth")
-    head_rows(left, settings)
-    for axes in (*left, *right):
+    mesh = draw_maps(every, settings, alignment, steps, lowest=0.0, ylabel="pair, by depth")
+    head_rows(shown_pair, settings)
+    for axes in (*shown_pair, *every):
         label_time(axes, steps, most=5, size=SMALL, label="")
-    draw_levels([part.add_subplot(places[2 * i + 1, :]) for i in count], settings, steps)
-    draw_scale(part, scale, left, "alignment $A_{ii}$")
-    draw_scale(part, mesh, right, MEAN_ALIGNMENT)
+    draw_levels(levels, settings, steps)
+    draw_scale(part, scale, shown_pair, "alignment $A_{ii}$")
+    draw_scale(part, mesh, every, MEAN_ALIGNMENT)
+    draw_ratios(part, relative, settings, steps)
+
+
+def draw_ratios(
+    part: SubFigure, column: Sequence[Axes], settings: Sequence[Setting], steps: Steps
+) -> None:
+    """Every pair's a(t) / background for each setting, on one scale; its bar below them."""
+    values = [average(setting, relative_alignment, steps).to_numpy().T for setting in settings]
+    farthest = farthest_from_one(np.concatenate([ratios.ravel() for ratios in values]))
+    for axes, ratios in zip(column, values, strict=True):
+        mesh = draw_ratio_map(axes, ratios, farthest=farthest)
+        number_rows(axes, len(ratios), most=5, size=SMALL)
+        axes.set_ylabel("pair, by depth", fontsize=SMALL)
+        label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
+    bar = part.colorbar(mesh, ax=list(column), location="bottom", aspect=30, pad=0.01)
+    bar.set_label(RELATIVE_ALIGNMENT, fontsize=SMALL)
+    mark_one(bar, farthest, size=SMALL)
 
 
 def draw_levels(column: Sequence[Axes], settings: Sequence[Setting], steps: Steps) -> None:
@@ -110,7 +135,7 @@ def draw_levels(column: Sequence[Axes], settings: Sequence[Setting], steps: Step
         draw_alignment_lines(axes, setting, steps)
         axes.set_ylabel("$a$, shown pair", fontsize=SMALL)
         axes.tick_params(labelsize=SMALL)
-        label_time(axes, steps, most=9, size=SMALL, label=SHORT_TIME)
+        label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
     share_heights(column, bottom=0.0)
 
 

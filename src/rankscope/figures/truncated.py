@@ -18,7 +18,7 @@ from rankscope.figures.sweeps import Networks, head_rows, label_columns
 LOSSES: tuple[tuple[str, str, Colour, Line], ...] = (
     ("bottom_loss", "bottom half of each SVD", COLOURS(0.95), "-."),
     ("top_loss", "top half of each SVD", COLOURS(0.55), "--"),
-    ("training_loss", "full model", COLOURS(0.0), "-"),
+    ("full_loss", "full model", COLOURS(0.0), "-"),
 )
 CONSTANT = "0.45"
 HEADING = 56  # characters that fit above a panel
@@ -48,6 +48,7 @@ def draw_losses(column: Sequence[Axes], settings: Sequence[Setting]) -> None:
     drawn = []
     for axes, setting in zip(column, settings, strict=True):
         for variable, _, colour, style in LOSSES:
+            setting = setting._replace(runs=tuple(map(with_full_loss, setting.runs)))
             if all(variable in ds for ds in setting.runs):
                 values = over_seeds(setting, itemgetter(variable), steps)
                 draw_band(axes, values, colour, style=style)
@@ -56,9 +57,14 @@ def draw_losses(column: Sequence[Axes], settings: Sequence[Setting]) -> None:
         axes.axhline(constant, color=CONSTANT, linewidth=0.8, linestyle=":")
         axes.margins(x=0.02)
         axes.set_ylabel("training loss", fontsize="x-small")
-        axes.tick_params(labelsize="x-small")
+        axes.tick_params(which="both", labelsize="x-small")
     share_losses(column, drawn)
     label_columns([column], steps)
+
+
+def with_full_loss(ds: xr.Dataset) -> xr.Dataset:
+    """Without BatchNorm, whose statistics are measured anew for it, it is the training loss."""
+    return ds if "full_loss" in ds else ds.assign(full_loss=ds["training_loss"])
 
 
 def share_losses(column: Sequence[Axes], drawn: Sequence[xr.DataArray]) -> None:

@@ -73,6 +73,7 @@ class Entry(NamedTuple):
     summary: str
     scale: Scale
     expected_seconds: float | int | None
+    expected_on: str
     seeds: int
     total: int
     whole: int
@@ -86,8 +87,10 @@ def entries(out: Path) -> list[Entry]:
             experiment = load(name, scale)
             runs = stored_runs(experiment, out)
             whole = sum(run.state == "whole" for run in runs)
-            seconds, seeds = experiment.expected_seconds, len(experiment.seeds)
-            found.append(Entry(name, summary(name), scale, seconds, seeds, len(runs), whole))
+            cost, seeds = (experiment.expected_seconds, experiment.expected_on), experiment.seeds
+            found.append(
+                Entry(name, summary(name), scale, *cost, len(seeds), total=len(runs), whole=whole)
+            )
     return found
 
 

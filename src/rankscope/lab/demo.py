@@ -31,13 +31,19 @@ NOTE = (
 )
 
 
-def demo(out: Path, *, jobs: int | None = None, placement: Placement | None = None) -> bool:
+def demo(
+    out: Path,
+    *,
+    command: str = "rankscope demo",
+    jobs: int | None = None,
+    placement: Placement | None = None,
+) -> bool:
     """Run the cut in `out`, as `reproduce` would, and report on it in `out`/demo."""
     return reproduce(
         demo_papers("small"),
         out,
         out / "demo",
-        command="rankscope demo",
+        command=command,
         note=NOTE,
         jobs=jobs,
         placement=placement,

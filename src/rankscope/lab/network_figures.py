@@ -23,14 +23,13 @@ from rankscope.figures import (
     spectra_of_networks,
 )
 from rankscope.lab import reading
+from rankscope.lab.claims.grokking import crossing, mean_rank, steepest_drop
 from rankscope.lab.experiment import FigureMaker, Results, TooFewRuns
 
 Thing = TypeVar("Thing")
 
 NAMES = {"vgg": "VGG", "unet": "UNet", "lstm": "LSTM", "lm": "Transformer", "grok": "grokking"}
 PAPER = ("vgg", "unet", "lstm", "lm")  # in the order of the paper's panels
-# Run for figures 1-3 alone: the paper's sweep of the VGG has no such row.
-BASE_ONLY = {"vgg": 1e-4}
 
 
 def figure_1(results: Results) -> Figure:
@@ -58,13 +57,16 @@ def figure_2(results: Results) -> Figure:
 def figure_3(results: Results) -> Figure:
     """Alignment of singular vectors of neighbouring matrices over training.
 
-    Top: the overlap A_ii of the i-th output direction of one matrix with the i-th input direction
-    of the next, for one pair. Middle: its mean over the first ten directions, for every pair, in
-    the order of the network. Bottom (not in the paper): that mean for the pair of the top row, with
-    bands over seeds, as measured and divided by the lengths of the vectors' parts that meet,
-    against what it has to rise above: the background, the mean overlap of directions that do not
-    belong together, and the chance level of random directions. The paper says: alignment is weak,
-    absent at the start, and appears early in the top directions, then diffuses.
+    First row: the overlap A_ii of the i-th output direction of one matrix with the i-th input
+    direction of the next, for one pair. Second: its mean a over the first ten directions, for every
+    pair, in the order of the network. Where pairs differ in width they differ in the level of
+    chance, so that bands in this map need not be alignment. Third (not in the paper): a divided by
+    the pair's own background, the mean overlap of directions that do not belong together; white is
+    chance, red above, blue below. Most rules on alignment judge this number. Fourth (not in the
+    paper): a of the pair of the first row, with bands over seeds, as measured and divided by the
+    lengths of the vectors' parts that meet, with the background of both and the chance level of
+    random directions. The paper says: alignment is weak, absent at the start, and appears early in
+    the top directions, then diffuses.
     """
     return alignment_of_networks(base_settings(results))
 
@@ -72,23 +74,25 @@ def figure_3(results: Results) -> Figure:
 def figure_4(results: Results) -> Figure:
     """Singular values and effective ranks over training, for every weight decay.
 
-    Rows are decays, from none at the top. Left: singular values of one matrix (as in figure 1;
-    each panel has its own vertical axis). Right: normalised effective rank of every matrix (as in
-    figure 2; the rows of a network share one colour scale). Runs that collapsed are named in their
-    row: their flat spectra read as high rank. The paper says: more decay, lower rank.
+    Rows are decays, from none at the top; that of figures 1-3 is called base, and the paper's
+    sweep of the VGG does not have it. Left: singular values of one matrix (as in figure 1; each
+    panel has its own vertical axis). Right: normalised effective rank of every matrix (as in figure
+    2; the rows of a network share one colour scale). Runs that collapsed are named in their row:
+    their flat spectra read as high rank. The paper says: more decay, lower rank.
     """
-    return spectra_by_decay(sweeps(results))
+    return spectra_by_decay(sweep_settings(results))
 
 
 def figure_5(results: Results) -> Figure:
     """Alignment of neighbouring matrices over training, for every weight decay.
 
-    Rows are decays, from none at the top. Left: overlaps A_ii of one pair. Right: the mean over the
-    first ten directions for every pair. Below them (not in the paper): that mean for the pair on
-    the left, as measured and normalised, against background and chance. The rows of a network
+    Each decay has two rows. Upper, as in the paper: overlaps A_ii of one pair on the left, their
+    mean a over the first ten directions for every pair on the right. Lower (not in the paper): a of
+    the pair on the left, as measured and normalised, with background and chance; and on the right a
+    over background for every pair: white is chance, red above, blue below. The decays of a network
     share scales. The paper says: more decay, stronger alignment, strongest in the Transformer.
     """
-    return alignment_by_decay(sweeps(results))
+    return alignment_by_decay(sweep_settings(results))
 
 
 def figure_6(results: Results) -> Figure:
@@ -100,7 +104,7 @@ def figure_6(results: Results) -> Figure:
     guess that ignores the input. The paper says: the top half comes close to the full network, the
     closer the more decay; the bottom half does not; training still works at high decay.
     """
-    return losses_by_decay(sweeps(results))
+    return losses_by_decay(sweep_settings(results))
 
 
 def figure_7(results: Results) -> Figure:
@@ -117,19 +121,22 @@ def figure_7(results: Results) -> Figure:
 
 
 def grokking(results: Results) -> Figure:
-    """Loss, validation accuracy and effective ranks of modular addition, over log steps.
+    """Loss, validation accuracy and effective ranks of modular addition (not in the paper).
 
-    Columns are decays. Bands reach over seeds; a dotted vertical line marks the snapshot at which a
-    seed first has half of the held-out sums right. The question (not drawn in the paper): does rank
-    fall when the network begins to generalise?
+    Columns are decays, steps are logarithmic, bands reach over seeds. Among the ranks, black: their
+    mean over matrices. Vertical lines, a colour for each seed: dotted where half of the held-out
+    sums are right for the first time; dashed, at the largest decay, which is judged, where the mean
+    rank falls most steeply. The question: does rank fall when the network begins to generalise?
     """
-    return grokking_by_decay(some(by_decay(results, "grok"), "grok"))
+    settings = some(by_decay(results, "grok"), "grok")
+    return grokking_by_decay(settings, mean=mean_rank, jump=crossing, drop=steepest_drop)
 
 
 def samples(results: Results) -> Figure:
-    """Images the diffusion network made from noise after training, for every weight decay.
+    """Images the diffusion network made from noise after training (not in the paper).
 
-    The first seed of each. They tell whether a network of low rank still does its work.
+    A sheet for each weight decay, of its first seed. They tell whether a network of low rank still
+    does its work.
     """
     return sample_sheets(some(by_decay(results, "unet"), "unet"))
 
@@ -137,11 +144,12 @@ def samples(results: Results) -> Figure:
 def decay_overview(results: Results) -> Figure:
     """Rank and alignment at the end of training against weight decay (not in the paper).
 
-    Top: normalised effective rank, median over matrices. Bottom: mean overlap of the first ten
-    directions, median over pairs, as measured and normalised, above its background. A point is
-    one seed; hollow points belong to settings in which a run collapsed.
+    Top: normalised effective rank, median over matrices. Middle: mean overlap a of the first ten
+    directions, median over pairs, as measured and normalised, each with its background. Bottom: a
+    over background, median over pairs; dotted, chance. A point is one seed, hollow if it collapsed;
+    lines go through the means of the others.
     """
-    return ends_by_decay(sweeps(results, of=(*PAPER, "grok")))
+    return ends_by_decay(sweep_settings(results, of=(*PAPER, "grok")))
 
 
 SWEEP_FIGURES: dict[str, FigureMaker] = {
@@ -170,7 +178,7 @@ def base_settings(results: Results) -> dict[str, Setting]:
     }
 
 
-def sweeps(results: Results, *, of: Sequence[str] = PAPER) -> dict[str, list[Setting]]:
+def sweep_settings(results: Results, *, of: Sequence[str] = PAPER) -> dict[str, list[Setting]]:
     """The settings of every network by its name, as the rows of figures 4-6."""
     found = {NAMES[network]: by_decay(results, network) for network in of}
     some([name for name, settings in found.items() if settings], ", ".join(of))
@@ -178,26 +186,18 @@ def sweeps(results: Results, *, of: Sequence[str] = PAPER) -> dict[str, list[Set
 
 
 def by_decay(results: Results, network: str) -> list[Setting]:
-    """A setting for each decay of the paper's sweep, ascending."""
-    found = reading.decays(results, network)
-    if len(found) > 2:
-        found.pop(BASE_ONLY.get(network, -1.0), None)
-    return [setting(f"weight decay {decay:g}", seeds) for decay, seeds in found.items()]
+    """A setting for each decay that was run, ascending; that of figures 1-3 is named as base."""
+    base = reading.BASE.get(network)
+    return [
+        setting(f"weight decay {decay:g}{' (base)' if decay == base else ''}", seeds)
+        for decay, seeds in reading.decays(results, network).items()
+    ]
 
 
 def setting(title: str, seeds: Mapping[int, xr.Dataset]) -> Setting:
-    """Runs of all seeds in order, without the pairs of other taps; collapsed ones noted."""
+    """Runs of all seeds in order, without the pairs of other taps; collapsed ones named."""
     runs = tuple(reading.neighbours(seeds[seed]) for seed in sorted(seeds))
-    return Setting(title, runs, note(runs))
-
-
-def note(runs: Sequence[xr.Dataset]) -> str:
-    """ "collapsed: why" if any run did, with how many if not all."""
-    reasons = [reason for reason in map(reading.collapsed, runs) if reason]
-    if not reasons:
-        return ""
-    share = "" if len(reasons) == len(runs) else f" ({len(reasons)} of {len(runs)} seeds)"
-    return f"collapsed{share}: {reasons[0]}"
+    return Setting(title, runs, tuple(map(reading.collapsed, runs)))
 
 
 def some(things: list[Thing], needed: str) -> list[Thing]:

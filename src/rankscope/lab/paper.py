@@ -50,14 +50,16 @@ class Paper:
 
 
 def cut(paper: Paper, runs: Mapping[str, tuple[str, ...]], *, seeds: tuple[int, ...]) -> Paper:
-    """The part of a paper that has only `runs` (by experiment) and `seeds`."""
+    """The part of a paper that has only `runs` (by experiment) and `seeds`.
+
+    Figures that none of its experiments draws, as those of networks that it lacks, are left out.
+    """
+    kept = [experiment for experiment in paper.experiments if experiment.name in runs]
+    drawn = set(chain.from_iterable(experiment.figures for experiment in kept))
     return replace(
         paper,
-        experiments=tuple(
-            _cut(experiment, runs[experiment.name], seeds)
-            for experiment in paper.experiments
-            if experiment.name in runs
-        ),
+        experiments=tuple(_cut(each, runs[each.name], seeds) for each in kept),
+        figures={name: maker for name, maker in paper.figures.items() if name in drawn},
     )
 
 

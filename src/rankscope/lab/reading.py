@@ -3,6 +3,7 @@
 Runs are named `<network>/<variant>`: "vgg/decay-0.001", "mlp/true-labels".
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,10 @@ from rankscope.lab.experiment import Results
 
 # The decay of figures 1-3. The paper prints none for the UNet; AdamW's is 0 in its code.
 BASE = {"vgg": 1e-4, "unet": 0.0, "lstm": 0.1, "lm": 0.1}
+
+OVERLAPS = tuple(
+    f"alignment{kind}{of}" for kind in ("", "_normalized") for of in ("", "_background")
+)
 
 LOSS_SHARE = 0.95  # of a constant predictor's loss
 NORM_SHARE = 1e-2  # of the initial Frobenius norm
@@ -33,11 +38,6 @@ def variant(name: str) -> str:
     return name.partition("/")[2]
 
 
-def networks(results: Results) -> list[str]:
-    """The networks there are, in the order of their runs."""
-    return list(dict.fromkeys(network(name) for name in results))
-
-
 def decays(results: Results, of: str) -> dict[float, Seeds]:
     """The runs of one network by the paper's decay they stand for, ascending."""
     found = {
@@ -48,11 +48,14 @@ def decays(results: Results, of: str) -> dict[float, Seeds]:
     return dict(sorted(found.items()))
 
 
+def base_decay(results: Results, of: str) -> float:
+    """The decay of figures 1-3, or the nearest there is."""
+    return min(decays(results, of), key=lambda decay: abs(decay - BASE[of]))
+
+
 def base(results: Results, of: str) -> Seeds:
-    """The runs at the decay of figures 1-3, or at the nearest there is."""
-    found = decays(results, of)
-    nearest = min(found, key=lambda decay: abs(decay - BASE[of]))
-    return found[nearest]
+    """The runs at `base_decay`."""
+    return decays(results, of)[base_decay(results, of)]
 
 
 def whole(ds: xr.Dataset) -> xr.Dataset:
@@ -65,18 +68,42 @@ def neighbours(ds: xr.Dataset) -> xr.Dataset:
     return ds.isel(pair=np.flatnonzero(ds["pair_kind"].to_numpy() != "tap"))
 
 
+def overlaps(ds: xr.Dataset) -> xr.Dataset:
+    """The overlaps of pairs and their backgrounds; NaN while one of the two matrices is zero.
+
+    The singular vectors of a zero matrix are the solver's choice.
+    """
+    found = ds[[name for name in OVERLAPS if name in ds]]
+    zero = ds["singular_values"].isel(k=0).transpose("step", "matrix").to_numpy() == 0
+    zero_at = dict(zip(ds["matrix"].to_numpy(), zero.T, strict=True))
+    never = np.zeros(ds.sizes["step"], bool)
+    ends = zip(ds["earlier"].to_numpy(), ds["later"].to_numpy(), strict=True)
+    dead = [zero_at.get(u, never) | zero_at.get(v, never) for u, v in ends]  # (pair, step)
+    if not np.any(dead):
+        return found
+    return found.where(~xr.DataArray(np.array(dead), dims=("pair", "step")))
+
+
 def collapsed(ds: xr.Dataset) -> str:
     """Why the run is left out of trends; "" if it is not.
 
     A collapsed network has a flat spectrum and reads as high rank. The rule: a final training
-    loss of at least 0.95 of a constant predictor's, or a median |W|_F below 1e-2 of the initial.
+    loss of at least 0.95 of a constant predictor's, or a median |W|_F, over whole matrices, below
+    1e-2 of the initial median. Runs that diverged are left out too, and named as such.
     """
-    if ds.attrs.get("diverged_at") is not None:
-        return f"diverged at step {ds.attrs['diverged_at']}"
+    if why := diverged(ds):
+        return why
     loss, constant = float(ds["training_loss"][-1]), ds.attrs["constant_loss"]
     if not loss < LOSS_SHARE * constant:
         return f"training loss {loss:.3g}, a constant predictor's is {constant:.3g}"
     ends = ds[["singular_values"]].isel(step=[0, -1])
-    norms = whole(ends).rankscope.frobenius_norm()
-    share = float((norms[-1] / norms[0]).median())
-    return f"norms fell to {share:.1e} of the initial" if not share >= NORM_SHARE else ""
+    first, last = whole(ends).rankscope.frobenius_norm().median("matrix").to_numpy().tolist()
+    return "" if last >= NORM_SHARE * first else f"median norm fell from {first:.2g} to {last:.2g}"
+
+
+def diverged(ds: xr.Dataset) -> str:
+    """When the loss stopped to be finite; "" if it never did."""
+    if ds.attrs.get("diverged_at") is not None:
+        return f"diverged at step {ds.attrs['diverged_at']}"
+    loss = float(ds["training_loss"][-1])
+    return "" if math.isfinite(loss) else f"diverged: training loss {loss} at the end"

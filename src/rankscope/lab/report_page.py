@@ -6,19 +6,21 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
+from rankscope.figures.style import FIGURE_DPI
 from rankscope.lab import verdict
 from rankscope.lab.experiment import Scale
 from rankscope.lab.findings import Drawing
 from rankscope.lab.report import PaperReport, Part, Report
 from rankscope.lab.report_runs import RunRecord, columns_of, cost, origins
 from rankscope.lab.report_style import STYLE
-from rankscope.lab.tables import cell, duration, number, span
+from rankscope.lab.tables import cell, duration, number, range_over, span
 from rankscope.lab.verdict import Holds, NetworkVerdict, Verdict
 from rankscope.store.files import replace_file
 
 SYMBOLS: dict[Holds, str] = {"yes": "✔", "no": "✘", "undecided": "?"}
 MEANING: dict[Scale, str] = {
-    "paper": "the paper's own data, sizes and lengths of training",
+    "paper": "the paper's networks and numbers of steps; what differs stands on each experiment's "
+    "page (lm reads WikiText-2, lstm a sample of LibriSpeech)",
     "small": "small networks and data that need no download, so that all of it takes minutes on "
     "two cores; decays are chosen so that the sum of rate x decay over training stays near the "
     "paper's",
@@ -32,6 +34,9 @@ ABOUT = (
     "turned out to miss the point, a second one, with a longer name, stands beside it."
 )
 DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")  # of an SVG
+ENLARGE = "A click on a figure shows it at its full size, another one fits it to the page again."
+PAGE_DPI = 96
+SECOND = "-"  # in the key of a claim's second rule: Y3-median
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
@@ -70,9 +75,24 @@ def page(report: Report) -> str:
 
 
 def _tally(verdicts: Sequence[Verdict]) -> str:
+    """Verdicts by the rules that were fixed before any run; second rules are told apart."""
+    fixed = [each for each in verdicts if SECOND not in each.claim]
+    claims = len({each.claim for each in fixed})
+    head = _several(claims, "claim")
+    if claims < len(fixed):  # some were judged in several experiments
+        head = f"{len(fixed)} verdicts on {head}"
+    second = [each for each in verdicts if SECOND in each.claim]
+    besides = f"<br>and {_several(len(second), 'second rule')}: {_counts(second)}" if second else ""
+    return f"<p class='tally'>{head}: {_counts(fixed)}{besides}</p>"
+
+
+def _counts(verdicts: Sequence[Verdict]) -> str:
     counts = {holds: sum(each.holds == holds for each in verdicts) for holds in SYMBOLS}
-    shown = (f"<span>{count} {_holds(holds)}</span>" for holds, count in counts.items())
-    return f"<p class='tally'>{len(verdicts)} claims: {''.join(shown)}</p>"
+    return "".join(f"<span>{count} {_holds(holds)}</span>" for holds, count in counts.items())
+
+
+def _several(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _contents(report: Report) -> str:
@@ -99,6 +119,7 @@ def _paper(report: PaperReport) -> str:
             f"<h2 id='{name}-claims'>{name}: claims</h2>",
             *map(_claims, report.parts),
             f"<h2 id='{name}-figures'>{name}: figures</h2>",
+            f"<p class='faint screen'>{ENLARGE}</p>",
             *map(_figures, report.parts),
             f"<h2 id='{name}-runs'>{name}: runs</h2>",
             *(_runs(experiment, records) for experiment, records in report.runs.items()),
@@ -107,7 +128,8 @@ def _paper(report: PaperReport) -> str:
 
 
 def _claims(part: Part) -> str:
-    columns = ("claim", "the paper says", "verdict", "value", "bound", "range over seeds")
+    interval = range_over(part.findings.verdicts)
+    columns = ("claim", "the paper says", "verdict", "value", "bound", interval)
     head = "".join(f"<th>{column}</th>" for column in columns)
     rows = "".join(_claim(part, each) for each in part.findings.verdicts)
     return (
@@ -129,7 +151,8 @@ def _claim(part: Part, judged: Verdict) -> str:
         f"<td>{escape(judged.sentence)}{quantity}</td><td>{_holds(judged.holds)}</td>"
         f"<td class='number' data-label='value'>{escape(number(judged.value))}</td>"
         f"<td class='bound' data-label='bound'>{escape(judged.bound) or '-'}</td>"
-        f"<td class='number' data-label='range over seeds'>{escape(span(judged.interval))}</td>"
+        f"<td class='number' data-label='{range_over([judged])}'>"
+        f"{escape(span(judged.interval))}</td>"
         f"</tr>{_behind(judged)}"
     )
 
@@ -217,13 +240,21 @@ def _title(name: str) -> str:
 
 
 def _image(files: Sequence[Path], title: str) -> str:
-    """The smallest of the files within the page, as wide as its PNG at a screen's resolution."""
+    """The smallest of the files within the page, no wider than that; a click shows its full size.
+
+    The box of a checkbox that nobody sees remembers the click, so that no script is needed.
+    """
     smallest = min(files, key=lambda path: path.stat().st_size)
     undated = DATE.sub(b"", smallest.read_bytes())  # the same runs give the same page
     source = f"data:{TYPES[smallest.suffix]};base64,{b64encode(undated).decode()}"
     png = next(path for path in files if path.suffix == ".png")
     pixels = int.from_bytes(png.read_bytes()[16:20])  # where the header says how wide it is
-    return f"<img alt='{escape(title)}' width='{pixels * 3 // 4}' src='{source}'>"
+    width = pixels * PAGE_DPI // FIGURE_DPI
+    return (
+        "<label class='picture'><input type='checkbox' aria-label='full size'>"
+        f"<span class='frame'><img alt='{escape(title)}' width='{width}' src='{source}'></span>"
+        "</label>"
+    )
 
 
 def _one_line(text: str) -> str:
@@ -236,14 +267,14 @@ def _runs(experiment: str, records: Sequence[RunRecord]) -> str:
     collapsed = sum(bool(each.collapsed) for each in records)
     counts = {"not there": missing, "collapsed or diverged": collapsed}
     said = [f"{len(records)} runs", *(f"{n} {what}" for what, n in counts.items() if n)]
-    spent = duration(sum(each.seconds for each in records))
+    spent = f"{duration(sum(each.seconds for each in records))} summed over runs"
     rows = [
         [each.name, str(each.seed), *(each.cells.get(c, "") for c in columns), each.missing]
         for each in records
     ]
     head = ("run", "seed", *columns, "why it is not there" if missing else "")
     return (
-        f"<details><summary>{escape(experiment)}: {', '.join(said)}; {spent} in all</summary>"
+        f"<details><summary>{escape(experiment)}: {', '.join(said)}; {spent}</summary>"
         f"{_table(head, ([escape(each) for each in row] for row in rows))}</details>"
     )
 
@@ -255,7 +286,7 @@ def _provenance(report: Report) -> str:
     lines = [f"expected on two cores: {duration(expected)}"]
     if spent:
         lines = [
-            f"all runs one after another: {duration(spent.together)}",
+            f"summed over runs, several at a time: {duration(spent.together)}",
             f"from the first start to the last end, with pauses: {duration(spent.span)}",
             *lines,
             f"first run begun {spent.first}, last ended {spent.last}",

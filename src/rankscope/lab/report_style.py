@@ -30,7 +30,7 @@ th, td { text-align: left; vertical-align: top; padding: .45rem .8rem .45rem 0;
   border-top: 1px solid var(--line); }
 th { font-weight: 600; border-top: 0; color: var(--faint); }
 .claims > tbody > tr > td:nth-child(2) { min-width: 18rem; }
-td.bound { max-width: 15rem; }
+td.bound { min-width: 5.5rem; max-width: 15rem; }
 td.number { white-space: nowrap; font-variant-numeric: tabular-nums; }
 caption { text-align: left; padding: .4rem 0; font-size: .92rem; }
 .claims > tbody > tr.behind > td { border-top: 0; padding-top: 0; }
@@ -45,6 +45,15 @@ details > :not(summary) { margin-left: 1rem; }
 figure { margin: 1.5rem 0 2.5rem; }
 figure img { display: block; max-width: 100%; height: auto; background: #fff; padding: .5rem;
   border: 1px solid var(--line); border-radius: 6px; }
+.picture { position: relative; display: block; cursor: zoom-in; }
+.picture input { position: absolute; opacity: 0; }
+.frame { display: block; }
+input:focus-visible + .frame { outline: 2px solid var(--link); }
+@media screen {
+  input:checked + .frame { overflow-x: auto; cursor: zoom-out; width: calc(100vw - 3rem);
+    margin-left: calc(50% - 50vw + 1.5rem); }
+  input:checked + .frame img { max-width: none; }
+}
 figcaption { margin-top: .6rem; }
 figcaption b { display: block; }
 .remark { color: var(--undecided); }
@@ -53,13 +62,14 @@ figcaption b { display: block; }
   .claims, .claims > tbody, .claims > tbody > tr, .claims > tbody > tr > td { display: block; }
   .claims > thead { display: none; }
   .claims > tbody > tr > td:nth-child(2) { min-width: 0; }
-  td.bound { max-width: none; }
+  td.bound { min-width: 0; max-width: none; }
+  td.number { white-space: normal; }
   .claims > tbody > tr { padding: .6rem 0 0; border-top: 1px solid var(--line); }
   .claims > tbody > tr.behind { border-top: 0; }
   .claims > tbody > tr > td { border: 0; padding: .1rem 0; }
   .claims > tbody > tr > td[data-label]::before { content: attr(data-label) ": ";
     color: var(--faint); }
 }
-@media print { body { max-width: none; font-size: 11pt; } nav { display: none; }
+@media print { body { max-width: none; font-size: 11pt; } nav, .screen { display: none; }
   figure, tr { break-inside: avoid; } .scroll { overflow: visible; } }
 """

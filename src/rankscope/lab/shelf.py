@@ -94,19 +94,23 @@ def _read(stored: StoredRun) -> xr.Dataset | str:
 class Attempt(Generic[Found]):
     """What a claim or figure made of the runs; `lost` says which it would have needed too.
 
-    Nothing was found if every seed lacks one, or if the code raised: `fault` is the traceback.
+    Nothing was found if every seed lacks one, if these runs cannot have what was asked for (`lack`
+    says what that is), or if the code raised: `fault` is the traceback.
     incomplete: the groups of runs to which those that were lost belong.
     """
 
     found: Found | None
     lost: tuple[str, ...]
+    lack: str = ""
     fault: str | None = None
     incomplete: frozenset[str] = frozenset()
 
     @property
     def reason(self) -> str:
         """Why nothing was found."""
-        return self.fault.splitlines()[-1] if self.fault else "no seed has all the runs it needs"
+        if self.fault:
+            return self.fault.splitlines()[-1]
+        return self.lack or "no seed has all the runs it needs"
 
 
 def together(name: str) -> str:
@@ -124,14 +128,14 @@ def with_whole_seeds(
     without: set[tuple[str, int]] = set()
     lost: list[str] = []
 
-    def ended(found: Found | None, *more: str, fault: str | None = None) -> Attempt[Found]:
-        return Attempt(found, (*lost, *more), fault, frozenset(of for of, _ in without))
+    def ended(found: Found | None, **why: str) -> Attempt[Found]:
+        return Attempt(found, tuple(lost), incomplete=frozenset(of for of, _ in without), **why)
 
     while results := results_of(shelf, without=without, group=group):
         try:
             return ended(function(results))
         except UndeclaredRun as missing:
-            return ended(None, str(missing))
+            return ended(None, lack=str(missing))
         except MissingRun as missing:
             of = group(missing.name)
             if of and _empty(shelf, of, group):  # a whole network, named once
@@ -142,7 +146,7 @@ def with_whole_seeds(
             without.add((of, missing.seed))
             lost.append(str(missing))
         except TooFewRuns as lack:
-            return ended(None, str(lack))
+            return ended(None, lack=str(lack))
         except Exception:
             return ended(None, fault=traceback.format_exc())
     return ended(None)

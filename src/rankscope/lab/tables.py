@@ -16,7 +16,8 @@ COLOURS: dict[Holds, str] = {"yes": "green", "no": "red", "undecided": "yellow"}
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
     """One row per claim; where several networks were asked, one more for each of them."""
-    table = _table("claim", "says", "holds", "value", "bound", "range over seeds")
+    verdicts = list(verdicts)
+    table = _table("claim", "says", "holds", "value", "bound", range_over(verdicts))
     for each in verdicts:
         table.add_row(
             each.claim,
@@ -33,15 +34,19 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 
 
 def short_verdict_table(verdicts: Iterable[Verdict]) -> Table:
-    """One row per claim, and under its sentence what each network says; for a whole paper."""
-    table = _table("claim", "says", "holds", "value", "bound")
+    """One row per claim, and under its sentence the bound and what each network says.
+
+    For a whole paper: 80 columns have room for it.
+    """
+    table = _table("claim", "says", "holds", "value")
     for each in verdicts:
         networks = ", ".join(
             f"{escape(network.network)} {_coloured(network.holds)}" for network in each.networks
         )
-        says = escape(each.sentence) + (f"\n{networks}" if len(each.networks) > 1 else "")
-        bound = escape(each.bound)
-        table.add_row(each.claim, says, _coloured(each.holds), number(each.value), bound)
+        bound = f"[dim]bound {escape(each.bound)}[/dim]" if each.bound else ""
+        lines = (escape(each.sentence), bound, networks if len(each.networks) > 1 else "")
+        says = "\n".join(filter(None, lines))
+        table.add_row(each.claim, says, _coloured(each.holds), number(each.value))
     return table
 
 
@@ -61,17 +66,21 @@ def experiment_table(entries: Iterable[Entry]) -> Table:
             table.add_row(f"[bold]{experiment}[/bold]\n{escape(rows[0].summary)}")
             for entry in rows:
                 runs = f"{entry.total // entry.seeds} x {entry.seeds} seeds"
-                table.add_row(
-                    "", entry.scale, duration(entry.expected_seconds), runs, _there([entry])
-                )
+                cost = _cost(entry.expected_seconds, entry.expected_on)
+                table.add_row("", entry.scale, cost, runs, _there([entry]))
         table.add_row(f"[bold]{paper}[/bold]\nAll of it: rankscope reproduce {paper}")
         for scale in dict.fromkeys(entry.scale for entry in found):
             same = [entry for entry in found if entry.scale == scale]
             seconds = [entry.expected_seconds for entry in same]
             total = None if None in seconds else sum(filter(None, seconds))
+            machines = " and ".join(dict.fromkeys(entry.expected_on for entry in same))
             runs = str(sum(entry.total for entry in same))
-            table.add_row("", scale, duration(total), runs, _there(same))
+            table.add_row("", scale, _cost(total, machines), runs, _there(same))
     return table
+
+
+def _cost(seconds: float | int | None, machine: str) -> str:
+    return "?" if seconds is None else f"{duration(seconds)}, {machine}"
 
 
 def _there(entries: Sequence[Entry]) -> str:
@@ -126,6 +135,12 @@ def number(value: float | int | None, *, digits: int = 3) -> str:
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def range_over(verdicts: Iterable[Verdict]) -> str:
+    """What the interval of a verdict spans, in words."""
+    several = any(len(each.networks) > 1 for each in verdicts)
+    return "range over seeds and networks" if several else "range over seeds"
 
 
 def span(interval: tuple[float, float] | None) -> str:

@@ -6,8 +6,8 @@ whether that meets the bound; the verdict follows from these alone.
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from statistics import median
 from typing import Any, Literal, SupportsFloat
 
@@ -82,7 +82,8 @@ class Verdict:
     """One claim, judged. `claim` is its key ("B3"), `sentence` what it says in our words.
 
     bound: what a seed has to meet, as it is printed: "<= 0.05".
-    quantity: what `value` is; with `interval` the median and range over all seeds and networks.
+    quantity: what `value` is; with `interval` the median and range over all seeds and networks
+    whose values are of that kind.
     evidence: sentences to be read beside it.
     """
 
@@ -137,10 +138,16 @@ def judge(
     quantity: str = "",
     evidence: Iterable[str] = (),
     tables: Iterable[Table] = (),
+    apart: Collection[str] = (),
 ) -> Verdict:
-    """The verdict that follows from `outcomes`: network -> seed -> (value, whether it is met)."""
+    """The verdict that follows from `outcomes`: network -> seed -> (value, whether it is met).
+
+    apart: networks that are judged like the others, but whose values are another quantity and
+    take no part in the value and interval of all.
+    """
     networks = tuple(_judge_network(name, seeds) for name, seeds in outcomes.items())
-    value, interval = _summary([seed for network in networks for seed in network.seeds])
+    alike = [network for network in networks if network.network not in apart]
+    value, interval = _summary([seed for network in alike for seed in network.seeds])
     seeds = min((len(network.seeds) for network in networks), default=0)
     few = [f"undecided with {seeds} of the {LEAST_SEEDS} seeds that it takes"]
     return Verdict(
@@ -153,7 +160,7 @@ def judge(
         quantity=quantity,
         networks=networks,
         evidence=(*evidence, *(few if networks and seeds < LEAST_SEEDS else [])),
-        tables=tuple(tables),
+        tables=tuple(map(_without_nan, tables)),
     )
 
 
@@ -178,6 +185,13 @@ def _summary(
     """Median, and smallest and largest, of the values there are."""
     values = [outcome.value for outcome in outcomes if outcome.value is not None]
     return (median(values), (min(values), max(values))) if values else (None, None)
+
+
+def _without_nan(table: Table) -> Table:
+    """With None, as it is shown and stored, for what is not a number."""
+    return replace(
+        table, rows=tuple(tuple(None if c != c else c for c in row) for row in table.rows)
+    )
 
 
 def _number(value: SupportsFloat | None) -> float | None:

@@ -4,6 +4,7 @@ import xarray as xr
 
 from lab.claims.training_runs import flat, seeds, training_run
 from rankscope.lab.claims.base_runs import Rule, Seen, judge_base_runs
+from rankscope.lab.claims.tally import Tally
 from rankscope.lab.experiment import Results
 from rankscope.lab.verdict import Verdict
 
@@ -27,6 +28,17 @@ def test_a_network_that_disagrees_settles_it() -> None:
     assert {each.network: each.holds for each in verdict.networks} == {"vgg": "yes", "lm": "no"}
     assert verdict.holds == "no"
     assert verdict.tables[0].rows[0] == ("vgg", 0, "w0")
+
+
+def test_every_exception_is_listed_after_the_rows() -> None:
+    def see(ds: xr.Dataset) -> Seen:
+        names = tuple(ds["matrix"].to_numpy())
+        return Seen((0, False), ("row",), (("is good", Tally(names, names)),))
+
+    rows, every = judge_base_runs(RULE, {"lm/decay-0.1": seeds(run(8), 2)}, see).tables
+    assert rows.rows == (("lm", 0, "row"), ("lm", 1, "row"))
+    listed = ", ".join(f"w{n}" for n in range(8))
+    assert every.rows == (("lm", "is good", f"seed 0 1: {listed}", "-"),)
 
 
 def test_a_collapsed_seed_cannot_tell_and_is_named() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.claims.training_runs import PairCourse, course, seeds, training_run
+from lab.claims.training_runs import PairCourse, course, flat, seeds, training_run
 from rankscope.lab.claims.filters import centre_of_filters_aligns_best
 
 
@@ -31,6 +31,14 @@ def test_four_fifths_of_the_pairs_decide(good: int, bad: int, holds: str) -> Non
     assert verdict.holds == holds
     assert verdict.value == good / (good + bad)
     assert verdict.tables[0].rows[0][-1].startswith(f"{bad} of {good + bad}: conv{good} > conv")
+
+
+def test_a_matrix_that_died_cannot_tell() -> None:
+    both = [pair for n in (0, 5) for pair in convolution(n, *GOOD)]
+    run = training_run({"conv6": flat(9, [9, 0]), "other": flat(9, [9, 9])}, both)
+    verdict = centre_of_filters_aligns_best({"vgg/decay-0.0001": seeds(run)})
+    assert (verdict.holds, verdict.value) == ("yes", 1)
+    assert verdict.tables[0].rows[0][-1] == "none of 1; 1 cannot tell"
 
 
 def test_equal_is_not_above() -> None:

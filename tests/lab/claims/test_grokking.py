@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from lab.claims.training_runs import flat, seeds, training_run
-from rankscope.lab.claims.grokking import crossing, rank_drops_as_accuracy_jumps, steepest_drop
+from rankscope.lab.claims.grokking import (
+    crossing,
+    mean_rank,
+    rank_drops_as_accuracy_jumps,
+    steepest_drop,
+)
 
 STEPS = [0, *range(100, 40001, 100)]
 
@@ -34,6 +39,13 @@ def test_the_crossing_lies_between_two_snapshots() -> None:
     )
     assert crossing(run) == pytest.approx(2.5)  # half way from 0.4 to 0.6
     assert math.isnan(steepest_drop(run))
+
+
+def test_a_matrix_that_dies_makes_no_drop() -> None:
+    falls, dies = flat(10, [9, 9, 6, 5]), flat(10, [10, 10, 10, 0])
+    run = training_run({"falls": falls, "dies": dies}, steps=[0, 10, 100, 1000])
+    assert mean_rank(run).to_numpy() == pytest.approx([0.9, 0.9, 0.6, 0.5])
+    assert 1 < steepest_drop(run) < 2
 
 
 @pytest.mark.parametrize(

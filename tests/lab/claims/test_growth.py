@@ -30,8 +30,11 @@ def test_nine_tenths_of_the_matrices_decide(slow: int, holds: str) -> None:
     assert judged.holds == holds
     assert judged.value == (10 - slow) / 10
     assert (judged.networks[0].network, len(judged.networks)) == ("vgg", 1)
-    expected = f"{slow} of 10: w0" if slow else "none of 10"
-    assert str(judged.tables[0].rows[0][-1]).startswith(expected)
+    assert str(judged.tables[0].rows[0][-1]).startswith(f"{slow or 'none'} of 10")
+    named = ", ".join(f"w{n}" for n in range(slow))
+    assert [row[2] for table in judged.tables[1:] for row in table.rows] == (
+        [f"seed 0 1 2: {named}"] if slow else []
+    )
 
 
 def test_equal_growth_does_not_exceed() -> None:
@@ -51,7 +54,18 @@ def test_matrices_that_cannot_tell_are_not_counted() -> None:
     judged = large_values_grow_faster(
         {"unet/decay-0": seeds(training_run(spectra, parts={"part": "w"}))}
     )
-    assert judged.tables[0].rows[0][-1] == "none of 1"
+    assert judged.tables[0].rows[0][-1] == "none of 1; 1 cannot tell"
+
+
+def test_a_matrix_that_died_cannot_tell_and_is_named() -> None:
+    judged = large_values_grow_faster(
+        {"vgg/decay-0": seeds(training_run({"w": grown(3.0, 2.0), "dead": grown(0.0, 0.0)}))}
+    )
+    assert (judged.holds, judged.value) == ("yes", 1.0)
+    share, lead, exceptions = judged.tables[0].rows[0][2:]
+    assert (share, lead) == (1.0, pytest.approx(np.log(1.5), abs=1e-6))
+    assert exceptions == "none of 1; 1 cannot tell"
+    assert judged.tables[1].rows[0][-1] == "seed 0 1 2: dead"
 
 
 def test_values_that_die_are_the_slowest() -> None:

@@ -1,5 +1,7 @@
 """Claim Y8 on a network of four layers with chosen ranks and alignment."""
 
+import math
+
 import pytest
 
 from lab.claims.training_runs import PairCourse, course, flat, seeds, training_run
@@ -57,6 +59,11 @@ def test_each_part_of_the_rule(true, random, holds: str) -> None:
 
 def test_only_pairs_between_middle_layers_count() -> None:
     assert alignment_kept(network((50, 50), (0.2, 0.4, 0.1))) == pytest.approx(0.25)
+
+
+def test_pairs_of_a_layer_that_died_say_nothing() -> None:
+    assert alignment_kept(network((50, 50), (0.2, 0.4, 0.1))) > 0
+    assert math.isnan(alignment_kept(network((50, 0), (0.2, 0.4, 0.1))))
 
 
 def test_what_cannot_tell_of_labels() -> None:

@@ -36,7 +36,8 @@ def test_narrow_matrices_are_not_counted() -> None:
     spectra = {"wide": flat(8, [8, 4]), "narrow": flat(7, [7, 7]), "zero": flat(9, [0, 3])}
     judged = rank_falls({"unet/decay-0": seeds(training_run(spectra))})
     assert judged.holds == "yes"
-    assert judged.tables[0].rows[0][-1] == "none of 1"
+    assert judged.tables[0].rows[0][-1] == "none of 1; 1 cannot tell"
+    assert judged.tables[1].rows == (("unet", "NER falls", "-", "seed 0 1 2: zero"),)
 
 
 def test_a_network_of_narrow_matrices_is_not_judged() -> None:
@@ -50,7 +51,7 @@ def test_two_seeds_or_a_collapsed_one_leave_it_undecided() -> None:
     dead = run.assign(singular_values=run.singular_values * np.array([1, 1e-3])[:, None, None])
     judged = rank_falls({"lm/decay-0.1": {**seeds(run), 2: dead}})
     assert judged.holds == "undecided"
-    assert "norms fell" in judged.evidence[0]
+    assert "median norm fell" in judged.evidence[0]
 
 
 def agreement(by_seed: list[list[int]], **options):
@@ -62,7 +63,14 @@ def test_seeds_that_agree_on_nine_of_ten_matrices() -> None:
     judged = agreement([[500] * 10, [549] * 9 + [552], [520] * 10])
     assert judged.holds == "yes"
     assert judged.tables[0].rows == (("vgg", 0.9, "1 of 10: w9"),)
+    assert judged.tables[1].rows == (("vgg", "range over seeds", "seed 0 1 2: w9", "-"),)
     assert [seed.value for seed in judged.networks[0].seeds] == [0.9] * 3
+
+
+def test_a_matrix_that_died_in_one_seed_cannot_tell() -> None:
+    judged = agreement([[500, 0], [500, 500], [500, 500]])
+    assert judged.holds == "yes"
+    assert judged.tables[0].rows == (("vgg", 1.0, "none of 1; 1 cannot tell"),)
 
 
 def test_seeds_that_do_not() -> None:

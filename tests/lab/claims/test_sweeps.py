@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from lab.claims.training_runs import flat, seeds, training_run
-from rankscope.lab.claims.sweeps import rank_correlation, sweeps
+from rankscope.lab.claims.sweeps import by_seed, rank_correlation
 
 
 @given(st.lists(st.integers(-5, 5), min_size=3, max_size=6).filter(lambda y: len(set(y)) > 1))
@@ -44,7 +44,7 @@ def test_collapsed_runs_are_left_out_with_their_reason() -> None:
         "vgg/decay-0.001": {0: good, 1: dead},
         "lm/decay-10": seeds(good, 2),
     }
-    first, second = sweeps(results, "vgg")
+    first, second = by_seed(results, "vgg")
     assert ([*first.runs], [*second.runs]) == ([0.0, 0.001], [0.0])
     assert first.left_out == (
         "vgg at decay 0.1, seed 0 collapsed: training loss 0.97, a constant predictor's is 1",
@@ -52,4 +52,4 @@ def test_collapsed_runs_are_left_out_with_their_reason() -> None:
     assert len(second.left_out) == 2
     assert first.base == 0.0  # nearer to 0.0001 than 0.001 is
     assert not first.enough
-    assert [*sweeps(results, "unet")] == []
+    assert [*by_seed(results, "unet")] == []

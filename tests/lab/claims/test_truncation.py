@@ -29,13 +29,23 @@ def sweep(*by_decay: float, network: str = "lm", count: int = 3):
 
 
 def test_q_is_a_mean_over_the_second_half() -> None:
-    assert gap(truncated(9.0, 9.0, 0.1, 0.3)) == pytest.approx(0.2)
-    assert gap(truncated(9.0, 0.1, 0.3)) == pytest.approx(0.2)  # the middle one is in it
+    assert gap(truncated(9.0, 9.0, 0.1, 0.3)).q == pytest.approx(0.2)
+    assert gap(truncated(9.0, 0.1, 0.3)).q == pytest.approx(0.2)  # the middle one is in it
 
 
-@pytest.mark.parametrize("cost", [0.0, -1.0, math.nan])
+@pytest.mark.parametrize("cost", [0.0, -1.0])
 def test_without_a_cost_of_the_bottom_half_there_is_no_q(cost: float) -> None:
-    assert gap(truncated(0.1, 0.1, cost=cost)) is None
+    assert str(gap(truncated(0.1, 0.1, cost=cost))) == "no q (denominator <= 0)"
+
+
+@pytest.mark.parametrize("name", ["full_loss", "top_loss", "bottom_loss"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_every_loss_has_to_be_finite_in_the_second_half(name: str, value: float) -> None:
+    run = truncated(0.1, 0.1)
+    late, early = ([FULL, value], [value, FULL + 2.0])
+    found = gap(run.assign({name: ("step", late)}))
+    assert str(found) == f"no q ({name.replace('_', ' ')} is not finite)"
+    assert gap(run.assign(bottom_loss=("step", early))).q == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +75,17 @@ def test_a_run_without_q_leaves_the_trend_open() -> None:
     results["lm/decay-1"] = seeds(truncated(0.1, 0.1, cost=-1.0))
     judged = top_half_approximates(results)
     assert judged.holds == "undecided"
-    assert "1: denominator <= 0" in str(judged.tables[0].rows[0][-1])
+    assert "1: no q (denominator <= 0)" in str(judged.tables[0].rows[0][-1])
+    assert judged.evidence[0] == (
+        "lm at decay 1, seed 0: no q (denominator <= 0), so the seed cannot tell"
+    )
+
+
+def test_a_run_without_q_outweighs_a_gap_that_is_too_wide() -> None:
+    results = sweep(0.9, 0.8, 0.1, 0.05)
+    results["lm/decay-1"] = seeds(truncated(0.1, 0.1, cost=-1.0))
+    judged = top_half_approximates(results)
+    assert (judged.holds, judged.value) == ("undecided", pytest.approx(0.8))
 
 
 def test_collapsed_runs_are_left_out_and_named() -> None:

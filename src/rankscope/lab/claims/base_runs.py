@@ -6,16 +6,18 @@ from typing import NamedTuple
 
 import xarray as xr
 
+from rankscope.lab.claims.tally import SeedTally, Tally, full_list
 from rankscope.lab.experiment import Results
-from rankscope.lab.reading import BASE, base, collapsed, decays
+from rankscope.lab.reading import BASE, base, base_decay, collapsed, decays
 from rankscope.lab.verdict import Cell, Outcome, Table, Verdict, judge, undecided
 
 
 class Seen(NamedTuple):
-    """What one run says, and its row of evidence."""
+    """What one run says, its row of evidence, and what was counted for which part of the rule."""
 
     outcome: Outcome
     row: tuple[Cell, ...]
+    counted: tuple[tuple[str, Tally], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ def judge_base_runs(
     """
     outcomes: dict[str, dict[int, Outcome]] = {}
     rows: list[tuple[Cell, ...]] = []
+    tallies: list[SeedTally] = []
     evidence = list(rule.evidence)
     for network in with_decays(results, rule.networks):
         evidence += nearest_decay(results, network)
@@ -51,6 +54,7 @@ def judge_base_runs(
                 continue
             outcomes.setdefault(network, {})[seed] = seen.outcome
             rows += [(network, seed, *seen.row)] if seen.row else []
+            tallies += [SeedTally(network, seed, part, each) for part, each in seen.counted]
             evidence += [f"{network}, seed {seed} collapsed: {reason}"] if reason else []
     if not outcomes:
         return nothing_to_judge(rule.claim, rule.sentence, rule.networks, rule.bound)
@@ -61,7 +65,10 @@ def judge_base_runs(
         bound=rule.bound,
         quantity=rule.quantity,
         evidence=evidence,
-        tables=[Table(("network", "seed", *rule.columns), tuple(rows), rule.title)],
+        tables=[
+            Table(("network", "seed", *rule.columns), tuple(rows), rule.title),
+            *full_list(tallies),
+        ],
     )
 
 
@@ -72,10 +79,9 @@ def with_decays(results: Results, among: Collection[str] = tuple(BASE)) -> list[
 
 def nearest_decay(results: Results, network: str) -> Iterator[str]:
     """A sentence where the decay of figures 1-3 was not run."""
-    found = decays(results, network)
-    if BASE[network] not in found:
-        nearest = min(found, key=lambda decay: abs(decay - BASE[network]))
-        yield f"{network} at decay {nearest:g}, the nearest there is to {BASE[network]:g}"
+    nearest, wanted = base_decay(results, network), BASE[network]
+    if nearest != wanted:
+        yield f"{network} at decay {nearest:g}, the nearest there is to {wanted:g}"
 
 
 def nothing_to_judge(claim: str, sentence: str, networks: Collection[str], bound: str) -> Verdict:

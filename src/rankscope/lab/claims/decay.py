@@ -1,4 +1,4 @@
-"""Claims Y4, Y5 and Y7 of yunis2024: what weight decay does (figures 4 to 6)."""
+"""Claims Y4 and Y5 of yunis2024: what weight decay does to rank and alignment (figures 4, 5)."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,21 +9,16 @@ import xarray as xr
 from rankscope.lab.claims.alignment import relative_alignment
 from rankscope.lab.claims.base_runs import nothing_to_judge, with_decays
 from rankscope.lab.claims.ranks import final_ranks
-from rankscope.lab.claims.sweeps import LEAST_DECAYS, Sweep, rank_correlation, sweeps
-from rankscope.lab.claims.tally import Tally, all_met, tally
+from rankscope.lab.claims.sweeps import LEAST_DECAYS, Sweep, by_seed, rank_correlation
+from rankscope.lab.claims.tally import SeedTally, Tally, all_met, count, full_list
 from rankscope.lab.experiment import Results
-from rankscope.lab.reading import BASE, collapsed, decays
+from rankscope.lab.reading import BASE
 from rankscope.lab.verdict import Cell, Outcome, Table, Verdict, judge
 
 CORRELATION = 0.8
 STEP = 0.05
 SHARE = 0.8
 STRONGEST = "strongest in lm"
-
-TRAINS = 0.5
-COLLAPSES = 0.1  # the decay at which the VGG does
-TRAINS_SENTENCE = "high decay still trains, but for the VGG, which collapses at 0.1"
-TRAINS_BOUND = f"<= {TRAINS:g}; vgg: collapsed"
 
 
 @dataclass(frozen=True)
@@ -60,7 +55,7 @@ def decay_lowers_rank(results: Results) -> Verdict:
     to the largest uncollapsed one by >= 0.05 in >= 80% of matrices. It needs >= 3 uncollapsed
     decays, decay 0 among them, or the seed cannot tell. Every decay that was run counts, that of
     figures 1-3 too. A matrix whose NER stays the same has correlation 0; those of one value, whose
-    NER is always 1, are not counted.
+    NER is always 1, are not counted, and one that is zero at the end of some run cannot tell.
     """
     trend = Trend("Y4", "more weight decay, lower rank", "final NER", final_ranks, -1)
     return _judge_trend(trend, results)
@@ -72,41 +67,51 @@ def decay_strengthens_alignment(results: Results) -> Verdict:
     Yes: the same as Y4 for a / background of pairs, rising: the median Spearman >= 0.8, and a rise
     by >= 0.05 from decay 0 to the largest uncollapsed one in >= 80% of pairs. And, as a row of its
     own where lm and another network are there: at its largest uncollapsed decay the median excess
-    of lm, median over pairs of a / background - 1, is the largest, in every seed.
+    of lm, median over pairs of a / background - 1, is the largest, in every seed. The value of
+    that row is the lead of lm, no correlation, and no part of the value of all.
     """
     sentence = "more weight decay, stronger alignment; strongest in the Transformer"
-    trend = Trend("Y5", sentence, "final a / background", final_alignment, 1)
+    trend = Trend("Y5", sentence, "final a / background", final_relative_alignment, 1)
     return _judge_trend(trend, results, besides=_strongest)
 
 
-def final_alignment(ds: xr.Dataset) -> xr.DataArray:
+def final_relative_alignment(ds: xr.Dataset) -> xr.DataArray:
     """(pair): a / background at the end."""
     return relative_alignment(ds.isel(step=[-1])).isel(step=0, drop=True)
 
 
-Besides = Callable[[list[Sweep]], dict[str, dict[int, Outcome]]]
+# What else a claim says of the sweeps: outcomes that are no correlations, and a sentence on them.
+Besides = Callable[[list[Sweep]], tuple[dict[str, dict[int, Outcome]], str]]
 
 
 def _judge_trend(trend: Trend, results: Results, *, besides: Besides | None = None) -> Verdict:
-    found = [sweep for network in with_decays(results) for sweep in sweeps(results, network)]
+    found = [sweep for network in with_decays(results) for sweep in by_seed(results, network)]
     if not found:
         return nothing_to_judge(trend.claim, trend.sentence, BASE, trend.bound)
     outcomes: dict[str, dict[int, Outcome]] = {}
     rows: list[tuple[Cell, ...]] = []
+    tallies: list[SeedTally] = []
     for sweep in found:
         measured = {decay: trend.measure(ds) for decay, ds in sweep.runs.items()}
         response = respond(measured, trend.sign)
         outcomes.setdefault(sweep.network, {})[sweep.seed] = _outcome(response, trend)
         rows.append((sweep.network, sweep.seed, *_cells(measured, response)))
+        if response and response.far:
+            tallies.append(SeedTally(sweep.network, sweep.seed, "moves far", response.far))
+    others, said = besides(found) if besides else ({}, "")
     columns = ("network", "seed", "decays", f"median {trend.name}", "Spearman", "share", "not far")
     return judge(
         trend.claim,
         trend.sentence,
-        outcomes | (besides(found) if besides else {}),
+        outcomes | others,
         bound=trend.bound,
         quantity=f"median Spearman(decay, {trend.name})",
-        evidence=[*_evidence(found)],
-        tables=[Table(columns, tuple(rows), f"{trend.name} by decay, uncollapsed runs")],
+        evidence=[*_evidence(found), *([said] if said else [])],
+        tables=[
+            Table(columns, tuple(rows), f"{trend.name} by decay, uncollapsed runs"),
+            *full_list(tallies),
+        ],
+        apart=tuple(others),
     )
 
 
@@ -120,7 +125,7 @@ def respond(measured: dict[float, xr.DataArray], sign: int) -> Response | None:
     if not len(known):
         return None
     change = sign * (measured[max(measured)] - measured[min(measured)])
-    far = tally(change >= STEP, measured=change) if min(measured) == 0 else None
+    far = count(change >= STEP, measured=change) if min(measured) == 0 else None
     return Response(float(np.median(known)), far)
 
 
@@ -133,8 +138,8 @@ def _outcome(response: Response | None, trend: Trend) -> Outcome:
 
 
 def _cells(measured: dict[float, xr.DataArray], response: Response | None) -> Iterator[Cell]:
-    yield ", ".join(f"{decay:g}" for decay in measured)
-    yield ", ".join(f"{float(each.median()):.3g}" for each in measured.values())
+    yield ", ".join(f"{decay:g}" for decay in measured) or "-"
+    yield ", ".join(f"{float(each.median()):.3g}" for each in measured.values()) or "-"
     yield response.correlation if response else None
     far = response.far if response else None
     yield far.share if far else None
@@ -153,56 +158,28 @@ def _evidence(found: list[Sweep]) -> Iterator[str]:
             yield f"{sweep.network}, seed {sweep.seed}: without decay 0 no drop from it"
 
 
-def _strongest(found: list[Sweep]) -> dict[str, dict[int, Outcome]]:
+def _strongest(found: list[Sweep]) -> tuple[dict[str, dict[int, Outcome]], str]:
     """How far the median excess of lm lies above the largest of the other networks'."""
+    networks = list(dict.fromkeys(sweep.network for sweep in found))
+    rest = [network for network in networks if network != "lm"]
+    if "lm" not in networks or not rest:
+        there = ", ".join(networks)
+        return {}, f"strongest in the Transformer: not judged without lm and others; only {there}"
     excess = {(sweep.network, sweep.seed): _median_excess(sweep) for sweep in found}
-    networks = {sweep.network for sweep in found}
-    if "lm" not in networks or len(networks) < 2:
-        return {}
     outcomes: dict[int, Outcome] = {}
     for seed in [sweep.seed for sweep in found if sweep.network == "lm"]:
-        others = [excess.get((network, seed)) for network in networks - {"lm"}]
+        others = [excess.get((network, seed)) for network in rest]
         known, own = [each for each in others if each is not None], excess["lm", seed]
         lead = own - max(known) if own is not None and known else None
         told = lead is not None and len(known) == len(others)
         outcomes[seed] = (lead, lead > 0 if lead is not None and told else None)
-    return {STRONGEST: outcomes}
+    compared = f"{STRONGEST}: its median a / background less the largest of {', '.join(rest)}"
+    return {STRONGEST: outcomes}, f"{compared}, each at its largest uncollapsed decay"
 
 
 def _median_excess(sweep: Sweep) -> float | None:
     """At the largest uncollapsed decay; None if every run collapsed."""
     if not sweep.runs:
         return None
-    excess = float(final_alignment(sweep.runs[max(sweep.runs)]).median()) - 1
+    excess = float(final_relative_alignment(sweep.runs[max(sweep.runs)]).median()) - 1
     return None if np.isnan(excess) else excess
-
-
-def high_decay_trains(results: Results) -> Verdict:
-    """Y7. High decay still trains, but for the VGG, which collapses at 0.1.
-
-    Yes: the final training loss at the largest decay that was run is <= half of the initial one,
-    for all but the VGG; the VGG's run at 0.1 collapsed. A loss that is not finite is not met. A
-    VGG that was not run at 0.1 is not judged.
-    """
-    outcomes: dict[str, dict[int, Outcome]] = {}
-    rows: list[tuple[Cell, ...]] = []
-    for network in with_decays(results):
-        found = decays(results, network)
-        decay = COLLAPSES if network == "vgg" else max(found)
-        for seed, ds in found.get(decay, {}).items():
-            first, last = float(ds["training_loss"][0]), float(ds["training_loss"][-1])
-            why = collapsed(ds)
-            met = bool(why) if network == "vgg" else last <= TRAINS * first
-            outcomes.setdefault(network, {})[seed] = (last / first, met)
-            rows.append((network, seed, f"{decay:g}", first, last, why or "-"))
-    if not outcomes:
-        return nothing_to_judge("Y7", TRAINS_SENTENCE, BASE, TRAINS_BOUND)
-    columns = ("network", "seed", "decay", "initial loss", "final loss", "collapsed")
-    return judge(
-        "Y7",
-        TRAINS_SENTENCE,
-        outcomes,
-        bound=TRAINS_BOUND,
-        quantity="final over initial training loss at the largest decay",
-        tables=[Table(columns, tuple(rows), "training loss at the largest decay")],
-    )

@@ -4,8 +4,9 @@ import numpy as np
 import xarray as xr
 
 from rankscope.lab.claims.base_runs import Rule, Seen, judge_base_runs
-from rankscope.lab.claims.tally import tally
+from rankscope.lab.claims.tally import count
 from rankscope.lab.experiment import Results
+from rankscope.lab.reading import overlaps
 from rankscope.lab.verdict import Verdict
 
 SHARE = 0.8
@@ -36,15 +37,15 @@ def _see(ds: xr.Dataset) -> Seen | None:
     raw, normalized = (centre_and_others(ds, of) for of in ("alignment", "alignment_normalized"))
     if not raw.sizes["pair"]:
         return None
-    found, fairly = (tally(e[0] > e[1], measured=e[0] + e[1]) for e in (raw, normalized))
+    found, fairly = (count(e[0] > e[1], measured=e[0] + e[1]) for e in (raw, normalized))
     typical = float((raw[0] / raw[1]).median())
     row = (found.share, typical, fairly.share, str(found))
-    return Seen((found.share, found.at_least(SHARE)), row)
+    return Seen((found.share, found.at_least(SHARE)), row, (("centre above others", found),))
 
 
 def centre_and_others(ds: xr.Dataset, of: str) -> xr.DataArray:
     """(2, pair): a at the end of the centre tap, and its mean over the other taps."""
-    end = ds.isel(step=[-1]).rankscope.mean_alignment(of=of).isel(step=0)
+    end = overlaps(ds.isel(step=[-1])).rankscope.mean_alignment(of=of).isel(step=0)
     kinds = end["pair_kind"].to_numpy()
     ends = [*zip(end["earlier"].to_numpy(), end["later"].to_numpy(), strict=True)]
     taps: dict[tuple[str, str], list[float]] = {between: [] for between in ends}

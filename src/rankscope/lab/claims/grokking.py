@@ -78,9 +78,12 @@ def crossing(ds: xr.Dataset) -> float:
 
 
 def mean_rank(ds: xr.Dataset) -> xr.DataArray:
-    """(step): NER, its mean over whole matrices with more than one value."""
+    """(step): NER, its mean over whole matrices with more than one value.
+
+    A matrix that is zero at some snapshot takes no part, since the mean would jump where it goes.
+    """
     ranks: xr.DataArray = with_values(ds, 2).rankscope.normalized_effective_rank()
-    return ranks.mean("matrix")
+    return ranks.dropna("matrix").mean("matrix")
 
 
 def _after_start(course: xr.DataArray) -> tuple[np.ndarray, np.ndarray]:

@@ -5,7 +5,7 @@ import xarray as xr
 
 from rankscope.lab.claims.base_runs import Rule, Seen, judge_base_runs
 from rankscope.lab.claims.ranks import with_values
-from rankscope.lab.claims.tally import tally
+from rankscope.lab.claims.tally import count
 from rankscope.lab.experiment import Results
 from rankscope.lab.verdict import Verdict
 
@@ -26,29 +26,31 @@ def large_values_grow_faster(results: Results) -> Verdict:
 
     Yes: log growth of the mean top-decile value exceeds that of the median value in >= 90% of
     matrices. Growth is log(end / start) at the base decay; the decile of R = min(m, n) values has
-    R // 10 of them, at least one. Matrices of one value, which is both, are not counted, nor are
-    those whose median is zero at the start.
+    R // 10 of them, at least one. Matrices of one value, which is both, are not counted. Those
+    whose median is zero at the start, or all of whose values are zero at the end, cannot tell.
     """
     return judge_base_runs(RULE, results, _see)
 
 
 def _see(ds: xr.Dataset) -> Seen:
     lead = lead_of_large_values(ds)
-    found = tally(lead > 0, measured=lead)
+    found = count(lead > 0, measured=lead)
     typical = float(lead.median()) if found.counted else None
-    return Seen((found.share, found.at_least(SHARE)), (found.share, typical, str(found)))
+    row = (found.share, typical, str(found))
+    return Seen((found.share, found.at_least(SHARE)), row, (("top tenth faster", found),))
 
 
 def lead_of_large_values(ds: xr.Dataset) -> xr.DataArray:
     """(matrix): log growth of the mean of the top tenth less that of the median.
 
-    NaN where the median starts at zero, infinite where it falls to zero.
+    NaN where the median starts at zero or the whole matrix ends there, infinite where only the
+    median does.
     """
     ends = with_values(ds, 2).isel(step=[0, -1])
     top, middle = ends.rankscope.apply(top_decile), ends.rankscope.apply(_median)
-    started = middle[0] > 0
+    alive = (middle[0] > 0) & (top[1] > 0)
     with np.errstate(divide="ignore"):
-        growths = (np.log(each[1] / each[0].where(started)) for each in (top, middle))
+        growths = (np.log(each[1] / each[0].where(alive)) for each in (top, middle))
         lead: xr.DataArray = next(growths) - next(growths)
     return lead
 

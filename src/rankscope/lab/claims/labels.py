@@ -8,7 +8,7 @@ import xarray as xr
 from rankscope.lab.claims.base_runs import nothing_to_judge
 from rankscope.lab.claims.tally import all_met
 from rankscope.lab.experiment import Results
-from rankscope.lab.reading import collapsed, neighbours, whole
+from rankscope.lab.reading import collapsed, neighbours, overlaps, whole
 from rankscope.lab.verdict import Cell, Outcome, Table, Verdict, judge
 
 TRUE, RANDOM = "mlp/true-labels", "mlp/random-labels"
@@ -80,7 +80,7 @@ def _middle_ranks(ds: xr.Dataset) -> xr.DataArray:
 
 def alignment_kept(ds: xr.Dataset) -> float:
     """a(end) / max a, its median over pairs that join middle layers; NaN if there is none."""
-    near, inner = neighbours(ds[["alignment"]]), middle(ds)["matrix"].to_numpy()
+    near, inner = neighbours(overlaps(ds)), middle(ds)["matrix"].to_numpy()
     joins = np.isin(near["earlier"].to_numpy(), inner) & np.isin(near["later"].to_numpy(), inner)
     a = near.isel(pair=np.flatnonzero(joins)).rankscope.mean_alignment()
     return float((a.isel(step=-1) / a.max("step")).median()) if joins.any() else math.nan

@@ -14,7 +14,7 @@ from rankscope.lab.claims.base_runs import (
     nothing_to_judge,
     with_decays,
 )
-from rankscope.lab.claims.tally import Tally, tally
+from rankscope.lab.claims.tally import SeedTally, Tally, count, full_list
 from rankscope.lab.experiment import Results
 from rankscope.lab.reading import BASE, base, collapsed, whole
 from rankscope.lab.verdict import Outcome, Table, Verdict, judge
@@ -42,7 +42,7 @@ def rank_falls(results: Results) -> Verdict:
     """Y2. Effective rank falls over training in nearly all matrices.
 
     Yes: NER(end) < NER(0) - 0.01 in >= 80% of matrices with R >= 8, at the base decay.
-    Matrices that are zero at either end have no NER and are not counted.
+    Matrices that are zero at either end have no NER and cannot tell.
     """
     return judge_base_runs(FALLS, results, _see)
 
@@ -53,9 +53,10 @@ def _see(ds: xr.Dataset) -> Seen | None:
         return None
     ranks = wide.rankscope.normalized_effective_rank()
     change = ranks[1] - ranks[0]
-    found = tally(ranks[1] < ranks[0] - FALL, measured=change)
+    found = count(ranks[1] < ranks[0] - FALL, measured=change)
     typical = float(change.median()) if found.counted else None
-    return Seen((found.share, found.at_least(FALLING_SHARE)), (found.share, typical, str(found)))
+    row = (found.share, typical, str(found))
+    return Seen((found.share, found.at_least(FALLING_SHARE)), row, (("NER falls", found),))
 
 
 def seeds_agree(results: Results) -> Verdict:
@@ -63,10 +64,11 @@ def seeds_agree(results: Results) -> Verdict:
 
     Yes: the range over seeds is <= 0.05 NER for >= 90% of matrices at the end, at the base decay.
     Of all seeds together there is one share, which each seed is given; a collapsed seed takes no
-    part in it and cannot tell. Matrices of one value, whose NER is always 1, are not counted.
+    part in it and cannot tell. Matrices of one value, whose NER is always 1, are not counted, and
+    one that is zero at the end in some seed cannot tell.
     """
     outcomes: dict[str, dict[int, Outcome]] = {}
-    rows, evidence = [], list[str]()
+    rows, tallies, evidence = [], list[SeedTally](), list[str]()
     for network in with_decays(results):
         evidence += nearest_decay(results, network)
         runs = base(results, network)
@@ -74,7 +76,9 @@ def seeds_agree(results: Results) -> Verdict:
         evidence += [
             f"{network}, seed {seed} collapsed: {why}" for seed, why in reasons.items() if why
         ]
-        found = _agreement([runs[seed] for seed, why in reasons.items() if not why])
+        alive = [seed for seed, why in reasons.items() if not why]
+        found = _agreement([runs[seed] for seed in alive])
+        tallies.append(SeedTally(network, " ".join(map(str, alive)), "range over seeds", found))
         outcome = (found.share, found.at_least(AGREEING_SHARE))
         outcomes[network] = {s: (None, None) if why else outcome for s, why in reasons.items()}
         rows.append((network, found.share, str(found)))
@@ -87,7 +91,10 @@ def seeds_agree(results: Results) -> Verdict:
         bound=AGREEMENT_BOUND,
         quantity=f"share of matrices whose final NER ranges over at most {RANGE:g}",
         evidence=evidence,
-        tables=[Table(("network", "share", "exceptions"), tuple(rows), "range over seeds")],
+        tables=[
+            Table(("network", "share", "exceptions"), tuple(rows), "range over seeds"),
+            *full_list(tallies),
+        ],
     )
 
 
@@ -98,7 +105,7 @@ def _agreement(seeds: list[xr.Dataset]) -> Tally:
         [final_ranks(ds) for ds in seeds], "seed", coords="minimal", compat="override", join="exact"
     )
     spread = ranks.max("seed", skipna=False) - ranks.min("seed", skipna=False)
-    return tally(spread <= RANGE, measured=spread)
+    return count(spread <= RANGE, measured=spread)
 
 
 def final_ranks(ds: xr.Dataset) -> xr.DataArray:

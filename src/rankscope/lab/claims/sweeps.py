@@ -8,7 +8,7 @@ import xarray as xr
 from scipy.stats import rankdata
 
 from rankscope.lab.experiment import Results
-from rankscope.lab.reading import BASE, collapsed, decays
+from rankscope.lab.reading import base_decay, collapsed, decays
 
 LEAST_DECAYS = 3
 
@@ -32,7 +32,7 @@ class Sweep:
         return len(self.runs) >= LEAST_DECAYS
 
 
-def sweeps(results: Results, network: str) -> Iterator[Sweep]:
+def by_seed(results: Results, network: str) -> Iterator[Sweep]:
     """One for each seed; every decay that was run takes part."""
     found = decays(results, network)
     for seed in next(iter(found.values()), {}):
@@ -47,7 +47,7 @@ def sweeps(results: Results, network: str) -> Iterator[Sweep]:
                 for decay, why in reasons.items()
                 if why
             ),
-            base=min(found, key=lambda decay: abs(decay - BASE[network])),
+            base=base_decay(results, network),
         )
 
 

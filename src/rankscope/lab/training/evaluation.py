@@ -40,6 +40,7 @@ class Evaluation:
     These are full_loss, top_loss and bottom_loss: of the network and of both its truncations, each
     with BatchNorm statistics measured anew on the same samples. The running ones that training_loss
     goes by lag behind the weights, so that a truncated network would seem better than the whole.
+    Without BatchNorm the full loss is the training loss, and not stored again.
     Truncated are all matrices but the last, by the snapshot's own decompositions. The paper leaves
     out the last linear layer; its code the last matrix, which a UNet has in a convolution.
     """
@@ -83,9 +84,8 @@ class Evaluation:
             losses = {"training_loss": self._loss()}
             losses |= self._problem.validate(self._model)
             if self._truncation is not None:
-                losses["full_loss"] = (
-                    self._renormed_loss() if self._norm else losses["training_loss"]
-                )
+                if self._norm:
+                    losses["full_loss"] = self._renormed_loss()
                 losses["top_loss"] = self._truncated("top", tensors, directions)
                 losses["bottom_loss"] = self._truncated("bottom", tensors, directions)
         return losses
