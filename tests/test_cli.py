@@ -195,6 +195,5 @@ def test_a_package_that_is_not_installed(
     ran = Ran(monkeypatch, capsys, "list")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == (
-        "rankscope: this needs the package scipie; "
-        "install the laboratory's with pip install 'rankscope[lab]'\n"
+        "rankscope: this needs the package scipie; install it with pip install 'rankscope[lab]'\n"
     )

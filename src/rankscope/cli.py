@@ -233,7 +233,7 @@ def list_experiments(
     out: Annotated[Path, typer.Option(help="Folder in which to look for runs.")] = RUNS,
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """Show the experiments, what each scale costs on two cores, and how much of it is there."""
+    """Show the experiments, what each scale costs, and how much of it is there."""
     from json import dumps
 
     from rich.console import Console
@@ -261,6 +261,7 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         if missing.name is None or missing.name.split(".")[0] == "rankscope":
             raise
-        advice = "install the laboratory's with pip install 'rankscope[lab]'"
+        extra = "ray" if missing.name.split(".")[0] == "ray" else "lab"
+        advice = f"install it with pip install 'rankscope[{extra}]'"
         typer.echo(f"rankscope: this needs the package {missing.name}; {advice}", err=True)
         sys.exit(2)

@@ -54,8 +54,8 @@ WEAKNESS_ON_THE_MEDIAN = Rule(
     ),
     title="a(0) on the median of the pairs; the other parts as in Y3",
     evidence=(
-        "a second rule, made before any run: of random directions a(0) / background is 1 +- 0.24, "
-        "so that only 70% of pairs at chance lie within 0.75-1.25, not the 90% that Y3 asks for",
+        "a second rule, made before any run was judged: of random directions a(0) / background is "
+        "1 +- 0.24, so that only 70% of pairs at chance lie within 0.75-1.25, not the 90% that Y3 asks for",
     ),
 )
 EARLY_PEAK = Rule(
@@ -102,7 +102,7 @@ def _see_weakness(ds: xr.Dataset) -> Seen:
 
 
 def alignment_is_weak_on_the_median(results: Results) -> Verdict:
-    """Y3-median, a second rule made before any run: Y3 with a(0) judged on the median pair.
+    """Y3-median, a second rule made before any run was judged: Y3 with a(0) of the median pair.
 
     Yes: the median over pairs of a(0) / background within 0.75-1.25; the rest as in Y3.
     The reason: of random unit vectors |<u, v>| is half-normal, its deviation 0.76 of its mean, so

@@ -18,9 +18,9 @@ class TransformerConfig:
     """A Transformer language model; the defaults other than sizes are the paper's.
 
     The paper's own has 12 layers, width 768, 12 heads and context 2048. Its code starts every layer
-    as a copy of one layer, which shapes alignment at step 0 (the layers share their singular
-    vectors): `copied_layers` says whether to do so. `hidden` is `width` unless given; a task
-    replaces `vocabulary` by its text's.
+    as a copy of one layer, so that every layer has the same overlaps at step 0: `copied_layers`
+    says whether to do so. `hidden` is `width` unless given; a task replaces `vocabulary` by its
+    text's.
     """
 
     layers: int
