@@ -55,7 +55,8 @@ WEAKNESS_ON_THE_MEDIAN = Rule(
     title="a(0) on the median of the pairs; the other parts as in Y3",
     evidence=(
         "a second rule, made before any run was judged: of random directions a(0) / background is "
-        "1 +- 0.24, so that only 70% of pairs at chance lie within 0.75-1.25, not the 90% that Y3 asks for",
+        "1 +- 0.24, so that only 70% of pairs at chance lie within 0.75-1.25, not the 90% that Y3 "
+        "asks for",
     ),
 )
 EARLY_PEAK = Rule(
