@@ -156,7 +156,8 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_finished(tmp_path: Path) -> Non
         signal.signal(signal.SIGINT, heard)
     assert [run.state for run in stored] == ["whole", "interrupted", "interrupted"]
     assert [run.failure for run in stored] == [None] * 3
-    assert not list(tmp_path.rglob("*.lock"))  # they had time to close their stores
+    if heard is not signal.SIG_IGN:  # which the workers would have taken over, deaf to Ray's word
+        assert not list(tmp_path.rglob("*.lock"))  # they had time to close their stores
     assert ray.is_initialized()
 
 
