@@ -78,7 +78,7 @@ def loop_row(run: TrainingRun, *, rounds: int, steps: int) -> list[str]:
 
         def advance() -> None:
             nonlocal begun
-            begun = loop.advance(begun, begun + steps)
+            begun, _ = loop.advance(begun, begun + steps)
 
         times = by_turns({"bare": lambda: bare.train(steps), "loop": advance}, rounds=rounds)
         for ours, theirs in zip(

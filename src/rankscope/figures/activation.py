@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import NullLocator
+from matplotlib.ticker import NullFormatter, NullLocator
 
 from rankscope.figures.style import DARK, draw_order_bar, log_inverse, power_of_ten, shades
 
@@ -28,6 +28,7 @@ def activation_errors(errors: xr.Dataset) -> Figure:
     draw_errors(axes, x, error, resolved)
     axes.plot(x, slope_one(x, error, resolved), color="black", linewidth=1, linestyle="--")
     axes.set(xlabel=r"$1 \,/\, \log(1/\alpha)$", ylabel=r"relative error $|t_k - T_k| \,/\, T_k$")
+    axes.xaxis.set_minor_formatter(NullFormatter())  # on half a decade they would overprint
     above = axes.secondary_xaxis("top")
     above.set_xticks(x, labels=[power_of_ten(value) for value in log10_alpha], fontsize="small")
     above.xaxis.set_minor_locator(NullLocator())

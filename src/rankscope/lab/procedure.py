@@ -69,7 +69,7 @@ def run_missing(
             )
         elif state == "interrupted":
             before = f"failed before ({run.failure})" if run.failure else "was begun, not finished"
-            how = "it goes on from there" if run.resumable else "it begins anew"
+            how = "it goes on from its checkpoint" if run.checkpointed else "it begins anew"
             say(talk, f"{run.title} {before}; {how}")
     if not missing:
         return []

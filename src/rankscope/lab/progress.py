@@ -29,11 +29,12 @@ class Bars:
         self._fractions: dict[str, float] = {}
         self._progress = Progress(
             TextColumn("{task.description}", table_column=Column(no_wrap=True)),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True)),
+            BarColumn(bar_width=12),
+            TaskProgressColumn(table_column=Column(min_width=4)),
+            TimeElapsedColumn(table_column=Column(min_width=7)),
+            TimeRemainingColumn(table_column=Column(min_width=7)),
+            # What a narrow terminal has no room for is left out of here, not of the times.
+            TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, ratio=1)),
             console=console,
         )
         self._all = self._progress.add_task(self._count(), total=float(total), note="")

@@ -53,7 +53,7 @@ def reproduce(
 def rebuild(papers: tuple[Paper, ...], out: Path, folder: Path, *, command: str) -> bool:
     """Report on what is stored; True if no claim or figure failed."""
     check_folder(out)
-    there = tuple(paper for paper in papers if _anything_there(paper, out))
+    there = tuple(_part_there(paper, out) for paper in papers if _anything_there(paper, out))
     if not there:
         raise ValueError(
             f"{out} has no runs of {' or '.join(paper.name for paper in papers)} at scale "
@@ -97,9 +97,18 @@ def _seconds_per_run(experiment: Experiment) -> float:
     return (experiment.expected_seconds or 0.0) / max(runs, 1)
 
 
-def _anything_there(paper: Paper, out: Path) -> bool:
-    runs = (run for each in paper.experiments for run in stored_runs(each, out))
+def _part_there(paper: Paper, out: Path) -> Paper:
+    """Without experiments of which nothing was run, where each is judged by itself."""
+    kept = [e for e in paper.experiments if _whole(stored_runs(e, out))]
+    return paper if paper.joint else replace(paper, experiments=tuple(kept))
+
+
+def _whole(runs: list[StoredRun]) -> bool:
     return any(run.state == "whole" for run in runs)
+
+
+def _anything_there(paper: Paper, out: Path) -> bool:
+    return any(_whole(stored_runs(each, out)) for each in paper.experiments)
 
 
 def show(report: Report, folder: Path, talk: Console) -> None:
@@ -110,6 +119,8 @@ def show(report: Report, folder: Path, talk: Console) -> None:
         for line in findings.faults:
             say(talk, line)
     console = Console()
+    if report.note:
+        say(console, report.note)
     for paper in report.papers:
         for part in paper.parts:
             console.print(part.experiment or paper.paper.name, style="bold", highlight=False)

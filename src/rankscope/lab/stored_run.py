@@ -95,6 +95,11 @@ class StoredRun:
             return False
         return bool(begun.get("declaration") == self.declaration and begun["seed"] == self.seed)
 
+    @property
+    def checkpointed(self) -> bool:
+        """Whether it would go on from a step after its first."""
+        return self.resumable and self._beside("checkpoint").exists()
+
     def begin(self) -> dict[str, str] | None:
         """Make the path free, or fit to go on, and note that the run has begun.
 

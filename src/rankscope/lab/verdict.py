@@ -149,7 +149,8 @@ def judge(
     alike = [network for network in networks if network.network not in apart]
     value, interval = _summary([seed for network in alike for seed in network.seeds])
     seeds = min((len(network.seeds) for network in networks), default=0)
-    few = [f"undecided with {seeds} of the {LEAST_SEEDS} seeds that it takes"]
+    few = f"undecided with {seeds} of the {LEAST_SEEDS} seeds that it takes"
+    lack = few if networks else "nothing that it speaks of was run"
     return Verdict(
         claim=claim,
         sentence=sentence,
@@ -159,7 +160,7 @@ def judge(
         interval=interval,
         quantity=quantity,
         networks=networks,
-        evidence=(*evidence, *(few if networks and seeds < LEAST_SEEDS else [])),
+        evidence=(*evidence, *([lack] if seeds < LEAST_SEEDS else [])),
         tables=tuple(map(_without_nan, tables)),
     )
 

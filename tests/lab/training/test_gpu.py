@@ -1,5 +1,6 @@
 """Training on a GPU: graphs, resuming, several runs at once."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,6 +44,7 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(
     run = replace(ON_GPU, optimizer=optimizer)
     whole = executed(run, tmp_path / "whole")
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
     die_after(monkeypatch, steps=35)
     stored = StoredRun("toy", 0, run, tmp_path / "killed")
     assert attempt(stored, silent).failure

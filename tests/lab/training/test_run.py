@@ -1,6 +1,7 @@
 """A training as a run: what it stores, that it learns, that it goes on bit for bit."""
 
 import copy
+import math
 import multiprocessing
 import os
 import shutil
@@ -107,6 +108,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     run = replace(RUN, optimizer=optimizer, rate=Cosine(60, warm_up=5))
     whole = executed(run, tmp_path / "whole")
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
     stored = StoredRun("toy", 0, run, tmp_path / "killed")
     die_after(monkeypatch, steps=35)
     assert attempt(stored, silent).failure == "Killed: at step 35"
@@ -141,7 +143,7 @@ def same_but_for_times(one: xr.Dataset, other: xr.Dataset) -> None:
 
 def killed_in_a_process(path: Path) -> None:
     """Trains slowly enough to be killed; checkpoints at every snapshot."""
-    loop.CHECKPOINT_SECONDS = -1.0
+    loop.CHECKPOINT_SECONDS, loop.CHECKPOINT_SHARE = -1.0, math.inf
     tick = loop.Meter.tick
 
     def slowly(meter: loop.Meter, step: int, loss: torch.Tensor) -> None:
@@ -174,6 +176,7 @@ def test_another_declaration_does_not_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
     die_after(monkeypatch, steps=35)
     attempt(StoredRun("toy", 0, RUN, tmp_path / "run"), silent)
     monkeypatch.undo()
@@ -212,6 +215,7 @@ def test_a_checkpoint_whose_store_was_deleted_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
     stored = StoredRun("toy", 0, RUN, tmp_path / "run")
     die_after(monkeypatch, steps=35)
     attempt(stored, silent)

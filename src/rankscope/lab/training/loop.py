@@ -14,7 +14,8 @@ from rankscope.lab.training.step import StepFunction
 from rankscope.lab.training.task import Problem
 from rankscope.tracker import Schedule, Tracker
 
-CHECKPOINT_SECONDS = 60.0  # at least, between two checkpoints
+CHECKPOINT_SECONDS = 10.0  # at least, between two checkpoints
+CHECKPOINT_SHARE = 0.02  # of the time, at most, that goes into them
 LOOK_SECONDS = 0.5  # between two looks at the loss, which wait for a GPU
 
 
@@ -74,7 +75,7 @@ class Loop:
     def advance(self, first: int, last: int) -> tuple[int, bool]:
         """Steps `first` to `last`; returns where training ended, and whether the loss diverged."""
         loss = torch.tensor(torch.nan)
-        saved = time.monotonic()
+        due = time.monotonic() + CHECKPOINT_SECONDS
         for step in range(first, last):
             rate = self.peak_rate * self.rate(step)
             # The snapshot at which training goes on was taken before it stopped.
@@ -82,9 +83,9 @@ class Loop:
                 self._look(step, loss, rate)
                 if step > 0 and not torch.isfinite(loss):
                     return step, True
-                if time.monotonic() - saved > CHECKPOINT_SECONDS:
-                    self._save(step)
-                    saved = time.monotonic()
+                if time.monotonic() > due:
+                    took = self._save(step)
+                    due = time.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
             set_rate(self.optimizer, rate)
             batch = self.problem.draw(self.order(step), generator(self.seed, "noise", step))
             loss = self.learn(batch)
@@ -98,9 +99,14 @@ class Loop:
         self.tracker.observe(step, loss=loss, rate=rate)
         self.meter.held_seconds += time.monotonic() - began
 
-    def _save(self, step: int) -> None:
-        """What lies before a checkpoint must be in the store before the checkpoint is there."""
+    def _save(self, step: int) -> float:
+        """What lies before a checkpoint must be in the store before the checkpoint is there.
+
+        Returns the seconds it took.
+        """
         began = time.monotonic()
         self.tracker.flush()
         self.checkpoint.save(step, self.problem.model, self.optimizer)
-        self.meter.held_seconds += time.monotonic() - began
+        took = time.monotonic() - began
+        self.meter.held_seconds += took
+        return took
