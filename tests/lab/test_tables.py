@@ -11,7 +11,7 @@ from rankscope.lab.tables import (
     short_verdict_table,
     verdict_table,
 )
-from rankscope.lab.verdict import Table, judge, undecided
+from rankscope.lab.verdict import Table, Verdict, judge, undecided
 
 
 def printed(*things: str | RichTable, width: int = 120) -> list[list[str]]:
@@ -71,7 +71,7 @@ def test_the_range_says_whether_networks_are_in_it() -> None:
 
 def test_evidence() -> None:
     table = Table(("stage", "time", "resolved"), ((1, 0.123456, True), ("[end]", None, False)), "T")
-    judged = judge("B3", "", {}, bound="", evidence=["see [1]"], tables=[table])
+    judged = Verdict("B3", "", "undecided", evidence=("see [1]",), tables=(table,))
     lines = printed(*evidence(judged))
     assert lines[:3] == [["B3:", "see", "[1]"], ["B3:", "T"], ["stage", "time", "resolved"]]
     assert lines[4:] == [["1", "0.1235", "yes"], ["[end]", "-", "no"]]

@@ -135,3 +135,9 @@ def test_what_is_not_finite_is_null() -> None:
     stored = plain.to_json()
     assert (stored["value"], stored["interval"]) == (None, [0.0, None])
     assert stored["tables"][0]["rows"] == [[None], [1.0]]
+
+
+def test_a_verdict_on_nothing_says_so() -> None:
+    verdict = judge("B4", "it is conserved", {}, bound="< 1")
+    assert verdict.holds == "undecided"
+    assert verdict.evidence == ("nothing that it speaks of was run",)

@@ -28,6 +28,7 @@ from rankscope.lab.network_figures import decay_overview, grokking
 from rankscope.lab.tasks.modular import ModularAddition
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.sweep import decay_sweep
 from rankscope.tracker import Every
 
 DECAYS = (1.0, 0.1, 0.0)
@@ -52,7 +53,7 @@ SMALL = TrainingRun(
 )
 SMOKE_TABLE = ModularAddition(ModularConfig(p=11, width=16, hidden=32), train_share=0.4)
 SMOKE = replace(SMALL, task=SMOKE_TABLE, batch=SMOKE_TABLE.samples, steps=200, snapshots=Every(50))
-SECONDS: dict[Scale, int] = {"paper": 400, "small": 260, "smoke": 5}
+SECONDS: dict[Scale, int | None] = {"paper": 400, "small": 260, "smoke": 5}
 
 
 def experiment(scale: Scale) -> Experiment:
@@ -61,15 +62,11 @@ def experiment(scale: Scale) -> Experiment:
         "small": (SMALL, SMALL_FACTOR, DECAYS),
         "smoke": (SMOKE, SMALL_FACTOR, (1.0, 0.0)),
     }[scale]
-    return Experiment(
-        name="yunis2024/grok",
-        scale=scale,
-        runs={
-            f"grok/decay-{decay:g}": run.with_decay(factor * decay, paper=decay) for decay in decays
-        },
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+    return decay_sweep(
+        "yunis2024/grok",
+        scale,
+        [run.with_decay(factor * decay, paper=decay) for decay in decays],
         claims=networks.GROK,
         figures={"grokking": grokking, "decay-overview": decay_overview},
-        expected_seconds=SECONDS[scale],
-        expected_on="one H200" if scale == "paper" else "2 cores",
+        seconds=SECONDS,
     )

@@ -29,6 +29,7 @@ give 3.0; median normalised effective rank 0.80 at the start, 0.77 at the end, a
 """
 
 from dataclasses import replace
+from functools import partial
 
 from rankscope.lab.claims import networks
 from rankscope.lab.data.tokens import StandardLibraryTokens, WikiText
@@ -40,6 +41,7 @@ from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.rates import Cosine
 from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.sweep import acting_like, decay_sweep
 from rankscope.tracker import Epochs
 
 DECAYS = (10.0, 1.0, 0.1, 0.0)
@@ -91,27 +93,21 @@ SMOKE = replace(
     rate=Cosine(span=300, warm_up=9, floor=0.1),
     evaluation_samples=32,
 )
-SECONDS: dict[Scale, int] = {"paper": 1800, "small": 170, "smoke": 4}
+SECONDS: dict[Scale, int | None] = {"paper": 1800, "small": 170, "smoke": 4}
 
 
 def experiment(scale: Scale) -> Experiment:
+    acting = partial(acting_like, paper=PAPER, run=SMALL, share=SUM_SHARE)
     runs = {
         "paper": [PAPER.with_decay(decay, paper=decay) for decay in DECAYS],
-        "small": [SMALL.with_decay(scaled(decay), paper=decay) for decay in DECAYS],
-        "smoke": [SMOKE.with_decay(scaled(decay), paper=decay) for decay in (1.0, 0.1)],
+        "small": [SMALL.with_decay(acting(decay), paper=decay) for decay in DECAYS],
+        "smoke": [SMOKE.with_decay(acting(decay), paper=decay) for decay in (1.0, 0.1)],
     }[scale]
-    return Experiment(
-        name="yunis2024/lm",
-        scale=scale,
-        runs={f"lm/decay-{run.paper_decay:g}": run for run in runs},
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+    return decay_sweep(
+        "yunis2024/lm",
+        scale,
+        runs,
         claims=networks.LM,
         figures=SWEEP_FIGURES,
-        expected_seconds=SECONDS[scale],
-        expected_on="one H200" if scale == "paper" else "2 cores",
+        seconds=SECONDS,
     )
-
-
-def scaled(decay: float) -> float:
-    """What at `small` acts as much in all as `decay` does in the paper, times SUM_SHARE."""
-    return decay * SUM_SHARE * PAPER.rate_sum / SMALL.rate_sum

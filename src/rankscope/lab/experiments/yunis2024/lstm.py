@@ -27,6 +27,7 @@ held-out characters wrong at the base decay, 0.1, and 16% at 10; median normalis
 """
 
 from dataclasses import replace
+from functools import partial
 
 from rankscope.lab.claims import networks
 from rankscope.lab.data.features import LogMel
@@ -40,6 +41,7 @@ from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.rates import Cosine
 from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.sweep import acting_like, decay_sweep
 from rankscope.tracker import Epochs
 
 DECAYS = (10.0, 1.0, 0.1, 0.0)
@@ -84,23 +86,17 @@ SECONDS: dict[Scale, int | None] = {"paper": None, "small": 290, "smoke": 5}
 
 
 def experiment(scale: Scale) -> Experiment:
+    acting = partial(acting_like, paper=PAPER, run=SMALL, share=SUM_SHARE)
     runs = {
         "paper": [PAPER.with_decay(decay, paper=decay) for decay in DECAYS],
-        "small": [SMALL.with_decay(scaled(decay), paper=decay) for decay in DECAYS],
-        "smoke": [SMOKE.with_decay(scaled(decay), paper=decay) for decay in (1.0, 0.1)],
+        "small": [SMALL.with_decay(acting(decay), paper=decay) for decay in DECAYS],
+        "smoke": [SMOKE.with_decay(acting(decay), paper=decay) for decay in (1.0, 0.1)],
     }[scale]
-    return Experiment(
-        name="yunis2024/lstm",
-        scale=scale,
-        runs={f"lstm/decay-{run.paper_decay:g}": run for run in runs},
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+    return decay_sweep(
+        "yunis2024/lstm",
+        scale,
+        runs,
         claims=networks.LSTM,
         figures=SWEEP_FIGURES,
-        expected_seconds=SECONDS[scale],
-        expected_on="one H200" if scale == "paper" else "2 cores",
+        seconds=SECONDS,
     )
-
-
-def scaled(decay: float) -> float:
-    """What at `small` acts as much in all as `decay` does in the paper, times SUM_SHARE."""
-    return decay * SUM_SHARE * PAPER.rate_sum / SMALL.rate_sum

@@ -35,6 +35,7 @@ from rankscope.lab.tasks.diffusion import Diffusion
 from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.sweep import decay_sweep
 from rankscope.tracker import Epochs, Every
 
 DECAYS = (10.0, 1.0, 0.1, 0.0)
@@ -68,19 +69,17 @@ SMOKE = replace(
     snapshots=Every(20),
     evaluation_samples=100,
 )
-SECONDS: dict[Scale, int] = {"paper": 2000, "small": 390, "smoke": 8}
+SECONDS: dict[Scale, int | None] = {"paper": 2000, "small": 390, "smoke": 8}
 
 
 def experiment(scale: Scale) -> Experiment:
     run = {"paper": PAPER, "small": SMALL, "smoke": SMOKE}[scale]
     decays = (1.0, 0.0) if scale == "smoke" else DECAYS
-    return Experiment(
-        name="yunis2024/unet",
-        scale=scale,
-        runs={f"unet/decay-{decay:g}": run.with_decay(decay, paper=decay) for decay in decays},
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+    return decay_sweep(
+        "yunis2024/unet",
+        scale,
+        [run.with_decay(decay, paper=decay) for decay in decays],
         claims=networks.UNET,
         figures={**SWEEP_FIGURES, "samples": samples},
-        expected_seconds=SECONDS[scale],
-        expected_on="one H200" if scale == "paper" else "2 cores",
+        seconds=SECONDS,
     )

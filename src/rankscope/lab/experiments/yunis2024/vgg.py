@@ -29,6 +29,7 @@ paper's. So trends with decay rest on 0, 0.0001 and 0.001.
 """
 
 from dataclasses import replace
+from functools import partial
 
 from rankscope.lab.claims import networks
 from rankscope.lab.data.digits import Digits
@@ -41,6 +42,7 @@ from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import Sgd
 from rankscope.lab.training.rates import Drops
 from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.sweep import acting_like, decay_sweep
 from rankscope.tracker import Epochs
 
 DECAYS = (0.1, 0.01, 0.001, 1e-4, 0.0)
@@ -78,27 +80,21 @@ SMOKE = replace(
     evaluation_samples=100,
     truncation=Truncation(norm_samples=100),
 )
-SECONDS: dict[Scale, int] = {"paper": 1800, "small": 205, "smoke": 5}
+SECONDS: dict[Scale, int | None] = {"paper": 1800, "small": 205, "smoke": 5}
 
 
 def experiment(scale: Scale) -> Experiment:
+    acting = partial(acting_like, paper=PAPER, run=SMALL, share=SUM_SHARE)
     runs = {
         "paper": [PAPER.with_decay(decay, paper=decay) for decay in DECAYS],
-        "small": [SMALL.with_decay(scaled(decay), paper=decay) for decay in DECAYS],
+        "small": [SMALL.with_decay(acting(decay), paper=decay) for decay in DECAYS],
         "smoke": [SMOKE.with_decay(decay, paper=decay) for decay in (1e-4, 0.0)],
     }[scale]
-    return Experiment(
-        name="yunis2024/vgg",
-        scale=scale,
-        runs={f"vgg/decay-{run.paper_decay:g}": run for run in runs},
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+    return decay_sweep(
+        "yunis2024/vgg",
+        scale,
+        runs,
         claims=networks.VGG,
         figures=SWEEP_FIGURES,
-        expected_seconds=SECONDS[scale],
-        expected_on="one H200" if scale == "paper" else "2 cores",
+        seconds=SECONDS,
     )
-
-
-def scaled(decay: float) -> float:
-    """What at `small` acts as much in all as `decay` does in the paper, times SUM_SHARE."""
-    return decay * SUM_SHARE * PAPER.rate_sum / SMALL.rate_sum
