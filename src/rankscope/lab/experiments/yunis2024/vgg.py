@@ -75,10 +75,10 @@ SMOKE = replace(
     SMALL,
     task=Classification(Digits(), VggConfig(channels=1, width=1 / 16, pools=(1, 2, 3))),
     steps=60,
-    snapshots=Epochs(20, first=1),
+    snapshots=Epochs(30, first=1),
     rate=Drops((40,)),
-    evaluation_samples=100,
-    truncation=Truncation(norm_samples=100),
+    evaluation_samples=50,
+    truncation=Truncation(norm_samples=50),
 )
 SECONDS: dict[Scale, int | None] = {"paper": 1800, "small": 205, "smoke": 5}
 
