@@ -24,15 +24,12 @@ from rich.table import Table
 from torch import Tensor
 from torch.func import functional_call, stack_module_state
 
-import rankscope as rs
 from rankscope.lab.experiments.yunis2024 import mlp, vgg
-from rankscope.lab.training.checkpoint import Checkpoint
-from rankscope.lab.training.evaluation import Evaluation, Truncation
-from rankscope.lab.training.loop import Loop, Meter
-from rankscope.lab.training.order import Order, generator
+from rankscope.lab.training.evaluation import Truncation
+from rankscope.lab.training.loop import Loop
+from rankscope.lab.training.order import generator
 from rankscope.lab.training.rates import Constant
-from rankscope.lab.training.run import TrainingRun, pairs_of
-from rankscope.lab.training.step import eager_step
+from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Place
 from rankscope.tracker import Every
 
@@ -73,13 +70,17 @@ def cores() -> int:
 
 def loop_row(run: TrainingRun, *, rounds: int, steps: int) -> list[str]:
     bare = Bare(run, seed=0)
-    with followed(run, seed=0) as loop:
-        begun = 0
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        run.assembled(Path(folder) / "run", seed=0, progress=silent) as (loop, begun),
+    ):
 
         def advance() -> None:
             nonlocal begun
             begun, _ = loop.advance(begun, begun + steps)
 
+        advance(), bare.train(steps)
+        loop.tracker.flush()  # of the snapshot at the start, which is not to be timed
         times = by_turns({"bare": lambda: bare.train(steps), "loop": advance}, rounds=rounds)
         for ours, theirs in zip(
             loop.problem.model.parameters(), bare.model.parameters(), strict=True
@@ -124,50 +125,6 @@ class Bare:
             loss.backward()
             self.optimizer.step()
         return loss.detach()
-
-
-@contextmanager
-def followed(run: TrainingRun, *, seed: int) -> Iterator[Loop]:
-    """What `TrainingRun.execute` puts together, with a tracker that finds no step due."""
-    problem = run.task.build(Place(), seed=seed)
-    optimizer = run.optimizer.build(problem.model.parameters(), CPU)
-    probe = Evaluation(
-        problem,
-        samples=run.evaluation_samples,
-        truncation=run.truncation,
-        precision=run.precision,
-    )
-    learn = eager_step(
-        problem,
-        optimizer,
-        accumulate=run.accumulate,
-        clip=run.clip,
-        precision=run.precision,
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run"
-        with rs.Tracker(
-            problem.model,
-            path,
-            schedule=rs.At((NEVER,)),
-            pairs=pairs_of(problem.model),
-            reference=None,
-            products=False,
-            probe=probe,
-        ) as tracker:
-            yield Loop(
-                problem=problem,
-                learn=learn,
-                optimizer=optimizer,
-                peak_rate=run.optimizer.rate,
-                rate=run.rate,
-                order=Order(problem.samples, run.batch, seed=seed),
-                seed=seed,
-                tracker=tracker,
-                snapshots=run.snapshots,
-                checkpoint=Checkpoint(path),
-                meter=Meter(silent, steps=run.steps, batch=run.batch, unit=problem.unit),
-            )
 
 
 def silent(fraction: float, note: str = "") -> None:

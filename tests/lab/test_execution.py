@@ -1,6 +1,7 @@
 import os
 import threading
 import time
+from functools import partial
 from multiprocessing import Pipe, active_children
 from pathlib import Path
 from signal import SIGINT, default_int_handler, raise_signal, signal
@@ -10,7 +11,7 @@ import torch
 
 from lab.toy_runs import Decay, Idle, Killed, Log, Surroundings
 from rankscope import store
-from rankscope.lab.execution import _seldom, attempt, execute
+from rankscope.lab.execution import _tell, attempt, execute, seldom
 from rankscope.lab.experiment import Run
 from rankscope.lab.stored_run import StoredRun
 
@@ -126,5 +127,5 @@ def test_a_process_whose_parent_is_gone_ends_without_blaming_the_run(tmp_path: P
     ours.close()
     (stored,) = runs(tmp_path, Decay())
     with pytest.raises(SystemExit):
-        attempt(stored, _seldom(theirs.send))
+        attempt(stored, seldom(partial(_tell, theirs), every=0.0))
     assert stored.state == "interrupted" and stored.failure is None

@@ -13,8 +13,9 @@ import torch
 from lab.toy_runs import VARIABLES, Decay, Killed, Log
 from rankscope import store
 from rankscope.lab import ray_execution
+from rankscope.lab.execution import seldom
 from rankscope.lab.experiment import Progress, Run
-from rankscope.lab.ray_execution import Mailbox, _seldom, execute
+from rankscope.lab.ray_execution import Mailbox, execute
 from rankscope.lab.stored_run import StoredRun
 from rankscope.store.lock import Holder
 
@@ -204,7 +205,8 @@ def test_progress_is_told_seldom_and_the_last_word_is_kept(
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     mailbox = Mailbox()
-    progress = _seldom(lambda step: mailbox.put("run", step))
+    every = ray_execution.PROGRESS_EVERY
+    progress = seldom(lambda step: mailbox.put("run", step), every=every)
     progress(0.1, "slow")
     progress(0.2)
     assert mailbox.empty() == {"run": (0.1, "slow")}

@@ -178,21 +178,26 @@ def _serve(connection: Connection) -> None:
             stored = connection.recv()
         except EOFError:
             return
-        connection.send(attempt(stored, _seldom(connection.send)))
+        connection.send(attempt(stored, seldom(partial(_tell, connection), every=PROGRESS_EVERY)))
 
 
-def _seldom(send: Callable[[Step], None]) -> Progress:
-    """`send`, at most ten times a second. Without a parent to send to, the process ends."""
-    last = 0.0
+def _tell(connection: Connection, step: Step) -> None:
+    """Without a parent to tell, the process ends."""
+    try:
+        connection.send(step)
+    except BrokenPipeError:  # not a failure of the run, which an Exception would be
+        sys.exit(1)
 
-    def progress(fraction: float, note: str = "") -> None:
+
+def seldom(send: Callable[[Step], None], *, every: float) -> Progress:
+    """`send`, at most once in `every` seconds."""
+    last = -every
+
+    def progress(fraction: float | int, note: str = "") -> None:
         nonlocal last
-        if time.monotonic() - last >= PROGRESS_EVERY:
+        if time.monotonic() - last >= every:
             last = time.monotonic()
-            try:
-                send(Step(float(fraction), note))
-            except BrokenPipeError:  # not a failure of the run, which an Exception would be
-                sys.exit(1)
+            send(Step(float(fraction), note))
 
     return progress
 

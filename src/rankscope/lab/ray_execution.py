@@ -7,9 +7,8 @@ started again and goes on from its own checkpoint, if it keeps one; a run that r
 
 import logging
 import os
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,8 +17,7 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankscope.lab.execution import THREADS, Ended, Step, Watcher, attempt
-from rankscope.lab.experiment import Progress
+from rankscope.lab.execution import THREADS, Ended, Step, Watcher, attempt, seldom
 from rankscope.lab.stored_run import StoredRun
 from rankscope.store.lock import Holder, forget
 
@@ -167,19 +165,7 @@ def _execute_there(stored: StoredRun, mailbox: Any) -> Ended:
         mailbox.put.remote(stored.title, step)
 
     send(Step(0.0, ""))
-    return attempt(stored, _seldom(send))
-
-
-def _seldom(send: Callable[[Step], None]) -> Progress:
-    last = -PROGRESS_EVERY
-
-    def progress(fraction: float | int, note: str = "") -> None:
-        nonlocal last
-        if time.monotonic() - last >= PROGRESS_EVERY:
-            last = time.monotonic()
-            send(Step(float(fraction), note))
-
-    return progress
+    return attempt(stored, seldom(send, every=PROGRESS_EVERY))
 
 
 @contextmanager

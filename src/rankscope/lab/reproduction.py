@@ -53,7 +53,7 @@ def reproduce(
 def rebuild(papers: tuple[Paper, ...], out: Path, folder: Path, *, command: str) -> bool:
     """Report on what is stored; True if no claim or figure failed."""
     check_folder(out)
-    there = tuple(_part_there(paper, out) for paper in papers if _anything_there(paper, out))
+    there = tuple(filter(None, (_part_there(paper, out) for paper in papers)))
     if not there:
         raise ValueError(
             f"{out} has no runs of {' or '.join(paper.name for paper in papers)} at scale "
@@ -97,18 +97,19 @@ def _seconds_per_run(experiment: Experiment) -> float:
     return (experiment.expected_seconds or 0.0) / max(runs, 1)
 
 
-def _part_there(paper: Paper, out: Path) -> Paper:
-    """Without experiments of which nothing was run, where each is judged by itself."""
-    kept = [e for e in paper.experiments if _whole(stored_runs(e, out))]
+def _part_there(paper: Paper, out: Path) -> Paper | None:
+    """None if nothing of it was run.
+
+    Where each experiment is judged by itself, those of which nothing was run are left out.
+    """
+    kept = [
+        experiment
+        for experiment in paper.experiments
+        if any(run.state == "whole" for run in stored_runs(experiment, out))
+    ]
+    if not kept:
+        return None
     return paper if paper.joint else replace(paper, experiments=tuple(kept))
-
-
-def _whole(runs: list[StoredRun]) -> bool:
-    return any(run.state == "whole" for run in runs)
-
-
-def _anything_there(paper: Paper, out: Path) -> bool:
-    return any(_whole(stored_runs(each, out)) for each in paper.experiments)
 
 
 def show(report: Report, folder: Path, talk: Console) -> None:

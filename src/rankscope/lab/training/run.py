@@ -81,32 +81,38 @@ class TrainingRun:
 
         A loss that is no longer finite ends it: the store then says `diverged_at`.
         """
-        device = torch.device(self.place.device)
-        with surroundings(device):
-            problem = self.task.build(self.place, seed=seed)
-            if device.type == "cuda":  # the layout that its convolutions want
-                problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-            optimizer = self.optimizer.build(problem.model.parameters(), device)
-            checkpoint = Checkpoint(path)
-            first = checkpoint.load(problem.model, optimizer, among=steps_of(path))
-            meter = Meter(progress, steps=self.steps, batch=self.batch, unit=problem.unit)
-            with self._tracked(problem, path) as tracker:
-                loop = Loop(
-                    problem=problem,
-                    learn=self._step(problem, optimizer, tracker),
-                    optimizer=optimizer,
-                    peak_rate=self.optimizer.rate,
-                    rate=self.rate,
-                    order=Order(problem.samples, self.batch, seed=seed),
-                    seed=seed,
-                    tracker=tracker,
-                    snapshots=self._snapshots,
-                    checkpoint=checkpoint,
-                    meter=meter,
-                )
+        with surroundings(torch.device(self.place.device)):
+            with self.assembled(path, seed=seed, progress=progress) as (loop, first):
                 last, diverged = loop.advance(first, self.steps)
-                speed = meter.speed
-            self._keep_facts(problem, path, speed=speed, diverged_at=last if diverged else None)
+                speed = loop.meter.speed
+            diverged_at = last if diverged else None
+            self._keep_facts(loop.problem, path, speed=speed, diverged_at=diverged_at)
+
+    @contextmanager
+    def assembled(self, path: Path, *, seed: int, progress: Progress) -> Iterator[tuple[Loop, int]]:
+        """All that training takes, a tracker to `path` included, and the step to start at."""
+        device = torch.device(self.place.device)
+        problem = self.task.build(self.place, seed=seed)
+        if device.type == "cuda":  # the layout that its convolutions want
+            problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        optimizer = self.optimizer.build(problem.model.parameters(), device)
+        checkpoint = Checkpoint(path)
+        first = checkpoint.load(problem.model, optimizer, among=steps_of(path))
+        with self._tracked(problem, path) as tracker:
+            loop = Loop(
+                problem=problem,
+                learn=self._step(problem, optimizer, tracker),
+                optimizer=optimizer,
+                peak_rate=self.optimizer.rate,
+                rate=self.rate,
+                order=Order(problem.samples, self.batch, seed=seed),
+                seed=seed,
+                tracker=tracker,
+                snapshots=self._snapshots,
+                checkpoint=checkpoint,
+                meter=Meter(progress, steps=self.steps, batch=self.batch, unit=problem.unit),
+            )
+            yield loop, first
 
     def forget(self, path: Path) -> None:
         """Remove what a run that is over, or was declared otherwise, no longer needs."""

@@ -2,17 +2,14 @@ from dataclasses import replace
 
 import pytest
 
+from lab.experiments.declared import trainings
 from rankscope.lab.experiments.yunis2024 import grok
 from rankscope.lab.tasks.modular import ModularAddition
 from rankscope.lab.training.run import TrainingRun
 
 
 def runs(scale: str) -> dict[str, TrainingRun]:
-    found = {}
-    for name, run in grok.experiment(scale).runs.items():
-        assert isinstance(run, TrainingRun)
-        found[name] = run
-    return found
+    return trainings(grok.experiment(scale))
 
 
 def test_paper_scale_is_the_papers() -> None:

@@ -2,16 +2,13 @@ import math
 
 import pytest
 
+from lab.experiments.declared import by_decay
 from rankscope.lab.experiments.yunis2024 import lstm
 from rankscope.lab.training.run import TrainingRun
 
 
 def runs(scale: str) -> dict[float, TrainingRun]:
-    found = {}
-    for run in lstm.experiment(scale).runs.values():
-        assert isinstance(run, TrainingRun) and run.paper_decay is not None
-        found[run.paper_decay] = run
-    return found
+    return by_decay(lstm.experiment(scale))
 
 
 def test_paper_scale_is_the_papers() -> None:

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from lab.experiments.declared import trainings
 from rankscope.lab.data.splits import split
 from rankscope.lab.experiments.yunis2024 import unet
 from rankscope.lab.models.unet import UnetConfig
@@ -11,11 +12,7 @@ from rankscope.lab.training.run import TrainingRun
 
 
 def runs(scale: str) -> dict[str, TrainingRun]:
-    found = {}
-    for name, run in unet.experiment(scale).runs.items():
-        assert isinstance(run, TrainingRun)
-        found[name] = run
-    return found
+    return trainings(unet.experiment(scale))
 
 
 def test_paper_scale_is_the_papers() -> None:

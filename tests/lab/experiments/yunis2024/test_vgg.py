@@ -1,16 +1,13 @@
 import pytest
 
+from lab.experiments.declared import trainings
 from rankscope.lab.data.splits import split
 from rankscope.lab.experiments.yunis2024 import vgg
 from rankscope.lab.training.run import TrainingRun
 
 
 def runs(scale: str) -> dict[str, TrainingRun]:
-    found = {}
-    for name, run in vgg.experiment(scale).runs.items():
-        assert isinstance(run, TrainingRun)
-        found[name] = run
-    return found
+    return trainings(vgg.experiment(scale))
 
 
 def test_paper_scale_is_the_papers() -> None:
