@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 @pytest.fixture(autouse=True)
 def no_repository_but_the_one_around(monkeypatch: pytest.MonkeyPatch) -> None:
-    for variable in ("GIT_DIR", "GIT_WORK_TREE"):
+    for variable in ("GIT_DIR", "GIT_WORK_TREE", "RANKSCOPE_COMMIT"):
         monkeypatch.delenv(variable, raising=False)
 
 
@@ -27,6 +27,12 @@ def test_no_commit_outside_a_repository(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     monkeypatch.chdir(tmp_path)
     assert origin(CPU)["commit"] == ""
+
+
+def test_a_copy_can_be_told_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANKSCOPE_COMMIT", "5eed")
+    monkeypatch.chdir(tmp_path)
+    assert origin(CPU)["commit"] == "5eed"
 
 
 def test_no_commit_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

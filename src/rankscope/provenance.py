@@ -1,5 +1,6 @@
 """Where a result came from: versions, device, the commit of the code that asked for it."""
 
+import os
 import platform
 import subprocess
 from datetime import UTC, datetime
@@ -23,7 +24,12 @@ def origin(device: torch.device) -> dict[str, str]:
 
 
 def _commit() -> str:
-    """The commit checked out where the program runs, or "" outside a repository."""
+    """The commit checked out where the program runs, or "" outside a repository.
+
+    A copy of the code that is no checkout can be told by RANKSCOPE_COMMIT where it is from.
+    """
+    if told := os.environ.get("RANKSCOPE_COMMIT"):
+        return told
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)

@@ -1,5 +1,6 @@
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from rankscope.lab.data.digits import Digits
+from rankscope.lab.data.images import Images
 from rankscope.lab.data.splits import split
+from rankscope.lab.tasks.augmentation import CropFlip
 from rankscope.lab.tasks.classification import (
     Classification,
     ClassificationProblem,
@@ -154,3 +157,42 @@ def test_what_it_says_of_itself(problem: ClassificationProblem) -> None:
     assert problem.shown == Shown("weight", "weight > weight")
     assert problem.unit == "images"
     assert problem.finale(problem.model) == {}
+
+
+@dataclass(frozen=True)
+class Given:
+    """Stands for a split of the hub."""
+
+    images: Images
+
+    def build(self, folder: Path | None = None) -> Images:
+        return self.images
+
+
+def test_a_split_of_its_own_validates() -> None:
+    test = DATA[torch.arange(1700, 1797)]
+    # `Given` is no HubImages, which the runtime type checker would mind in the constructor.
+    task = replace(TASK)
+    object.__setattr__(task, "test", Given(test))
+    problem = task.build(Place(), seed=5)
+    assert problem.samples == 1797
+    images, labels = problem.draw(torch.arange(1797), GENERATOR)
+    assert torch.equal(images, DATA.inputs) and torch.equal(labels, DATA.labels)
+    with torch.no_grad():
+        scores = problem.model(*problem.inputs(test.inputs))
+        found = problem.validate(problem.model)
+    right = float((scores.argmax(1) == test.labels).double().mean())
+    assert found["validation_accuracy"] == pytest.approx(right)
+
+
+def test_only_what_is_learnt_from_is_augmented() -> None:
+    problem = replace(TASK, augmentation=CropFlip(padding=1)).build(Place(), seed=5)
+    plain = TASK.build(Place(), seed=5)
+    every = torch.arange(problem.samples)
+    drawn, labels = problem.draw(every, torch.Generator().manual_seed(3))
+    expected, same = plain.draw(every, GENERATOR)
+    view = CropFlip(padding=1)(expected, torch.Generator().manual_seed(3))
+    assert torch.equal(drawn, view) and torch.equal(labels, same)
+    assert not torch.equal(drawn, expected)
+    for ours, theirs in zip(problem.fixed(100), plain.fixed(100), strict=True):
+        assert torch.equal(ours[0], theirs[0])

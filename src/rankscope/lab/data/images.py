@@ -5,7 +5,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from multiprocessing import parent_process
 from pathlib import Path
 
@@ -32,6 +32,10 @@ class Images:
     inputs: UInt8[Tensor, "n c h w"]
     labels: Int64[Tensor, " n"]
     classes: int
+
+    def __getitem__(self, rows: Int64[Tensor, " part"]) -> "Images":
+        """Some of them."""
+        return Images(self.inputs[rows], self.labels[rows], self.classes)
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,7 @@ class HubImages:
 
 CIFAR10 = HubImages("uoft-cs/cifar10", "plain_text", "train", "img", "label", 10, (3, 32, 32))
 CIFAR100 = HubImages("uoft-cs/cifar100", "cifar100", "train", "img", "fine_label", 100, (3, 32, 32))
+CIFAR10_TEST, CIFAR100_TEST = replace(CIFAR10, split="test"), replace(CIFAR100, split="test")
 MNIST = HubImages("ylecun/mnist", "mnist", "train", "image", "label", 10, (1, 28, 28))
 
 

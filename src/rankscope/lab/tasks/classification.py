@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import HubImages, Images
 from rankscope.lab.data.splits import split
+from rankscope.lab.tasks.augmentation import CropFlip
 from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.constant import frequency_entropy
 from rankscope.lab.training.task import Batch, Place, Problem, Shown
@@ -31,24 +32,35 @@ class Classifier(Protocol):
 
 @dataclass(frozen=True)
 class Classification:
-    """Cross-entropy of the classes of `images`, none of them augmented.
+    """Cross-entropy of the classes of `images`.
 
-    A tenth of the images is held out for validation, by a split that follows the seed. Pixels are
-    shifted and scaled to mean 0 and standard deviation 1 over the training part, per channel; the
-    paper does not state its normalisation.
+    Pixels are shifted and scaled to mean 0 and standard deviation 1 over the training part, per
+    channel; the papers do not state their normalisation.
     random_labels: all labels are permuted once, before the split, by the seed.
+    test: what validates; by default a tenth of the images, by a split that follows the seed.
+    augmentation: of the images that are learnt from; losses at snapshots are of images as they are.
     """
 
     images: HubImages | Digits
     model: Classifier
     random_labels: bool = False
+    test: HubImages | None = None
+    augmentation: CropFlip | None = None
 
     def build(self, place: Place, *, seed: int) -> "ClassificationProblem":
         images = self.images.build(place.data)
         if self.random_labels:
             images = permuted(images, seed=seed)
+        if self.test is None:
+            train, validation = (images[part] for part in split(len(images.labels), seed=seed))
+        else:
+            train, validation = images, self.test.build(place.data)
         return ClassificationProblem(
-            images, self.model.build(seed=seed), device=torch.device(place.device), seed=seed
+            train,
+            validation,
+            self.model.build(seed=seed),
+            device=torch.device(place.device),
+            augmentation=self.augmentation,
         )
 
 
@@ -65,23 +77,31 @@ class ClassificationProblem(Problem):
     unit = "images"
 
     def __init__(
-        self, images: Images, model: nn.Module, *, device: torch.device, seed: int
+        self,
+        train: Images,
+        validation: Images,
+        model: nn.Module,
+        *,
+        device: torch.device,
+        augmentation: CropFlip | None = None,
     ) -> None:
-        train, validation = split(len(images.labels), seed=seed)
         self.model = model.to(device)
         self.shown = Shown(*model.shown())  # type: ignore[operator]
-        self.samples = len(train)
-        self.constant_loss = frequency_entropy(images.labels[train])
+        self.samples = len(train.labels)
+        self.constant_loss = frequency_entropy(train.labels)
+        self._augmentation = augmentation
         self._train, self._validation = (
-            (images.inputs[part].to(device), images.labels[part].to(device))
-            for part in (train, validation)
+            (part.inputs.to(device), part.labels.to(device)) for part in (train, validation)
         )
-        mean, deviation = channel_moments(images.inputs[train])
+        mean, deviation = channel_moments(train.inputs)
         self._mean, self._deviation = mean.to(device), deviation.to(device)
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
         chosen = indices.to(self._train[0].device, non_blocking=True)
-        return tuple(each[chosen] for each in self._train)
+        images, labels = (each[chosen] for each in self._train)
+        if self._augmentation is not None:
+            images = self._augmentation(images, generator)
+        return images, labels
 
     def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
         return ((batch[0].float() - self._mean) / self._deviation,)

@@ -18,6 +18,7 @@ from rankscope.interventions import (
     replace_matrices,
 )
 from rankscope.lab.training.step import Precision, mixed_precision
+from rankscope.lab.training.streams import own_stream
 from rankscope.lab.training.task import Problem
 from rankscope.matrices import View, named_tensors, views
 
@@ -67,7 +68,8 @@ class Evaluation:
         normed = any(isinstance(module, _BatchNorm) for module in self._model.modules())
         norm = problem.fixed(truncation.norm_samples) if truncation is not None and normed else ()
         self._norm = tuple(problem.inputs(*batch) for batch in norm)
-        self._stream = torch.cuda.Stream(self._device) if self._device.type == "cuda" else None
+        on_gpu = self._device.type == "cuda"
+        self._stream = own_stream("evaluation", self._device) if on_gpu else None
 
     @property
     def directions(self) -> Mapping[str, int]:

@@ -2,15 +2,18 @@
 
 import time
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 
+from rankscope import store
 from rankscope.lab.experiment import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.optimizers import set_rate
 from rankscope.lab.training.order import Order, generator
 from rankscope.lab.training.rates import RateSchedule
 from rankscope.lab.training.step import StepFunction
+from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.task import Problem
 from rankscope.tracker import Schedule, Tracker
 
@@ -52,6 +55,13 @@ class Meter:
         )
 
 
+class End(NamedTuple):
+    """Where training ended: after all its steps, or before them, and why."""
+
+    step: int
+    why: Literal["done", "settled", "diverged"]
+
+
 @dataclass(frozen=True)
 class Loop:
     """All that takes part in training, put together.
@@ -69,11 +79,12 @@ class Loop:
     seed: int
     tracker: Tracker
     snapshots: Schedule
+    stop: Settled | None
     checkpoint: Checkpoint
     meter: Meter
 
-    def advance(self, first: int, last: int) -> tuple[int, bool]:
-        """Steps `first` to `last`; returns where training ended, and whether the loss diverged."""
+    def advance(self, first: int, last: int) -> End:
+        """Steps `first` to `last`, or until training diverges or may stop."""
         loss = torch.tensor(torch.nan)
         due = time.monotonic() + CHECKPOINT_SECONDS
         for step in range(first, last):
@@ -82,7 +93,9 @@ class Loop:
             if self.snapshots(step) and (step > first or first == 0):
                 self._look(step, loss, rate)
                 if step > 0 and not torch.isfinite(loss):
-                    return step, True
+                    return End(step, "diverged")
+                if self._settled(step):
+                    return End(step, "settled")
                 if time.monotonic() > due:
                     took = self._save(step)
                     due = time.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
@@ -91,13 +104,22 @@ class Loop:
             loss = self.learn(batch)
             self.meter.tick(step + 1, loss)
         self._look(last, loss, 0.0)
-        return last, not bool(torch.isfinite(loss))
+        return End(last, "done" if torch.isfinite(loss) else "diverged")
 
     def _look(self, step: int, loss: torch.Tensor, rate: float) -> None:
         """A snapshot; its `loss` is that of the last batch before it."""
         began = time.monotonic()
         self.tracker.observe(step, loss=loss, rate=rate)
         self.meter.held_seconds += time.monotonic() - began
+
+    def _settled(self, step: int) -> bool:
+        """Whether training may stop here; the same step whether it was interrupted or not."""
+        if self.stop is None or step < self.stop.steps:
+            return False
+        committed = self.tracker.committed
+        if committed is None or committed < step - self.stop.steps:
+            self.tracker.flush()
+        return self.stop.over(store.open(self.tracker.path), step)
 
     def _save(self, step: int) -> float:
         """What lies before a checkpoint must be in the store before the checkpoint is there.

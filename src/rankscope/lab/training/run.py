@@ -1,6 +1,5 @@
 """A training as a run of an experiment: declared once, executed, killed, resumed."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -14,18 +13,16 @@ from rankscope import store
 from rankscope.lab.experiment import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.evaluation import Evaluation, Truncation
-from rankscope.lab.training.loop import Loop, Meter
+from rankscope.lab.training.loop import End, Loop, Meter
 from rankscope.lab.training.optimizers import Optimizer
 from rankscope.lab.training.order import Order
 from rankscope.lab.training.rates import Constant, RateSchedule, total
 from rankscope.lab.training.step import GraphedStep, Precision, StepFunction, eager_step
+from rankscope.lab.training.stopping import Settled
+from rankscope.lab.training.streams import own_stream
 from rankscope.lab.training.task import Place, Problem, Task
 from rankscope.pairs import Pair
 from rankscope.tracker import Epochs, Every, LogSpaced, Tracker
-
-# torch hands out a few streams in turn, so each thread keeps its own: one that changed hands while
-# another run captures on it would break both.
-OWN = threading.local()
 
 
 @dataclass(frozen=True)
@@ -39,6 +36,9 @@ class TrainingRun:
     evaluation_samples: training samples whose loss is measured at each snapshot.
     paper_decay: the paper's decay that this run stands for; `optimizer.decay` differs from it
         where training is shorter, so that sum(rate x decay) stays about the same.
+    changes: also follow the products of attention heads, and how far these and the matrices are
+        from their initial values (boix2023).
+    stop: what ends training before `steps`.
     """
 
     task: Task
@@ -53,6 +53,8 @@ class TrainingRun:
     evaluation_samples: int = 5000
     truncation: Truncation | None = None
     paper_decay: float | None = None
+    changes: bool = False
+    stop: Settled | None = None
     place: Place = field(default=Place(), compare=False)
 
     def __post_init__(self) -> None:
@@ -83,10 +85,9 @@ class TrainingRun:
         """
         with surroundings(torch.device(self.place.device)):
             with self.assembled(path, seed=seed, progress=progress) as (loop, first):
-                last, diverged = loop.advance(first, self.steps)
+                end = loop.advance(first, self.steps)
                 speed = loop.meter.speed
-            diverged_at = last if diverged else None
-            self._keep_facts(loop.problem, path, speed=speed, diverged_at=diverged_at)
+            self._keep_facts(loop.problem, path, speed=speed, end=end)
 
     @contextmanager
     def assembled(self, path: Path, *, seed: int, progress: Progress) -> Iterator[tuple[Loop, int]]:
@@ -109,6 +110,7 @@ class TrainingRun:
                 seed=seed,
                 tracker=tracker,
                 snapshots=self._snapshots,
+                stop=self.stop,
                 checkpoint=checkpoint,
                 meter=Meter(progress, steps=self.steps, batch=self.batch, unit=problem.unit),
             )
@@ -123,7 +125,6 @@ class TrainingRun:
         return WithLast(self.snapshots, self.steps)
 
     def _tracked(self, problem: Problem, path: Path) -> Tracker:
-        """Changes and products are not followed: yunis2024 speaks of the matrices themselves."""
         probe = Evaluation(
             problem,
             samples=self.evaluation_samples,
@@ -135,8 +136,8 @@ class TrainingRun:
             path,
             schedule=self._snapshots,
             pairs=pairs_of(problem.model),
-            reference=None,
-            products=False,
+            reference="init" if self.changes else None,
+            products=self.changes,
             probe=probe,
             resume=True,
             strict=True,
@@ -156,23 +157,22 @@ class TrainingRun:
             return step
         return GraphedStep(step, problem.model, optimizer, paused=tracker.paused)
 
-    def _keep_facts(
-        self, problem: Problem, path: Path, *, speed: float, diverged_at: int | None
-    ) -> None:
+    def _keep_facts(self, problem: Problem, path: Path, *, speed: float, end: End) -> None:
         """What the store says of the training as a whole."""
         facts: dict[str, Any] = {
             "decay": self.optimizer.decay,
             "paper_decay": self.paper_decay,
             "decay_sum": self.decay_sum,
             "constant_loss": problem.constant_loss,
-            "diverged_at": diverged_at,
+            "diverged_at": end.step if end.why == "diverged" else None,
+            "stopped_at": end.step if end.why == "settled" else None,
             "shown_matrix": problem.shown.matrix,
             "shown_pair": problem.shown.pair,
             "unit": problem.unit,
             "speed": speed,
             "parameters": sum(each.numel() for each in problem.model.parameters()),
         }
-        if diverged_at is None:
+        if end.why != "diverged":
             with torch.no_grad():
                 facts |= problem.finale(problem.model.eval())
         with store.Writer.resume(path) as writer:
@@ -241,7 +241,7 @@ def one_thread() -> Iterator[None]:
 @contextmanager
 def stream_of_its_own(device: torch.device) -> Iterator[None]:
     """So that runs in several threads overlap on a GPU."""
-    stream = OWN.stream = getattr(OWN, "stream", None) or torch.cuda.Stream(device)
+    stream = own_stream("training", device)
     with torch.cuda.stream(stream):
         try:
             yield

@@ -1,0 +1,54 @@
+import numpy as np
+import pytest
+import torch
+
+from rankscope.lab.tasks.augmentation import CropFlip
+
+IMAGES = torch.randint(
+    1, 256, (500, 3, 5, 7), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)
+)
+
+
+def views(image: torch.Tensor, padding: int) -> set[bytes]:
+    """Every shift of an image and of its mirror image, written out."""
+    found = set()
+    _, height, width = image.shape
+    for mirrored in (image.numpy(), image.numpy()[:, :, ::-1]):
+        padded = np.pad(mirrored, ((0, 0), (padding, padding), (padding, padding)))
+        for down in range(2 * padding + 1):
+            for across in range(2 * padding + 1):
+                found.add(padded[:, down : down + height, across : across + width].tobytes())
+    return found
+
+
+def test_each_view_is_a_shift_or_a_mirrored_shift() -> None:
+    seen = CropFlip(padding=2)(IMAGES, torch.Generator().manual_seed(1))
+    for image, view in zip(IMAGES, seen, strict=True):
+        assert view.contiguous().numpy().tobytes() in views(image, 2)
+
+
+def test_every_view_comes_up_about_equally_often() -> None:
+    same = IMAGES[:1].expand(5000, -1, -1, -1)
+    seen = CropFlip(padding=1)(same, torch.Generator().manual_seed(2))
+    _, counts = np.unique(seen.reshape(5000, -1).numpy(), axis=0, return_counts=True)
+    assert len(counts) == len(views(IMAGES[0], 1)) == 18
+    assert counts.min() > 200 and counts.max() < 360  # 278 expected, 5 deviations of 16 each way
+
+
+def test_without_padding_images_are_kept_or_mirrored() -> None:
+    seen = CropFlip(padding=0)(IMAGES, torch.Generator().manual_seed(3))
+    kept = (seen == IMAGES).flatten(1).all(1)
+    mirrored = (seen == IMAGES.flip(3)).flatten(1).all(1)
+    assert (kept ^ mirrored).all() and 180 < int(kept.sum()) < 320
+
+
+def test_the_generator_decides() -> None:
+    first, again, other = (
+        CropFlip()(IMAGES, torch.Generator().manual_seed(seed)) for seed in (4, 4, 5)
+    )
+    assert torch.equal(first, again) and not torch.equal(first, other)
+
+
+def test_padding_cannot_be_negative() -> None:
+    with pytest.raises(ValueError, match="0 or more pixels, got -1"):
+        CropFlip(padding=-1)
