@@ -1,11 +1,13 @@
 import itertools
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
 
 from rankscope.lab.data.formant import FormantSpeech
+from rankscope.lab.data.mixed_speech import joined
 from rankscope.lab.data.speech import Speech, Utterances, encode, pad
 from rankscope.lab.models.lstm import BiLstmConfig
 from rankscope.lab.tasks.speech import (
@@ -16,6 +18,8 @@ from rankscope.lab.tasks.speech import (
     greedy,
     require_room,
 )
+from rankscope.lab.training.optimizers import AdamW
+from rankscope.lab.training.step import GraphedStep, eager_step
 from rankscope.lab.training.task import Place
 
 MODEL = BiLstmConfig(hidden=3, layers=2)
@@ -76,6 +80,14 @@ def test_constant_loss_of_one_character_is_zero() -> None:
     assert constant_loss(tiny([5, 5], [[1], [1]]), characters=3) == pytest.approx(0, abs=1e-3)
 
 
+def test_constant_loss_of_many_is_that_of_some_of_each_kind() -> None:
+    """The first 1500 alone would give 0; two texts that share one probability, log 2 or more."""
+    mixed = joined([tiny([5] * 1500, [[1]] * 1500), tiny([5] * 1500, [[2]] * 1500)])
+    best = constant_loss(tiny([5, 5], [[1], [2]]), characters=3)
+    assert constant_loss(mixed, characters=3) == pytest.approx(best, rel=1e-3)
+    assert best > math.log(2)
+
+
 def test_greedy_decoding_merges_repeats_and_drops_blanks() -> None:
     best = torch.tensor([[1, 1, 0, 1, 2, 2], [0, 0, 3, 3, 1, 1], [0, 0, 0, 0, 0, 0]])
     log_probabilities = torch.nn.functional.one_hot(best, 4).float()
@@ -131,7 +143,7 @@ def test_a_problem_draws_what_it_is_asked_for_and_keeps_its_word() -> None:
     assert said["validation_loss"] == pytest.approx(float(want))
     assert said["validation_error_rate"] >= 0
     assert problem.finale(problem.model) == {}
-    assert problem.shown == problem.model.shown() and not problem.capturable
+    assert problem.shown == problem.model.shown()
 
 
 class Told(torch.nn.Module):
@@ -203,3 +215,21 @@ def test_texts_that_do_not_fit_into_their_frames_are_named() -> None:
     silent = pad([torch.zeros(2, 40)] * 7, [encode("")] * 7)
     with pytest.raises(ValueError, match=r"rows \[0, 1, 2, 3, 4\] of train, of 7 such"):
         require_room(Speech(silent, silent))
+
+
+@pytest.mark.gpu
+def test_a_replayed_step_learns_what_a_written_one_does() -> None:
+    """From torch's own loss on the CPU to the one that a GPU replays."""
+
+    def losses(device: str) -> list[float]:
+        problem = SpeechRecognition(FormantSpeech(20), MODEL).build(Place(device=device), seed=0)
+        optimizer = AdamW(rate=1e-3).build(problem.model.parameters(), torch.device(device))
+        step = eager_step(problem, optimizer, accumulate=1, clip=None, precision="float32")
+        if device == "cuda":
+            step = GraphedStep(step, problem.model, optimizer, paused=nullcontext)
+        chosen = [torch.tensor([3, 1, 4]), torch.tensor([0, 2, 5])] * 3
+        return [float(step(problem.draw(each, torch.Generator()))) for each in chosen]
+
+    with torch.cuda.stream(torch.cuda.Stream()):
+        replayed = losses("cuda")
+    assert replayed == pytest.approx(losses("cpu"), rel=1e-2)

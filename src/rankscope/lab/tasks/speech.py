@@ -1,5 +1,6 @@
 """Speech to characters by connectionist temporal classification (yunis2024, app. C.3)."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +13,10 @@ from torch import Tensor, nn
 from rankscope.lab.data.speech import BLANK, Speech, SpeechData, Utterances, too_short
 from rankscope.lab.models.lstm import BiLstm, BiLstmConfig
 from rankscope.lab.tasks.batches import batches
+from rankscope.lab.tasks.ctc import replayable_ctc_loss
 from rankscope.lab.training.task import Batch, Place, Problem
 
-EVALUATION_UTTERANCES = 64  # of a batch outside training
+EVALUATION_UTTERANCES = 256  # of a batch outside training: many take a GPU as long as few
 CONSTANT_CHARACTERS = 2000  # of which the constant predictor's loss is
 
 
@@ -35,13 +37,9 @@ class SpeechRecognition:
 
 
 class SpeechProblem(Problem):
-    """All utterances on the device, padded to the longest.
-
-    On a GPU torch's CTC loss reads the lengths on the host: the step is no part of a CUDA graph.
-    """
+    """All utterances on the device, padded to the longest: batches have one shape."""
 
     unit = "utterances"
-    capturable = False
 
     def __init__(self, speech: Speech, model: BiLstm, *, device: torch.device) -> None:
         require_room(speech)
@@ -93,7 +91,13 @@ def ctc_loss(
     targets: Int[Tensor, "n longest"],
     target_lengths: Int[Tensor, " n"],
 ) -> Float[Tensor, ""]:
-    """-log P(text) of each utterance over its number of characters, averaged over utterances."""
+    """-log P(text) of each utterance over its number of characters, averaged over utterances.
+
+    On a GPU torch's own waits for the lengths, which a graph of a training step cannot.
+    """
+    if log_probabilities.is_cuda and log_probabilities.requires_grad:
+        losses = replayable_ctc_loss(log_probabilities, frame_lengths, targets, target_lengths)
+        return (losses / target_lengths).mean()
     return F.ctc_loss(
         log_probabilities.transpose(0, 1),
         targets,
@@ -118,11 +122,11 @@ def require_room(speech: Speech) -> None:
 def constant_loss(utterances: Utterances, *, characters: int) -> float:
     """The smallest loss of one distribution over characters for every frame of all utterances.
 
-    Found by L-BFGS in float64 on the first utterances, of some 2000 characters together. There are
-    minima with many and with few blanks, so the search starts from both sides.
+    Found by L-BFGS in float64 on every so many utterances, of some 2000 characters together. There
+    are minima with many and with few blanks, so the search starts from both sides.
     """
-    before = utterances.target_lengths.cumsum(0) - utterances.target_lengths
-    part = utterances.pick((before < CONSTANT_CHARACTERS).nonzero().flatten())
+    stride = math.ceil(int(utterances.target_lengths.sum()) / CONSTANT_CHARACTERS)
+    part = utterances.pick(torch.arange(0, len(utterances), stride))
     return min(_lowest(part, characters, blank=blank) for blank in (0.05, 0.9))
 
 

@@ -97,19 +97,17 @@ class GraphedStep:
     def _capture(self, batch: Batch) -> None:
         self._batch = tuple(tensor.clone() for tensor in batch)
         stream = torch.cuda.current_stream()  # of this run's own
-        with _as_before(self._model, self._optimizer):
-            for _ in range(WARM_UP):
-                self._step(self._batch)
-        self._optimizer.zero_grad(set_to_none=True)
-        stream.synchronize()
         graph = torch.cuda.CUDAGraph()
-        # Runs side by side capture one after the other; what others do meanwhile is not forbidden.
-        with (
-            CAPTURING,
-            self._paused(),
-            torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
-        ):
-            self._loss = self._step(self._batch)
+        # Runs side by side prepare and capture one after the other: libraries set themselves up in
+        # the first steps. What other threads do meanwhile is not forbidden.
+        with CAPTURING, self._paused():
+            with _as_before(self._model, self._optimizer):
+                for _ in range(WARM_UP):
+                    self._step(self._batch)
+            self._optimizer.zero_grad(set_to_none=True)
+            stream.synchronize()
+            with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                self._loss = self._step(self._batch)
         self._graph = graph
 
 

@@ -1,0 +1,119 @@
+"""The CTC loss as operations on tensors alone (Graves et al. 2006, sections 4.1-4.2).
+
+A GPU can replay it within a graph of the whole step; torch's own reads the lengths on the host.
+"""
+
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from rankscope.lab.data.speech import BLANK
+
+
+def replayable_ctc_loss(
+    log_probabilities: Float[Tensor, "n frames characters"],
+    frame_lengths: Int[Tensor, " n"],
+    targets: Int[Tensor, "n longest"],
+    target_lengths: Int[Tensor, " n"],
+) -> Float[Tensor, " n"]:
+    """-log P(text) of each utterance; infinite where a text does not fit into its frames.
+
+    Its gradient is minus the expected number of times a path has a character at a frame: that of
+    log-probabilities as they are. F.ctc_loss adds exp(log-probability), which log_softmax drops.
+    """
+    with torch.autocast(log_probabilities.device.type, enabled=False):
+        losses: Tensor = _Loss.apply(  # type: ignore[no-untyped-call]
+            log_probabilities, frame_lengths, targets, target_lengths
+        )
+    return losses
+
+
+class _Loss(torch.autograd.Function):
+    """Both recursions run in the forward pass, which leaves the backward pass one product."""
+
+    @staticmethod
+    def forward(
+        context: Any,
+        log_probabilities: Tensor,
+        frame_lengths: Tensor,
+        targets: Tensor,
+        target_lengths: Tensor,
+    ) -> Tensor:
+        paths = _paths(log_probabilities, frame_lengths, targets, target_lengths)
+        context.save_for_backward(paths.expected)
+        return paths.log_probability.neg()
+
+    @staticmethod
+    def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        (expected,) = context.saved_tensors
+        return -gradients[0][:, None, None] * expected, None, None, None
+
+
+class _Paths(NamedTuple):
+    """log P(text), and how often its paths have each character at each frame."""
+
+    log_probability: Float[Tensor, " n"]
+    expected: Float[Tensor, "n frames characters"]
+
+
+def _paths(
+    log_probabilities: Tensor, frame_lengths: Tensor, targets: Tensor, target_lengths: Tensor
+) -> _Paths:
+    """Read backwards, frames and text, an utterance's alpha is the beta of the other direction.
+
+    So one recursion over twice the utterances gives both. Both hold the frame's own emission.
+    """
+    n, frames, characters = log_probabilities.shape
+    states = _with_blanks(targets)  # (n, S)
+    frame, inside_frames = _mirrored(frames, frame_lengths)  # (n, frames)
+    state, inside_states = _mirrored(states.shape[1], 2 * target_lengths + 1)  # (n, S)
+    frame, state = frame[..., None], state[:, None]
+    both = torch.cat([states, states.take_along_dim(state[:, 0], dim=1)])
+    heard = torch.cat([log_probabilities, log_probabilities.take_along_dim(frame, dim=1)])
+    emissions = heard.take_along_dim(both[:, None], dim=2)  # (2 n, frames, S)
+    alpha, mirrored_beta = _alpha(emissions, both).chunk(2)
+    beta = mirrored_beta.take_along_dim(frame, dim=1).take_along_dim(state, dim=2)
+    beta = beta.where(inside_states[:, None], -torch.inf)
+    # Every frame has the whole; at the first, paths are at a blank or at the first character.
+    log_probability = beta[:, 0, :2].logsumexp(1)
+    # The shares of all states at a frame; so what rounding adds to all of them drops out.
+    at_state = (alpha + beta - emissions[:n]).softmax(-1)
+    of_character = states[..., None] == torch.arange(characters, device=states.device)
+    expected = at_state.where(inside_frames[..., None], 0) @ of_character.to(at_state)
+    return _Paths(log_probability, expected)
+
+
+def _with_blanks(targets: Tensor) -> Tensor:
+    """A blank before, between and after the characters: (n, 2 longest + 1)."""
+    states = targets.new_full((len(targets), 2 * targets.shape[1] + 1), BLANK)
+    states[:, 1::2] = targets
+    return states
+
+
+def _mirrored(size: int, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """For each row the places 0 to length - 1 in reverse, and which of all places those are."""
+    place = torch.arange(size, device=lengths.device)
+    return (lengths[:, None] - 1 - place).clamp(min=0), place < lengths[:, None]
+
+
+def _alpha(
+    emissions: Float[Tensor, "n frames states"], states: Int[Tensor, "n states"]
+) -> Float[Tensor, "n frames states"]:
+    """log P(all beginnings of paths that are at a state at a frame); Eqs. 5-7, of logarithms.
+
+    A path stays, moves to the next state, or leaps a blank between two different characters.
+    """
+    n, frames, size = emissions.shape
+    leap = (states[:, 2:] != BLANK) & (states[:, 2:] != states[:, :-2])
+    barred = torch.zeros_like(emissions[:, 0])
+    barred[:, 2:].masked_fill_(~leap, -torch.inf)
+    # Two states before the first, which no path is at, spare it cases of its own.
+    alpha = emissions.new_full((frames, n, size + 2), -torch.inf)
+    alpha[0, :, 2:4] = emissions[:, 0, :2]
+    for before, now, emission in zip(alpha[:-1], alpha[1:], emissions.unbind(1)[1:], strict=True):
+        moved = torch.logaddexp(before[:, 2:], before[:, 1:-1])
+        moved = torch.logaddexp(moved, before[:, :-2] + barred)
+        torch.add(moved, emission, out=now[:, 2:])
+    return alpha[:, :, 2:].transpose(0, 1)
