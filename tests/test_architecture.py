@@ -25,6 +25,7 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
+MAY_IMPORT["__main__"] = {"cli"}
 
 
 def parts() -> list[str]:

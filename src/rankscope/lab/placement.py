@@ -1,4 +1,5 @@
-"""Where runs are executed: the device and the data of trainings, this machine or a Ray cluster."""
+"""Where runs are executed: the device and the data of trainings, this machine or a Ray cluster, by
+one process each or by several together."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -9,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from rankscope.lab import execution, thread_execution
+from rankscope.lab import execution, group_execution, thread_execution
 from rankscope.lab.execution import Ended, Watcher
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.stored_run import StoredRun
@@ -18,7 +19,7 @@ from rankscope.lab.training.task import Place
 
 Device = Literal["cpu", "cuda"]
 On = Literal["here", "ray"]
-# Called with the runs, `jobs` and `watcher`.
+# Called with the runs, which may be none, `jobs` and `watcher`.
 Execute = Callable[..., list[Ended]]
 
 GPU_SHARE = 0.2  # of a GPU for each run on a cluster: five runs use one better than one alone does
@@ -26,16 +27,24 @@ GPU_SHARE = 0.2  # of a GPU for each run on a cluster: five runs use one better 
 
 @dataclass(frozen=True)
 class Placement:
-    """The place of trainings, and who executes runs; by default processes on this machine's CPU."""
+    """The place of trainings, and who executes runs; by default processes on this machine's CPU.
+
+    follow: what a process does that only takes part in what another one executes; True if it went
+        well.
+    """
 
     place: Place = Place()  # noqa: RUF009
     execute: Execute = execution.execute
+    follow: Callable[[], bool] | None = None
 
 
 def choose_placement(
     *, device: Device | None = None, data: Path | None = None, on: On = "here"
 ) -> Placement:
-    """From what the command line says; the device is a GPU if there is one."""
+    """From what the command line says; the device is a GPU if there is one.
+
+    Processes that torchrun started train together.
+    """
     there = torch.cuda.is_available()
     if device == "cuda" and not there and on == "here":
         raise ValueError("device 'cuda' was asked for, but torch sees none; use --device cpu")
@@ -46,7 +55,18 @@ def choose_placement(
             f"{data} is not a folder; give --data or RANKSCOPE_DATA the one that has the data sets"
         )
     place = Place(device or ("cuda" if there else "cpu"), data and data.absolute())
+    if group_execution.in_group():
+        return _together(place, on)
     return Placement(place, _executor(place, on))
+
+
+def _together(place: Place, on: On) -> Placement:
+    if on == "ray":
+        raise ValueError("torchrun's processes train together here; use either it or --on ray")
+    place = replace(place, device=group_execution.own_device(place.device))
+    if group_execution.leads():
+        return Placement(place, partial(group_execution.execute, place=place))
+    return Placement(place, follow=partial(group_execution.follow, place))
 
 
 def _executor(place: Place, on: On) -> Execute:

@@ -31,6 +31,8 @@ def conduct(
     placement: where, by default in processes on this machine's CPU.
     """
     talk, placement = Console(stderr=True), placement or Placement()
+    if placement.follow is not None:
+        return placement.follow()
     check_folder(out)
     wanted = stored_runs(placed(experiment, placement.place), out, seeds=seeds)
     ended = run_missing(wanted, placement, jobs=jobs, talk=talk)
@@ -71,10 +73,11 @@ def run_missing(
             before = f"failed before ({run.failure})" if run.failure else "was begun, not finished"
             how = "it goes on from its checkpoint" if run.checkpointed else "it begins anew"
             say(talk, f"{run.title} {before}; {how}")
-    if not missing:
-        return []
+    bars = Bars(talk, total=len(missing))
+    if not missing:  # processes that wait for a run are to hear that there is none
+        return placement.execute([], jobs=jobs, watcher=bars)
     try:
-        with Bars(talk, total=len(missing)) as bars:
+        with bars:
             return placement.execute(missing, jobs=jobs, watcher=bars)
     except KeyboardInterrupt:
         say(talk, "Stopped. Finished runs stay; the same command goes on from here.")

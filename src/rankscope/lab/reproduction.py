@@ -39,6 +39,8 @@ def reproduce(
     True if no run, claim or figure failed, whatever the verdicts are. Options as of `conduct`.
     """
     talk, placement = Console(stderr=True), placement or Placement()
+    if placement.follow is not None:
+        return placement.follow()
     check_folder(out)
     wanted = pool([e for paper in papers for e in paper.experiments], out, placement, seeds=seeds)
     ended = run_missing(wanted, placement, jobs=jobs, talk=talk)

@@ -1,8 +1,9 @@
 """Order and noise follow from seed and step alone."""
 
+import pytest
 import torch
 
-from rankscope.lab.training.order import Order, generator
+from rankscope.lab.training.order import BlockOrder, Order, generator
 
 
 def test_an_epoch_sees_each_sample_once_and_drops_the_rest() -> None:
@@ -26,3 +27,54 @@ def test_seeds_epochs_and_purposes_differ() -> None:
     assert len({tuple(draw) for draw in draws}) == 4
     assert torch.equal(Order(10, 10, seed=0)(0).sort().values, torch.arange(10))
     assert not torch.equal(Order(10, 10, seed=0)(0), Order(10, 10, seed=0)(1))
+
+
+BLOCKS = (3, 7, 0, 5, 4, 6, 5, 2)  # 32 samples
+
+
+def test_blocks_are_seen_once_in_an_epoch() -> None:
+    whole = BlockOrder(BLOCKS, 4, seed=0, window=3)
+    assert whole.steps_per_epoch == 8
+    for epoch in range(3):
+        seen = torch.cat([whole(8 * epoch + step) for step in range(8)])
+        assert torch.equal(seen.sort().values, torch.arange(32))
+    dropping = BlockOrder(BLOCKS, 5, seed=0, window=3)
+    seen = torch.cat([dropping(step) for step in range(6)])
+    assert dropping.steps_per_epoch == 6 and len(set(seen.tolist())) == 30
+
+
+def test_block_order_follows_from_seed_and_step() -> None:
+    forward = [BlockOrder(BLOCKS, 5, seed=1, window=2)(step) for step in range(18)]
+    order = BlockOrder(BLOCKS, 5, seed=1, window=2)
+    for step in (17, 0, 11, 12, 4):
+        assert torch.equal(order(step), forward[step])
+    assert not torch.equal(torch.cat(forward[:6]), torch.cat(forward[6:12]))
+    other = BlockOrder(BLOCKS, 5, seed=2, window=2)
+    assert not torch.equal(torch.cat([other(step) for step in range(6)]), torch.cat(forward[:6]))
+
+
+def test_batches_of_blocks_are_local() -> None:
+    """Windows of 4 equal blocks: a batch that is half a window touches one window's blocks only."""
+    order = BlockOrder((10,) * 20, 20, seed=0, window=4)
+    blocks = [set((order(step) // 10).tolist()) for step in range(order.steps_per_epoch)]
+    windows = [first | second for first, second in zip(blocks[::2], blocks[1::2], strict=True)]
+    assert all(len(window) == 4 for window in windows)
+    assert sorted(block for window in windows for block in window) == list(range(20))
+    # Rows of all four blocks are mixed: a batch is not two blocks one after the other.
+    assert max(map(len, blocks)) == 4
+    # Batches that lie across windows touch two of them at most.
+    across = BlockOrder((10,) * 20, 30, seed=0, window=4)
+    assert max(len((across(step) // 10).unique()) for step in range(6)) <= 8
+
+
+def test_slices_of_a_batch_need_few_blocks() -> None:
+    order = BlockOrder((25,) * 16, 100, seed=3, window=8)
+    needed = [len((part // 25).unique()) for part in order(0).chunk(4)]
+    assert sum(needed) <= 8 + 3  # each block once, but where a slice ends inside one
+
+
+def test_block_order_needs_a_batch_and_a_window() -> None:
+    with pytest.raises(ValueError, match="batch of 33 needs as many training samples, got 32"):
+        BlockOrder(BLOCKS, 33, seed=0, window=2)
+    with pytest.raises(ValueError, match="window at least one block, got 0"):
+        BlockOrder(BLOCKS, 4, seed=0, window=0)

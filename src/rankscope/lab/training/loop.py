@@ -1,6 +1,7 @@
 """The training loop: one for all networks, followed by a tracker, resumable at every snapshot."""
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -9,12 +10,14 @@ import torch
 from rankscope import store
 from rankscope.lab.experiment import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
+from rankscope.lab.training.distributed import Group
 from rankscope.lab.training.optimizers import set_rate
-from rankscope.lab.training.order import Order, generator
+from rankscope.lab.training.order import SampleOrder, generator
+from rankscope.lab.training.prefetch import Prefetched
 from rankscope.lab.training.rates import RateSchedule
 from rankscope.lab.training.step import StepFunction
 from rankscope.lab.training.stopping import Settled
-from rankscope.lab.training.task import Problem
+from rankscope.lab.training.task import Batch, Problem
 from rankscope.tracker import Schedule, Tracker
 
 CHECKPOINT_SECONDS = 10.0  # at least, between two checkpoints
@@ -67,7 +70,8 @@ class Loop:
     """All that takes part in training, put together.
 
     What a step sees follows from `seed` and the step, so a training that goes on from a checkpoint
-    ends where an uninterrupted one does.
+    ends where an uninterrupted one does. Processes that train together each have one: they take the
+    same steps, of which the first one's tracker and checkpoint keep what is kept.
     """
 
     problem: Problem
@@ -75,8 +79,9 @@ class Loop:
     optimizer: torch.optim.Optimizer
     peak_rate: float
     rate: RateSchedule
-    order: Order
+    order: SampleOrder
     seed: int
+    group: Group
     tracker: Tracker
     snapshots: Schedule
     stop: Settled | None
@@ -85,41 +90,60 @@ class Loop:
 
     def advance(self, first: int, last: int) -> End:
         """Steps `first` to `last`, or until training diverges or may stop."""
+        with self._batches(range(first, last)) as batches:
+            return self._advance(first, last, batches)
+
+    def _advance(self, first: int, last: int, batches: Iterator[Batch]) -> End:
         loss = torch.tensor(torch.nan)
         due = time.monotonic() + CHECKPOINT_SECONDS
         for step in range(first, last):
             rate = self.peak_rate * self.rate(step)
             # The snapshot at which training goes on was taken before it stopped.
             if self.snapshots(step) and (step > first or first == 0):
-                self._look(step, loss, rate)
+                loss = self._look(step, loss, rate)
                 if step > 0 and not torch.isfinite(loss):
                     return End(step, "diverged")
                 if self._settled(step):
                     return End(step, "settled")
-                if time.monotonic() > due:
+                if self.group.leads and time.monotonic() > due:
                     took = self._save(step)
                     due = time.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
             set_rate(self.optimizer, rate)
-            batch = self.problem.draw(self.order(step), generator(self.seed, "noise", step))
-            loss = self.learn(batch)
+            loss = self.learn(next(batches))
             self.meter.tick(step + 1, loss)
-        self._look(last, loss, 0.0)
+        loss = self._look(last, loss, 0.0)
         return End(last, "done" if torch.isfinite(loss) else "diverged")
 
-    def _look(self, step: int, loss: torch.Tensor, rate: float) -> None:
-        """A snapshot; its `loss` is that of the last batch before it."""
+    def _batches(self, steps: range) -> Prefetched:
+        """What this process learns from at each of `steps`."""
+
+        def draw(step: int) -> Batch:
+            indices = self.group.own(self.order(step))
+            return self.problem.draw(indices, generator(self.seed, self.group.noise, step))
+
+        device = next(self.problem.model.parameters()).device
+        return Prefetched(draw, steps, ahead=self.problem.ahead, device=device)
+
+    def _look(self, step: int, loss: torch.Tensor, rate: float) -> torch.Tensor:
+        """A snapshot; its `loss`, which is returned, is that of the last batch before it."""
         began = time.monotonic()
+        loss = self.group.mean(loss)
         self.tracker.observe(step, loss=loss, rate=rate)
         self.meter.held_seconds += time.monotonic() - began
+        return loss
 
     def _settled(self, step: int) -> bool:
         """Whether training may stop here; the same step whether it was interrupted or not."""
         if self.stop is None or step < self.stop.steps:
             return False
+        stop = self.stop
+        return self.group.decide(lambda: self._over(stop, step))
+
+    def _over(self, stop: Settled, step: int) -> bool:
         committed = self.tracker.committed
-        if committed is None or committed < step - self.stop.steps:
+        if committed is None or committed < step - stop.steps:
             self.tracker.flush()
-        return self.stop.over(store.open(self.tracker.path), step)
+        return stop.over(store.open(self.tracker.path), step)
 
     def _save(self, step: int) -> float:
         """What lies before a checkpoint must be in the store before the checkpoint is there.

@@ -1,7 +1,7 @@
 """A training as a run of an experiment: declared once, executed, killed, resumed."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -12,14 +12,14 @@ from torch import nn
 from rankscope import store
 from rankscope.lab.experiment import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
+from rankscope.lab.training.distributed import Group, current_group
 from rankscope.lab.training.evaluation import Evaluation, Truncation
 from rankscope.lab.training.loop import End, Loop, Meter
 from rankscope.lab.training.optimizers import Optimizer
-from rankscope.lab.training.order import Order
 from rankscope.lab.training.rates import Constant, RateSchedule, total
 from rankscope.lab.training.step import GraphedStep, Precision, StepFunction, eager_step
 from rankscope.lab.training.stopping import Settled
-from rankscope.lab.training.streams import own_stream
+from rankscope.lab.training.surroundings import surroundings
 from rankscope.lab.training.task import Place, Problem, Task
 from rankscope.pairs import Pair
 from rankscope.tracker import Epochs, Every, LogSpaced, Tracker
@@ -27,10 +27,10 @@ from rankscope.tracker import Epochs, Every, LogSpaced, Tracker
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One network, trained and followed.
+    """One network, trained and followed; by several processes where they execute it together.
 
     snapshots: at which steps, besides the last; an epoch there is a declared number of steps.
-    batch: samples per optimizer step, taken in `accumulate` equal parts.
+    batch: samples per optimizer step, taken in `accumulate` equal parts, which processes share.
     clip: the largest norm of a gradient.
     precision: of products while training and evaluating; weights are float32 in any case.
     evaluation_samples: training samples whose loss is measured at each snapshot.
@@ -87,27 +87,28 @@ class TrainingRun:
             with self.assembled(path, seed=seed, progress=progress) as (loop, first):
                 end = loop.advance(first, self.steps)
                 speed = loop.meter.speed
-            self._keep_facts(loop.problem, path, speed=speed, end=end)
+            if loop.group.leads:
+                self._keep_facts(loop.problem, path, speed=speed, end=end)
 
     @contextmanager
     def assembled(self, path: Path, *, seed: int, progress: Progress) -> Iterator[tuple[Loop, int]]:
         """All that training takes, a tracker to `path` included, and the step to start at."""
-        device = torch.device(self.place.device)
-        problem = self.task.build(self.place, seed=seed)
-        if device.type == "cuda":  # the layout that its convolutions want
-            problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        optimizer = self.optimizer.build(problem.model.parameters(), device)
-        checkpoint = Checkpoint(path)
-        first = checkpoint.load(problem.model, optimizer, among=steps_of(path))
-        with self._tracked(problem, path) as tracker:
+        group, checkpoint = current_group(), Checkpoint(path)
+        with group.in_turn():
+            problem, optimizer = self._built(group, seed=seed)
+            first = checkpoint.load(problem.model, optimizer, among=steps_of(path))
+        with group.in_turn():
+            tracker = self._tracker(problem, path, group)
+        with tracker:
             loop = Loop(
                 problem=problem,
-                learn=self._step(problem, optimizer, tracker),
+                learn=self._step(group, problem, optimizer, tracker),
                 optimizer=optimizer,
                 peak_rate=self.optimizer.rate,
                 rate=self.rate,
-                order=Order(problem.samples, self.batch, seed=seed),
+                order=problem.order(self.batch, seed=seed),
                 seed=seed,
+                group=group,
                 tracker=tracker,
                 snapshots=self._snapshots,
                 stop=self.stop,
@@ -120,17 +121,35 @@ class TrainingRun:
         """Remove what a run that is over, or was declared otherwise, no longer needs."""
         Checkpoint(path).remove()
 
+    def _parts(self, group: Group) -> int:
+        """How many each process takes: none is larger than one process alone would take."""
+        return -(-self.accumulate // group.size)
+
     @property
     def _snapshots(self) -> "WithLast":
         return WithLast(self.snapshots, self.steps)
 
-    def _tracked(self, problem: Problem, path: Path) -> Tracker:
-        probe = Evaluation(
-            problem,
-            samples=self.evaluation_samples,
-            truncation=self.truncation,
-            precision=self.precision,
-        )
+    def _built(self, group: Group, *, seed: int) -> tuple[Problem, torch.optim.Optimizer]:
+        if self.batch % (group.size * self._parts(group)):
+            raise ValueError(
+                f"a batch of {self.batch} cannot be split among {group.size} processes that take "
+                f"{self._parts(group)} equal parts each; start another number of processes"
+            )
+        device = torch.device(self.place.device)
+        problem = self.task.build(self.place, seed=seed)
+        if device.type == "cuda":  # the layout that its convolutions want
+            problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return problem, self.optimizer.build(problem.model.parameters(), device)
+
+    def _tracker(self, problem: Problem, path: Path, group: Group) -> Tracker:
+        probe = None
+        if group.leads:
+            probe = Evaluation(
+                problem,
+                samples=self.evaluation_samples,
+                truncation=self.truncation,
+                precision=self.precision,
+            )
         return Tracker(
             problem.model,
             path,
@@ -144,16 +163,21 @@ class TrainingRun:
         )
 
     def _step(
-        self, problem: Problem, optimizer: torch.optim.Optimizer, tracker: Tracker
+        self,
+        group: Group,
+        problem: Problem,
+        optimizer: torch.optim.Optimizer,
+        tracker: Tracker,
     ) -> StepFunction:
         step = eager_step(
-            problem,
+            group.shared(problem, parts=self._parts(group)),
             optimizer,
-            accumulate=self.accumulate,
+            accumulate=self._parts(group),
             clip=self.clip,
             precision=self.precision,
         )
-        if self.place.device == "cpu" or not problem.capturable:
+        # Gradients on their way to other processes are no part of a graph.
+        if self.place.device == "cpu" or not problem.capturable or group.size > 1:
             return step
         return GraphedStep(step, problem.model, optimizer, paused=tracker.paused)
 
@@ -214,36 +238,3 @@ def pairs_of(model: nn.Module) -> tuple[Pair, ...]:
 def steps_of(path: Path) -> list[int]:
     """The snapshots of an unfinished run; none where there is no store."""
     return store.open(path)["step"].to_numpy().tolist() if path.exists() else []
-
-
-def surroundings(device: torch.device) -> AbstractContextManager[None]:
-    """What a training runs in, on either kind of device."""
-    return stream_of_its_own(device) if device.type == "cuda" else one_thread()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """So that a run ends with the same bits whether it was alone or one of many.
-
-    In this thread numbers below 1e-38 are zero: a network that decay or memorising drives there
-    would train at half the speed.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(False)
-        torch.set_num_threads(before)
-
-
-@contextmanager
-def stream_of_its_own(device: torch.device) -> Iterator[None]:
-    """So that runs in several threads overlap on a GPU."""
-    stream = own_stream("training", device)
-    with torch.cuda.stream(stream):
-        try:
-            yield
-        finally:  # what is under way must not outlive its tensors
-            stream.synchronize()

@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from rankscope.lab.training.order import Order, SampleOrder
+
 Batch = tuple[Tensor, ...]
 
 
@@ -17,7 +19,8 @@ Batch = tuple[Tensor, ...]
 class Place:
     """Where a run is executed; no part of its identity.
 
-    device: "cpu", "cuda". data: the folder with data sets in the hub's layout; None for the hub.
+    device: "cpu", "cuda", "cuda:1".
+    data: the folder with data sets in the hub's layout; None for the hub.
     """
 
     device: str = "cpu"
@@ -51,13 +54,19 @@ class Problem(ABC):
     shown: Shown
     unit: str
     capturable: bool = True  # whether a GPU can replay a step: no waiting for it in `loss`
+    ahead: int = 0  # batches drawn in the background while earlier ones are learnt from
+
+    def order(self, batch: int, *, seed: int) -> SampleOrder:
+        """Which samples each step sees; `batch` of them, at any seed."""
+        return Order(self.samples, batch, seed=seed)
 
     @abstractmethod
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
-        """The training samples `indices` as a batch on the device.
+        """The training samples `indices` as a batch on the device, or on the CPU.
 
         Both arguments live on the CPU; so noise is the same on every device. Batches of equal size
-        have equal shapes where a GPU is to replay the step as a graph.
+        have equal shapes where a GPU is to replay the step as a graph. Where several processes
+        train together, each draws its part of a batch with a generator of its own.
         """
 
     @abstractmethod

@@ -1,0 +1,111 @@
+"""Two processes train one network: what one would have learnt; what one fails at, both do."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from lab.training.test_run import RUN as NORMED
+from lab.training.test_run import executed, same_but_for_times
+from lab.training.toy_together import IN_PARTS, RUN
+from rankscope import store
+from rankscope.lab.training import run as module
+from rankscope.lab.training.distributed import Alone, Together, current_group, joined
+from rankscope.lab.training.order import generator
+from rankscope.lab.training.task import Place
+
+TESTS = Path(__file__).parents[2]
+
+
+Outcome = tuple[Path, list[list[str]]]
+
+
+@pytest.fixture(scope="module")
+def together(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
+    """Where the two stored their runs, and what each printed."""
+    folder = tmp_path_factory.mktemp("together")
+    subprocess.run(
+        [sys.executable, "-m", "lab.training.toy_together", str(folder)],
+        check=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
+    )
+    return folder, [(folder / f"said-{rank}").read_text().splitlines() for rank in range(2)]
+
+
+@pytest.mark.parametrize(("name", "run"), [("plain", RUN), ("in parts", IN_PARTS)])
+def test_two_learn_what_one_does(together: Outcome, tmp_path: Path, name: str, run) -> None:
+    two, one = store.open(together[0] / name).load(), executed(run, tmp_path / "one")
+    assert two["step"].to_numpy().tolist() == one["step"].to_numpy().tolist()
+    assert two.attrs["stopped_at"] == one.attrs["stopped_at"]
+    np.testing.assert_allclose(two.attrs["weights"], one.attrs["weights"], rtol=0, atol=1e-5)
+    for each in ("loss", "training_loss", "singular_values"):
+        np.testing.assert_allclose(two[each], one[each], rtol=1e-4, atol=1e-5)
+
+
+def test_one_of_them_stopped_early(together: Outcome) -> None:
+    stopped = store.open(together[0] / "in parts").attrs["stopped_at"]
+    assert 20 < stopped < 60
+    for said in together[1]:  # four parts are two for each, of which the first is kept back
+        assert said[0] == f"calls without exchange: {stopped}"
+
+
+def test_failures_before_training_are_those_of_all(together: Outcome) -> None:
+    odd = (
+        "a batch of 20 cannot be split among 2 processes that take 3 equal parts each; "
+        "start another number of processes"
+    )
+    for said in together[1]:
+        assert [line.removeprefix("refused: ") for line in said[1:4]] == [
+            "LookupError: no clouds",
+            "LookupError: no clouds (process 1 of 2)",
+            f"ValueError: {odd}",
+        ]
+
+
+def test_processes_share_the_parts() -> None:
+    parts = {size: replace(RUN, accumulate=4)._parts(Together(0, size)) for size in (2, 3, 4, 8)}
+    assert parts == {2: 2, 3: 2, 4: 1, 8: 1}
+    assert replace(RUN, accumulate=4)._parts(Alone()) == 4
+
+
+def test_both_go_on_from_the_checkpoint(together: Outcome) -> None:
+    for said in together[1]:
+        assert said[4:] == ["stopped", "went on at 31"]
+    runs = (store.open(together[0] / name).load() for name in ("resumed", "plain"))
+    same_but_for_times(*runs)
+
+
+def test_parts_make_the_batch_and_noise_differs() -> None:
+    indices = torch.randperm(12)
+    groups = [Together(rank, 3) for rank in range(3)]
+    parts = [group.own(indices) for group in groups]
+    assert [len(part) for part in parts] == [4, 4, 4]
+    assert torch.equal(torch.cat(parts), indices)
+    drawn = {float(torch.rand((), generator=generator(0, group.noise, 5))) for group in groups}
+    assert len(drawn) == 3
+    assert Together(0, 3).noise == Alone().noise
+
+
+def test_without_torchrun_a_process_is_alone() -> None:
+    assert current_group() == Alone()
+
+
+@pytest.mark.gpu
+def test_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of one, which takes the way of several: no graph, gradients by NCCL."""
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "localhost")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("MASTER_PORT", "0")
+    placed = replace(NORMED, place=Place(device="cuda:0"), accumulate=2)
+    alone = executed(placed, tmp_path / "alone")
+    with joined(torch.device("cuda:0")):
+        monkeypatch.setattr(module, "current_group", lambda: Together(0, 1))
+        grouped = executed(placed, tmp_path / "grouped")
+    for each in ("singular_values", "training_loss", "loss"):
+        np.testing.assert_allclose(grouped[each], alone[each], rtol=2e-2, atol=2e-3)
