@@ -7,12 +7,14 @@ A split is a row of shards, `<repo>/<config>/<split>-00000-of-00002.parquet` or,
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
+from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError
 
 ENVIRONMENT = "RANKSCOPE_DATA"
 REMEDY = f"pass --data FOLDER or set {ENVIRONMENT}"
@@ -96,13 +98,31 @@ def _repository(folder: Path, repo: str) -> Path:
 
 def _downloaded(repo: str, config: str, split: str) -> Path:
     """The hub's local snapshot with the split in it; without a network, what is there of it."""
-    patterns = [f"{config}/{split}-*.parquet", f"{config}/{split}/*.parquet"]
-    try:
+    patterns = shard_patterns(config, split)
+    with explained(repo):
         found = Path(snapshot_download(repo, repo_type="dataset", allow_patterns=patterns))
         if not any(any(found.glob(pattern)) for pattern in patterns):
             # To say which splits there are: this raises, or the listing is out of date.
             names = HfApi().list_repo_files(repo, repo_type="dataset")
             shards(names, config, split, origin=f"hub data set {repo}")
+    return found
+
+
+def shard_patterns(config: str, split: str) -> list[str]:
+    """What to ask the hub for."""
+    return [f"{config}/{split}-*.parquet", f"{config}/{split}/*.parquet"]
+
+
+@contextmanager
+def explained(repo: str) -> Iterator[None]:
+    """What the hub refuses, as a ValueError that says what to do."""
+    try:
+        yield
+    except GatedRepoError as error:
+        raise ValueError(
+            f"the hub gives {repo!r} to those who accepted its terms: accept them on its page and "
+            f"log in by `hf auth login`; with the files in a folder of your own, {REMEDY}"
+        ) from error
     except RepositoryNotFoundError as error:
         raise ValueError(f"the hub has no data set {repo!r}; {REMEDY}") from error
     except (HfHubHTTPError, OSError) as error:
@@ -111,7 +131,6 @@ def _downloaded(repo: str, config: str, split: str) -> Path:
             f"{repo!r} cannot be downloaded, is there a network? ({reason}); with the files in a "
             f"folder of your own, {REMEDY}"
         ) from error
-    return found
 
 
 def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[Path, pa.Table]]:
@@ -127,12 +146,18 @@ def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple
         )
 
 
-def _read(path: Path, columns: Sequence[str]) -> pa.Table:
+def read_row_group(path: Path, group: int, columns: Sequence[str]) -> pa.Table:
+    """One row group of a shard."""
+    return _read(path, columns, group)
+
+
+def _read(path: Path, columns: Sequence[str], group: int | None = None) -> pa.Table:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             missing = [name for name in columns if name not in file.schema_arrow.names]
             if not missing:
-                return file.read(columns=list(columns))
+                groups = range(file.num_row_groups) if group is None else [group]
+                return file.read_row_groups(groups, columns=list(columns))
             there = ", ".join(file.schema_arrow.names)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
@@ -148,3 +173,21 @@ def encoded_files(column: pa.ChunkedArray, path: Path, name: str) -> list[bytes 
             f"{path}: column {name!r} holds no encoded files but {kind}; {DOWNLOAD_AGAIN}"
         )
     return [row and row["bytes"] for row in column.to_pylist()]
+
+
+def labels(column: pa.ChunkedArray, classes: int, path: Path, *, first: int = 0) -> np.ndarray:
+    """Whole numbers, 0 <= label < classes. first: the file's row at which the column begins."""
+    if not pa.types.is_integer(column.type) or column.null_count:
+        raise ValueError(
+            f"{path}: labels must be whole numbers and all there, got {column.type} with "
+            f"{column.null_count} missing; {DOWNLOAD_AGAIN}"
+        )
+    found: np.ndarray = column.to_numpy().astype(np.int64)
+    wrong = np.flatnonzero((found < 0) | (found >= classes))
+    if len(wrong):
+        raise ValueError(
+            f"{path}, row {first + wrong[0]}: label {found[wrong[0]]} is outside 0 to "
+            f"{classes - 1}, one of {len(wrong)} such rows; {DOWNLOAD_AGAIN}, or name the data set "
+            "it is"
+        )
+    return found

@@ -1,0 +1,104 @@
+"""Images made by code, of ten kinds, written as shards and read like those of the hub: what streams
+ImageNet runs on them, and nothing is downloaded."""
+
+import io
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import UInt8
+from PIL import Image
+
+from rankscope.lab.data.cache import folder as cache_folder
+from rankscope.lab.data.shards import ImageShards, ShardedImages
+
+VERSION = 1  # raised when the same declaration gives other images
+SHAPES = 5  # in each of two colourings
+SIDES = (40, 65)  # pixels, from and to below
+SHARDS = 4
+ROW_GROUP = 50
+NOISE = 25.0  # deviation of a pixel's colour, of 255
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Stripes lying and standing, checks, rings and dots; bright on dark, and dark on bright.
+
+    Colours, period, place and size of each image are drawn at random; every class comes equally
+    often. The images are JPEG files of different sizes in `SHARDS` Parquet files, in the cache.
+    """
+
+    split: str = "train"
+    count: int = 2000
+
+    @property
+    def classes(self) -> int:
+        return 2 * SHAPES
+
+    def open(self, folder: Path | None = None, *, keep: int = 1) -> ImageShards:
+        """`folder` is what other images ask for; these are made, once."""
+        place = cache_folder() / f"patterns-{self.split}-{self.count}-{VERSION}"
+        if not place.is_dir():
+            self._make(place)
+        declared = ShardedImages(
+            "made/patterns", "data", self.split, "image", "label", self.classes
+        )
+        return declared.open(place, keep=keep)
+
+    def _make(self, place: Path) -> None:
+        """To a sibling, renamed: of several processes one wins."""
+        place.parent.mkdir(parents=True, exist_ok=True)
+        building = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
+        try:
+            self._write(building / "made/patterns/data")
+            os.rename(building, place)
+        except OSError:
+            if not place.is_dir():
+                raise
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+
+    def _write(self, place: Path) -> None:
+        place.mkdir(parents=True)
+        draws = np.random.default_rng(list(self.split.encode()))
+        labels = draws.permutation(np.arange(self.count) % self.classes)
+        rows = [{"bytes": jpeg(pattern(label, draws)), "path": None} for label in labels.tolist()]
+        kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+        table = pa.table({"image": pa.array(rows, kind), "label": pa.array(labels)})
+        edges = np.linspace(0, self.count, SHARDS + 1).astype(int)
+        for shard, (start, end) in enumerate(pairwise(edges)):
+            path = place / f"{self.split}-{shard:05}-of-{SHARDS:05}.parquet"
+            pq.write_table(table[start:end], path, row_group_size=ROW_GROUP)
+
+
+def pattern(label: int, draws: np.random.Generator) -> UInt8[np.ndarray, "h w 3"]:
+    """One image of a class."""
+    height, width = draws.integers(*SIDES, 2)
+    period = draws.uniform(6, 14)
+    y, x = (np.indices((height, width)) + draws.uniform(0, 50, (2, 1, 1))) * (2 * np.pi / period)
+    from_centre = np.hypot(y - y.mean(), x - x.mean())
+    waves = [
+        np.sin(y),
+        np.sin(x),
+        np.sin(y) * np.sin(x),
+        np.sin(from_centre),
+        np.cos(y) + np.cos(x) - 1,
+    ]
+    shape, swapped = label % SHAPES, label >= SHAPES
+    dark, bright = np.sort(draws.uniform((0, 130), (110, 255), (3, 2)), axis=1).T
+    inside, outside = (dark, bright) if swapped else (bright, dark)
+    pixels = np.where(waves[shape][..., None] > 0.3, inside, outside)
+    noisy: np.ndarray = (pixels + draws.normal(0, NOISE, pixels.shape)).clip(0, 255)
+    return noisy.astype(np.uint8)
+
+
+def jpeg(pixels: UInt8[np.ndarray, "h w 3"]) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, format="JPEG", quality=90)
+    return buffer.getvalue()

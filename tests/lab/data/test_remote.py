@@ -1,0 +1,87 @@
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from huggingface_hub.errors import DryRunError, GatedRepoError, LocalEntryNotFoundError
+
+from rankscope.lab.data import hub, remote
+from rankscope.lab.data.remote import HubShard, LocalShard, row_group_sizes, split_shards
+
+
+def write(path: Path, rows: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(pa.table({"row": range(rows)}), path, row_group_size=4)
+    return path
+
+
+class Planned:
+    def __init__(self, filename: str) -> None:
+        self.filename = filename
+        self.commit_hash = "abc"
+
+
+def raising(error: Exception) -> object:
+    def call(*_: object, **__: object) -> object:
+        raise error
+
+    return call
+
+
+@pytest.fixture(autouse=True)
+def no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RANKSCOPE_DATA", raising=False)
+
+
+def test_folder_wins_over_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote, "snapshot_download", raising(AssertionError("the hub was asked")))
+    path = write(tmp_path / "some/set/data/train-00000-of-00001.parquet", 10)
+    (shard,) = split_shards("some/set", "data", "train", folder=tmp_path)
+    assert shard == LocalShard(path) and shard.path() == path
+    assert row_group_sizes([shard, shard]) == [[4, 4, 2], [4, 4, 2]]
+
+
+def test_hub_is_listed_and_nothing_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"data/train-0000{index}-of-00002.parquet" for index in (1, 0)]
+    asked: list[dict[str, object]] = []
+
+    def plan(repo: str, **options: object) -> list[Planned]:
+        asked.append({"repo": repo, **options})
+        return [Planned(name) for name in names]
+
+    monkeypatch.setattr(remote, "snapshot_download", plan)
+    expected = [HubShard("some/set", name, "abc") for name in sorted(names)]
+    assert split_shards("some/set", "data", "train") == expected
+    patterns = ["data/train-*.parquet", "data/train/*.parquet"]
+    assert asked == [
+        {"repo": "some/set", "repo_type": "dataset", "allow_patterns": patterns, "dry_run": True}
+    ]
+    names.pop()
+    with pytest.raises(ValueError, match="of 2 shards of 'train' number 0 is missing"):
+        split_shards("some/set", "data", "train")
+
+
+def test_without_a_network_what_was_fetched_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "snapshot_download", raising(DryRunError("no network")))
+    path = write(tmp_path / "data/train-00000-of-00001.parquet", 3)
+    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: str(tmp_path))
+    assert split_shards("some/set", "data", "train") == [LocalShard(path)]
+    monkeypatch.setattr(hub, "snapshot_download", raising(LocalEntryNotFoundError("unknown host")))
+    with pytest.raises(ValueError, match=r"cannot be downloaded, is there a network\? \(unknown h"):
+        split_shards("some/set", "data", "train")
+
+
+def test_terms_that_were_not_accepted_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = GatedRepoError.__new__(GatedRepoError)  # it wants a response, which is not looked at
+    monkeypatch.setattr(remote, "hf_hub_download", raising(refused))
+    with pytest.raises(ValueError, match=r"'some/set' to those who accepted its terms: .*`hf auth"):
+        HubShard("some/set", "data/train-00000-of-00001.parquet", "abc").path()
+
+
+def test_damaged_footer_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", 3)
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(ValueError, match=r"a\.parquet is no whole Parquet file .*; delete it"):
+        LocalShard(path).footer()

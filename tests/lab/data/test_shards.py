@@ -1,0 +1,214 @@
+"""The right rows whatever is in memory, and bad ones by name."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+from PIL import Image
+
+from lab.data.parquet import png
+from rankscope.lab.data import remote, shards
+from rankscope.lab.data.crops import Crops
+from rankscope.lab.data.shards import (
+    TINY_IMAGENET,
+    TINY_IMAGENET_VALIDATION,
+    ImageShards,
+    ShardedImages,
+    threads,
+)
+
+SOME = ShardedImages("some/images", "data", "train", "image", "label", 30)
+COUNTS, GROUP = (7, 0, 12, 5), 3  # rows of each shard, of a row group
+
+
+def sides(index: int) -> tuple[int, int]:
+    return 8 + index % 5, 8 + index % 3
+
+
+def encoded(index: int) -> bytes:
+    """One colour that tells which image it is, in a size of its own, every fourth one grey."""
+    value = 10 * index
+    height, width = sides(index)
+    shape = (height, width) if index % 4 == 0 else (height, width, 3)
+    return png(np.full(shape, value, np.uint8))
+
+
+def write(folder: Path, shard: int, images: list[bytes | None], labels: list[int]) -> Path:
+    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    rows = pa.array([{"bytes": each, "path": None} for each in images], kind)
+    path = folder / f"some/images/data/train-{shard:05}-of-{len(COUNTS):05}.parquet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table = pa.table({"image": rows, "label": pa.array(labels, pa.int64())})
+    pq.write_table(table, path, row_group_size=GROUP)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    first = 0
+    for shard, count in enumerate(COUNTS):
+        part = range(first, first + count)
+        write(tmp_path, shard, [encoded(index) for index in part], list(part))
+        first += count
+    return tmp_path
+
+
+def top_left(image: Image.Image, index: int) -> np.ndarray:
+    """Also says that it was given the image that belongs to the index."""
+    assert image.size[::-1] == sides(index)
+    return np.asarray(image)[:4, :4]
+
+
+def seen(images: ImageShards, *indices: int) -> tuple[list[int], list[int]]:
+    pixels, labels = images.images(torch.tensor(indices), top_left, size=4)
+    assert pixels.shape == (len(indices), 3, 4, 4) and pixels.dtype == torch.uint8
+    assert (pixels == pixels[:, :1, :1, :1]).all()
+    return (pixels[:, 0, 0, 0] // 10).tolist(), labels.tolist()
+
+
+def test_row_groups_are_counted_through_all_shards(data: Path) -> None:
+    images = SOME.open(data)
+    assert len(images) == 24
+    assert [size for size in images.blocks if size] == [3, 3, 1, 3, 3, 3, 3, 3, 2]
+
+
+@pytest.mark.parametrize("keep", [1, 2, 100])
+def test_any_rows_in_any_order_whatever_is_kept(data: Path, keep: int) -> None:
+    images = SOME.open(data, keep=keep)
+    everything = torch.randperm(24, generator=torch.Generator().manual_seed(0)).tolist()
+    for asked in (everything, [23, 0, 6, 7, 18, 19], [5], [4, 4, 3], everything):
+        assert seen(images, *asked) == (asked, asked)
+
+
+def test_so_many_row_groups_are_kept_and_no_more(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[tuple[str, int]] = []
+    real = shards.read_row_group
+
+    def counted(path: Path, group: int, columns: list[str]) -> pa.Table:
+        read.append((path.name[:11], group))
+        return real(path, group, columns)
+
+    monkeypatch.setattr(shards, "read_row_group", counted)
+    images = SOME.open(data, keep=2)
+    assert read == []  # footers say it all
+    seen(images, 0, 1, 3)
+    assert sorted(read) == [("train-00000", 0), ("train-00000", 1)]
+    seen(images, 2, 4)  # the same groups again
+    assert len(read) == 2
+    seen(images, 23, 4)  # the last used stay
+    assert len(read) == 3 and read[-1] == ("train-00003", 1)
+    seen(images, *range(24))
+    assert len(images._kept) == 2
+    seen(images, 3)
+    seen(images, 23)
+    seen(images, 3)
+    assert set(images._kept) == {1, len(images.blocks) - 1}
+
+
+def test_footers_are_read_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = SOME.open(data).blocks
+    monkeypatch.setattr(shards, "row_group_sizes", lambda _: pytest.fail("read again"))
+    assert SOME.open(data).blocks == before
+    write(data, 3, [encoded(0)], [0])
+    with pytest.raises(pytest.fail.Exception, match="read again"):
+        SOME.open(data)
+
+
+def test_broken_image_names_its_file_and_row(data: Path) -> None:
+    path = write(data, 2, [encoded(0)] * 10 + [b"no image", encoded(0)], [0] * 12)
+    with pytest.raises(ValueError, match=rf"{path.name}, row 10: the image does not decode"):
+        SOME.open(data).images(torch.tensor([0, 17]), lambda *_: np.zeros((4, 4, 3)), size=4)
+
+
+def test_wrong_label_names_its_file_and_row(data: Path) -> None:
+    path = write(data, 2, [encoded(0)] * 12, [0] * 11 + [30])
+    with pytest.raises(ValueError, match=rf"{path.name}, row 11: label 30 is outside 0 to 29"):
+        SOME.open(data).images(torch.tensor([16]), top_left, size=4)
+
+
+def test_damaged_and_empty_shards_are_named(data: Path) -> None:
+    path = write(data, 1, [], [])
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(ValueError, match=rf"{path.name} is no whole Parquet file .*; delete it"):
+        SOME.open(data)
+    for shard in range(4):
+        write(data, shard, [], [])
+    with pytest.raises(ValueError, match="no rows, nor in any other shard of its split"):
+        SOME.open(data)
+
+
+def test_spread_is_even_and_from_few_row_groups(data: Path) -> None:
+    images = SOME.open(data)
+    assert images.spread(24, blocks=100).tolist() == list(range(24))
+    assert images.spread(10**6, blocks=100).tolist() == list(range(24))
+    few = images.spread(5, blocks=3)
+    assert len(few.unique()) == 5 and few[0] == 0 and few[-1] == 23
+    starts = np.cumsum(images.blocks) - images.blocks
+    assert len(np.unique(np.searchsorted(starts, few.numpy(), side="right"))) <= 3
+
+
+def test_processes_side_by_side_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = threads()
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert threads() == max(1, alone // 2)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "100000")
+    assert threads() == 1
+
+
+def test_hub_shards_are_fetched_when_they_are_read(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("RANKSCOPE_DATA", raising=False)
+    files = sorted((data / SOME.repo).rglob("*.parquet"))
+    fetched: list[str] = []
+
+    class Planned:
+        def __init__(self, path: Path) -> None:
+            self.filename = path.relative_to(data / SOME.repo).as_posix()
+            self.commit_hash = "abc"
+
+    class FileSystem:
+        def open(self, place: str, **_: object) -> object:
+            prefix = "datasets/some/images@abc/"
+            assert place.startswith(prefix)
+            return (data / SOME.repo / place.removeprefix(prefix)).open("rb")
+
+    def download(repo: str, name: str, **options: object) -> str:
+        assert options == {"repo_type": "dataset", "revision": "abc"}
+        fetched.append(name)
+        return str(data / repo / name)
+
+    monkeypatch.setattr(remote, "snapshot_download", lambda *_, **__: [*map(Planned, files)])
+    monkeypatch.setattr(remote, "HfFileSystem", FileSystem)
+    monkeypatch.setattr(remote, "hf_hub_download", download)
+    images = SOME.open()
+    assert len(images) == 24 and fetched == []
+    assert seen(images, 8, 9) == ([8, 9], [8, 9])
+    assert set(fetched) == {"data/train-00002-of-00004.parquet"}
+
+
+@pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="needs RANKSCOPE_DATA")
+def test_tiny_imagenet() -> None:
+    """Some of its images are grey."""
+    crops = Crops(size=56)
+    for declared in (TINY_IMAGENET, TINY_IMAGENET_VALIDATION):
+        images = declared.open(keep=2)
+        pixels, labels = images.images(
+            torch.arange(len(images)), lambda image, _: crops.middle(image), size=56
+        )
+        assert pixels.shape == (len(images), 3, 56, 56)
+        assert 0.3 < float(pixels.double().mean()) / 255 < 0.6
+        assert labels.min() >= 0 and labels.max() < 200 and len(labels.unique()) > 1
+        grey = (pixels == pixels[:, :1]).flatten(1).all(1)
+        assert not grey.all() and (grey.any() or declared is TINY_IMAGENET_VALIDATION)

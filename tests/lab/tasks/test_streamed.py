@@ -1,0 +1,206 @@
+import copy
+import math
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from rankscope import store
+from rankscope.lab.data.crops import Crops
+from rankscope.lab.data.patterns import Patterns
+from rankscope.lab.data.shards import TINY_IMAGENET, TINY_IMAGENET_VALIDATION
+from rankscope.lab.models.vit import VitConfig
+from rankscope.lab.tasks import streamed
+from rankscope.lab.tasks.streamed import StreamedClassification, StreamedProblem
+from rankscope.lab.training import loop
+from rankscope.lab.training.optimizers import AdamW
+from rankscope.lab.training.order import generator
+from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.task import Batch, Place, Shown, Task
+from rankscope.tracker import Every
+
+SIZE, COUNT, HELD = 12, 230, 90
+
+
+class Plain(nn.Module):
+    def __init__(self, seed: int, classes: int) -> None:
+        super().__init__()
+        drawn = torch.Generator().manual_seed(seed)
+        self.weight = nn.Parameter(0.1 * torch.randn(classes, 3 * SIZE**2, generator=drawn))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.flatten(1) @ self.weight.T
+
+    def shown(self) -> Shown:
+        return Shown("weight", "weight > weight")
+
+
+@dataclass(frozen=True)
+class PlainConfig:
+    classes: int = 10
+
+    def build(self, seed: int) -> Plain:
+        return Plain(seed, self.classes)
+
+
+TASK = StreamedClassification(
+    Patterns(count=COUNT), Patterns("validation", HELD), PlainConfig(), Crops(SIZE), window=2
+)
+
+
+@pytest.fixture(scope="module")
+def problem(tmp_path_factory: pytest.TempPathFactory) -> StreamedProblem:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RANKSCOPE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        return TASK.build(Place(), seed=5)
+
+
+def test_it_is_a_task() -> None:
+    assert isinstance(TASK, Task)
+
+
+def test_an_epoch_has_every_image(problem: StreamedProblem) -> None:
+    order = problem.order(23, seed=1)
+    assert problem.samples == COUNT and order.steps_per_epoch == 10
+    seen = torch.cat([order(step) for step in range(10)])
+    assert torch.equal(seen.sort().values, torch.arange(COUNT))
+
+
+def test_batches_follow_from_seed_and_step(problem: StreamedProblem, tmp_path: Path) -> None:
+    """What a killed run sees when it goes on, from other files in the same state."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RANKSCOPE_CACHE", str(tmp_path))
+        again = TASK.build(Place(), seed=5)
+    order, resumed = problem.order(16, seed=3), again.order(16, seed=3)
+    batches = [problem.draw(order(step), generator(3, "noise", step)) for step in range(16)]
+    for step in (15, 9):
+        images, labels = again.draw(resumed(step), generator(3, "noise", step))
+        assert torch.equal(images, batches[step][0]) and torch.equal(labels, batches[step][1])
+    assert not torch.equal(batches[0][0], batches[1][0])
+
+
+def test_a_slice_of_a_batch_is_what_the_whole_batch_has_there(problem: StreamedProblem) -> None:
+    """A process that learns from a part of a batch decodes that part, and it is the same."""
+    indices = problem.order(32, seed=0)(0)
+    whole = problem.draw(indices, generator(0, "noise", 0))
+    parts = [problem.draw(part, generator(0, "noise", 0)) for part in indices.chunk(4)]
+    for joined, expected in zip(zip(*parts, strict=True), whole, strict=True):
+        assert torch.equal(torch.cat(joined), expected)
+
+
+def test_crops_differ_between_images_and_steps(problem: StreamedProblem) -> None:
+    same = torch.zeros(2, dtype=torch.int64)
+    first, second = (problem.draw(same, generator(0, "noise", step))[0] for step in (0, 1))
+    assert torch.equal(first[0], first[1]) and not torch.equal(first[0], second[0])
+    centre, _ = next(iter(problem.fixed(1)))
+    assert not torch.equal(first[0], centre[0])
+
+
+def test_inputs_have_imagenets_mean_and_deviation(problem: StreamedProblem) -> None:
+    mean = torch.tensor([124, 116, 104], dtype=torch.uint8)  # 255 x (0.485, 0.456, 0.406), rounded
+    (inputs,) = problem.inputs(mean[None, :, None, None].expand(2, 3, SIZE, SIZE))
+    assert inputs.abs().max() < 0.02
+    (bright,) = problem.inputs(torch.full((1, 3, SIZE, SIZE), 255, dtype=torch.uint8))
+    expected = [(1 - m) / d for m, d in [(0.485, 0.229), (0.456, 0.224), (0.406, 0.225)]]
+    np.testing.assert_allclose(bright[0, :, 0, 0], expected, rtol=1e-5)
+
+
+def test_fixed_samples_are_the_same_at_every_call(problem: StreamedProblem) -> None:
+    first, again = list(problem.fixed(50)), list(problem.fixed(50))
+    assert sum(len(labels) for _, labels in first) == 50
+    for (a, b), (c, d) in zip(first, again, strict=True):
+        assert torch.equal(a, c) and torch.equal(b, d)
+    assert sum(len(labels) for _, labels in problem.fixed(10**6)) == COUNT
+
+
+def test_validation_is_of_all_held_out_images(
+    problem: StreamedProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In three batches, against all images at once."""
+    monkeypatch.setattr(streamed, "EVALUATION_BATCH", 40)
+    crops = Crops(SIZE)
+    images, labels = problem._test.images(
+        torch.arange(HELD), lambda image, _: crops.middle(image), size=SIZE
+    )
+    assert len(problem._test) == HELD
+    with torch.no_grad():
+        logits = problem.model(*problem.inputs(images)).double()
+        said = problem.validate(problem.model)
+    assert said["validation_loss"] == pytest.approx(
+        float(F.cross_entropy(logits, labels)), rel=1e-5
+    )
+    right = float((logits.argmax(1) == labels).double().mean())
+    assert said["validation_accuracy"] == pytest.approx(right)
+    assert problem.constant_loss == pytest.approx(math.log(10))
+
+
+def test_loss_falls_by_its_gradient(problem: StreamedProblem) -> None:
+    batch = problem.draw(torch.arange(64), generator(0, "noise", 0))
+    loss = problem.loss(problem.model, *batch)
+    (gradient,) = torch.autograd.grad(loss, problem.model.weight)
+    moved = copy.deepcopy(problem.model)
+    with torch.no_grad():
+        moved.weight -= 1e-4 * gradient
+        change = float(problem.loss(moved, *batch) - loss)
+    assert change == pytest.approx(-1e-4 * float(gradient.square().sum()), rel=0.1)
+
+
+def test_a_training_that_was_stopped_goes_on_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are drawn ahead; those of a training that stopped are drawn again, the same."""
+    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
+    model = VitConfig(SIZE, 3, 6, depth=1, heads=1, width=4, hidden=4, head_width=2)
+    task = StreamedClassification(
+        Patterns(count=60), Patterns("validation", 20), model, Crops(SIZE), window=1
+    )
+    run = TrainingRun(task, AdamW(0.01), steps=6, batch=10, snapshots=Every(3))
+    run.execute(tmp_path / "whole", seed=0, progress=silent)
+    draw, drawn = StreamedProblem.draw, []
+
+    def failing(*arguments: Any) -> Batch:
+        drawn.append(arguments)
+        if len(drawn) == 5:
+            raise OSError("the disk is gone")
+        return draw(*arguments)
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="the disk is gone"):
+        broken.setattr(StreamedProblem, "draw", failing)
+        run.execute(tmp_path / "stopped", seed=0, progress=silent)
+    assert (tmp_path / "stopped.checkpoint").exists()
+    run.execute(tmp_path / "stopped", seed=0, progress=silent)
+    whole, resumed = (store.open(tmp_path / name) for name in ("whole", "stopped"))
+    for name in ("singular_values", "loss", "training_loss", "validation_loss"):
+        np.testing.assert_array_equal(whole[name], resumed[name])
+
+
+def silent(fraction: float, note: str = "") -> None:
+    pass
+
+
+def test_declaration_is_checked() -> None:
+    with pytest.raises(ValueError, match="10 classes and those for validation 200, which must"):
+        StreamedClassification(Patterns(), TINY_IMAGENET, PlainConfig())
+    with pytest.raises(ValueError, match="at least one row group, got 0"):
+        StreamedClassification(Patterns(), Patterns(), PlainConfig(), window=0)
+
+
+@pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="needs RANKSCOPE_DATA")
+def test_tiny_imagenet() -> None:
+    task = StreamedClassification(
+        TINY_IMAGENET, TINY_IMAGENET_VALIDATION, PlainConfig(200), Crops(SIZE)
+    )
+    problem = task.build(Place(), seed=0)
+    order = problem.order(100, seed=0)
+    images, labels = problem.draw(order(1), generator(0, "noise", 1))
+    assert images.shape == (100, 3, SIZE, SIZE) and len(labels.unique()) > 5
+    with torch.no_grad():
+        assert problem.validate(problem.model)["validation_loss"] > 0
