@@ -48,10 +48,10 @@ def check_contents(ds: xr.Dataset) -> None:
     if "singular_values" in ds:
         values = ds["singular_values"].fillna(0)  # short spectra are padded
         assert (values.diff("k") <= 0).all()
-    if "product" in ds.dims and "z" not in ds:  # the full head's values rise from nearly nothing
-        assert (values[-1].max("k") > 100 * values[0].max("k")).all()
     if "training_loss" in ds:
         check_training(ds)
+    elif "product" in ds.dims and "z" not in ds:  # the full head's rise from nearly nothing
+        assert (values[-1].max("k") > 100 * values[0].max("k")).all()
     if "distance" in ds:  # perturbed, and nearer afterwards
         assert (ds["distance"][:, 0] > 0).all()
 
@@ -69,6 +69,9 @@ def check_training(ds: xr.Dataset) -> None:
     assert ((rank > 0) & (rank <= 1 + 1e-6)).all()
     aligned = ds.rankscope.mean_alignment()
     assert ((aligned > 0) & (aligned <= 1)).all()
+    if "product" in ds.dims:  # of heads, which have not changed yet at the start
+        change = ds["product_change_singular_values"].fillna(0).max("k")
+        assert (change[0] == 0).all() and (change[-1] > 0).all()
     if "top_loss" in ds:
         assert np.isfinite(ds["top_loss"]).all() and np.isfinite(ds["bottom_loss"]).all()
         assert not np.allclose(ds["top_loss"], ds["bottom_loss"])

@@ -1,0 +1,170 @@
+"""Stable rank of the change of attention heads' products (boix2023, figs. 4, 12, 14, 16).
+
+Each panel comes by its title, most of them one block of a network each.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter
+from matplotlib.typing import ColorType
+
+from rankscope.figures.over_time import BAND, Line
+from rankscope.figures.style import DARK, legend_below, panels, shades
+
+KIND_COLOURS = {"K-Q": "#0072b2", "V-O": "#d55e00"}  # blue and red, also with colour blindness
+STABLE_RANK = "stable rank of the change"
+DOT = 4.5  # points
+HOLLOW = "hollow: collapsed, in no line"
+
+
+class Course(NamedTuple):
+    """Stable ranks of some heads over time; `head` may go over those of several seeds.
+
+    settled: the time at which the training loss became negligible; None if it did not.
+    """
+
+    time: Float[np.ndarray, " step"]
+    ranks: Float[np.ndarray, "step head"]
+    settled: float | None = None
+
+
+class Looks(NamedTuple):
+    """How one kind of line looks."""
+
+    colour: ColorType
+    style: Line = "-"
+
+
+def stable_ranks_over_time(
+    blocks: Mapping[str, Mapping[str, Course]],
+    looks: Mapping[str, Looks],
+    *,
+    unit: str = "step",
+    begin: float | None = None,
+    settled: str = "training loss settled",
+) -> Figure:
+    """Mean over heads as a line, standard deviation as a band, lines by their name in `looks`.
+
+    Time is logarithmic: the change has no rank at step 0. A dotted line marks the time `begin`, a
+    dot where the loss settled.
+    """
+    figure, grid = _block_panels(len(blocks))
+    for axes, (title, courses) in zip(grid, blocks.items(), strict=True):
+        for name, course in courses.items():
+            draw_course(axes, course, looks[name])
+        if begin is not None:
+            axes.axvline(begin, color=DARK, linewidth=0.8, linestyle=":")
+        axes.set_title(title, fontsize="medium")
+    _finish(grid, f"{unit} (log scale)")
+    drawn = dict.fromkeys(name for courses in blocks.values() for name in courses)
+    lines = [
+        Line2D([], [], color=looks[name].colour, linestyle=looks[name].style, label=name)
+        for name in drawn
+    ]
+    if begin is not None:
+        lines.append(Line2D([], [], color=DARK, linewidth=0.8, linestyle=":"))
+        lines[-1].set_label(f"{unit} {begin:g}")
+    every = [course for courses in blocks.values() for course in courses.values()]
+    legend_below(figure, [*lines, *_settled_dot(every, settled)])
+    return figure
+
+
+def stable_ranks_by_scale(
+    blocks: Mapping[str, Mapping[float, Float[np.ndarray, " head"]]],
+    *,
+    hollow: Collection[float] = (),
+) -> Figure:
+    """Stable ranks of heads by initial scale: mean, and standard deviation as a bar (fig. 4).
+
+    hollow: scales at which runs collapsed; they are in no line.
+    """
+    figure, grid = _block_panels(len(blocks))
+    for axes, (title, ranks) in zip(grid, blocks.items(), strict=True):
+        counted = [scale for scale in ranks if scale not in hollow]
+        axes.plot(counted, [ranks[scale].mean() for scale in counted], color=DARK, linewidth=1.2)
+        for scale, heads in ranks.items():
+            axes.errorbar(
+                scale,
+                heads.mean(),
+                heads.std(),
+                fmt="o",
+                color=DARK,
+                markersize=DOT,
+                capsize=3,
+                markerfacecolor="white" if scale in hollow else DARK,
+            )
+        axes.set_title(title, fontsize="medium")
+    _finish(grid, "initial scale (1: default)")
+    for axes in grid:
+        axes.set_xticks(sorted({scale for ranks in blocks.values() for scale in ranks}))
+        axes.minorticks_off()
+    bar = Line2D([], [], color=DARK, marker="o", markersize=DOT, label="mean of heads, bar: std")
+    ring = Line2D([], [], color=DARK, marker="o", linestyle="", markerfacecolor="white")
+    ring.set_label(HOLLOW)
+    legend_below(figure, [bar, *([ring] if hollow else [])])
+    return figure
+
+
+def stable_ranks_by_block(
+    networks: Mapping[str, Sequence[Course]], *, columns: int, unit: str = "step"
+) -> Figure:
+    """Mean over heads of every block over time, a panel for each network: dark is the first block.
+
+    Panels stand in rows of `columns` and share their axes.
+    """
+    rows = -(-len(networks) // columns)
+    size = (1.2 + 2.7 * min(columns, len(networks)), 0.9 + 2.5 * rows)
+    figure = Figure(figsize=size, layout="constrained")
+    grid = panels(figure, len(networks), columns=columns)
+    for axes, (title, courses) in zip(grid, networks.items(), strict=True):
+        for course, colour in zip(courses, shades(len(courses)), strict=True):
+            axes.plot(course.time, course.ranks.mean(1), color=colour, linewidth=1.2)
+        axes.set_title(title, fontsize="medium")
+    _finish(grid, f"{unit} (log scale)")
+    first, *_, last = shades(2)
+    ends = {"first block": first, "last block": last}
+    legend_below(figure, [Line2D([], [], color=c, label=name) for name, c in ends.items()])
+    return figure
+
+
+def draw_course(axes: Axes, course: Course, looks: Looks) -> None:
+    """The mean over heads with its band, and a dot where the loss settled."""
+    mean, deviation = course.ranks.mean(1), course.ranks.std(1)
+    colour, style = looks
+    band = (mean - deviation, mean + deviation)
+    axes.fill_between(course.time, *band, color=colour, alpha=BAND, linewidth=0)
+    axes.plot(course.time, mean, color=colour, linestyle=style, linewidth=1.4)
+    if course.settled is not None:
+        height = np.interp(course.settled, course.time, mean)
+        axes.plot(course.settled, height, "o", color=colour, markersize=DOT)
+
+
+def _block_panels(count: int) -> tuple[Figure, list[Axes]]:
+    columns = 3 if count <= 6 else 4
+    figure = Figure(figsize=(9.5, 0.9 + 2.4 * -(-count // columns)), layout="constrained")
+    return figure, panels(figure, count, columns=columns)
+
+
+def _finish(grid: Sequence[Axes], label: str) -> None:
+    """Log axes with plain numbers, from just below 1, the least a stable rank can be."""
+    high = max(axes.get_ylim()[1] for axes in grid)
+    for axes in grid:
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set_ylim(1 - 0.05 * (high - 1), high)
+        if axes.xaxis.get_tick_params()["labelbottom"]:
+            axes.set_xlabel(label)
+        if axes.yaxis.get_tick_params()["labelleft"]:
+            axes.set_ylabel(STABLE_RANK)
+
+
+def _settled_dot(courses: Sequence[Course], label: str) -> list[Line2D]:
+    if all(course.settled is None for course in courses):
+        return []
+    return [Line2D([], [], color=DARK, marker="o", linestyle="", markersize=DOT, label=label)]
