@@ -12,11 +12,13 @@ PAIRING = 7  # the seed by which digits are paired, the same for every run
 
 
 @dataclass(frozen=True)
-class DigitPairs(Digits):
-    """Scikit-learn's digits, two to an image; the class is the number that is read, 0 to 99.
+class DigitPairs:
+    """Digits, two to an image; the class is the number that is read, 0 to 99.
 
     Every digit is part of one pair at most, so that held-out pairs show digits never seen.
     """
+
+    digits: Digits = Digits()  # noqa: RUF009
 
     @property
     def classes(self) -> int:
@@ -24,11 +26,12 @@ class DigitPairs(Digits):
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        return (1, self.size, 2 * self.size)
+        channels, rows, columns = self.digits.shape
+        return channels, rows, 2 * columns
 
     def build(self, folder: Path | None = None) -> Images:
         """`folder` is what other images ask for; these are part of scikit-learn."""
-        digits = Digits(self.size, self.enlarge).build()
+        digits = self.digits.build()
         order = torch.randperm(len(digits.labels), generator=torch.Generator().manual_seed(PAIRING))
         tens, units = order[: 2 * (len(order) // 2)].reshape(-1, 2).unbind(1)
         inputs = torch.cat([digits.inputs[tens], digits.inputs[units]], dim=3)

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import astuple, dataclass, replace
 from multiprocessing import parent_process
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,14 @@ class Images:
     def __getitem__(self, rows: Int64[Tensor, " part"]) -> "Images":
         """Some of them."""
         return Images(self.inputs[rows], self.labels[rows], self.classes)
+
+
+@runtime_checkable
+class ImageData(Protocol):
+    """The declaration of a set of images, such as `HubImages`."""
+
+    def build(self, folder: Path | None = None) -> Images:
+        """folder: that of the data sets, for those that are not made by code."""
 
 
 @dataclass(frozen=True)

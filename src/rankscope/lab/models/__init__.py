@@ -6,6 +6,7 @@ from rankscope.lab.models.modular import ModularConfig, ModularTransformer
 from rankscope.lab.models.transformer import Transformer, TransformerConfig
 from rankscope.lab.models.unet import Unet, UnetConfig
 from rankscope.lab.models.vgg import Vgg, VggConfig
+from rankscope.lab.models.vit import Vit, VitConfig
 
 __all__ = [
     "BiLstm",
@@ -20,4 +21,6 @@ __all__ = [
     "UnetConfig",
     "Vgg",
     "VggConfig",
+    "Vit",
+    "VitConfig",
 ]

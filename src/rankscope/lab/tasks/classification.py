@@ -9,8 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from rankscope.lab.data.digits import Digits
-from rankscope.lab.data.images import HubImages, Images
+from rankscope.lab.data.images import ImageData, Images
 from rankscope.lab.data.splits import split
 from rankscope.lab.tasks.augmentation import CropFlip
 from rankscope.lab.tasks.batches import batches
@@ -41,10 +40,10 @@ class Classification:
     augmentation: of the images that are learnt from; losses at snapshots are of images as they are.
     """
 
-    images: HubImages | Digits
+    images: ImageData
     model: Classifier
     random_labels: bool = False
-    test: HubImages | None = None
+    test: ImageData | None = None
     augmentation: CropFlip | None = None
 
     def build(self, place: Place, *, seed: int) -> "ClassificationProblem":
