@@ -74,7 +74,7 @@ def test_a_path_that_cannot_be_written(tmp_path) -> None:
 def tiny_disk(tmp_path) -> Path:
     disk = tmp_path / "disk"
     disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(disk)]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         pytest.skip("mounting a tmpfs needs privileges")
     yield disk

@@ -36,7 +36,7 @@ def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
     png.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(png, dpi=FIGURE_DPI)
     engine = figure.get_layout_engine()
-    figure.set_layout_engine("none")  # it is laid out now, which is half of the work
+    figure.set_layout_engine(None)  # it is laid out now, which is half of the work
     figure.savefig(svg)
     figure.set_layout_engine(engine)
     return png, svg

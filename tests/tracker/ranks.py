@@ -1,0 +1,155 @@
+"""What the processes of `test_distributed` do, and the one that has imported all they need.
+
+Importing torch's sharding takes seconds, so it happens once: ranks are forked from a nursery, which
+itself is spawned and has no threads that a fork could lose.
+"""
+
+import contextlib
+import warnings
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import torch
+import torch._dynamo  # what optimizers import when they are made
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+import rankscope as rs
+import rankscope.snapshot
+
+SOON = 90.0  # seconds; a rank that waits for another one longer than this waits for ever
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training: `way` is "alone", "ddp" or "fsdp2"; `trouble` is what goes wrong."""
+
+    folder: Path
+    way: str
+    trouble: str = "none"
+
+    @property
+    def path(self) -> Path:
+        return self.folder / f"{self.way}-{self.trouble}"
+
+
+class Nursery:
+    """A process from which the ranks of each case are forked."""
+
+    def __init__(self) -> None:
+        context = get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,))
+        self._process.start()
+        theirs.close()
+
+    def launch(self, case: Case) -> list[str | int | None]:
+        """What each rank says at its end; its exit code if it says nothing, None if it hangs."""
+        self._connection.send(case)
+        answers: list[str | int | None] = self._connection.recv()
+        return answers
+
+    def close(self) -> None:
+        self._connection.close()
+        self._process.join()
+
+
+def _serve(connection: Connection) -> None:
+    with contextlib.suppress(EOFError):
+        while True:
+            connection.send(_launch(connection.recv()))
+
+
+def _launch(case: Case) -> list[str | int | None]:
+    context = get_context("fork")
+    ranks = []
+    for rank in range(1 if case.way == "alone" else 2):
+        ours, theirs = context.Pipe(duplex=False)
+        process = context.Process(target=_live, args=(case, rank, theirs))
+        process.start()
+        theirs.close()
+        ranks.append((process, ours))
+    said: list[str | int | None] = []
+    for process, ours in ranks:
+        process.join(SOON)
+        said.append(ours.recv() if process.exitcode == 0 else process.exitcode)
+        process.kill()
+        process.join()
+    return said
+
+
+def _live(case: Case, rank: int, connection: Connection) -> None:
+    torch.set_num_threads(1)
+    if case.way != "alone":
+        meeting = f"file://{case.path}-meeting"
+        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
+    model = network(case.way)
+    warnings.simplefilter("ignore")
+    connection.send(refusal(case, model, rank) if case.trouble == "mistake" else train(case, model))
+    if case.way != "alone":
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def network(way: str) -> nn.Module:
+    torch.manual_seed(0)
+    layers = nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4))
+    attention = nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0, batch_first=True)
+    model = nn.Sequential(layers, attention)
+    if way == "ddp":
+        return DistributedDataParallel(model)
+    if way == "fsdp2":
+        mesh = init_device_mesh("cpu", (2,))
+        for layer in model:
+            fully_shard(layer, mesh=mesh)
+        fully_shard(model, mesh=mesh)
+    return model
+
+
+def refusal(case: Case, model: nn.Module, rank: int) -> str:
+    """A folder with something else in it, of which only the writing rank knows."""
+    if rank == 0:
+        case.path.mkdir()
+        (case.path / "in the way").touch()
+    dist.barrier()
+    try:
+        rs.Tracker(model, case.path, schedule=1)
+    except ValueError:
+        return "refused"
+    return "accepted"
+
+
+def train(case: Case, model: nn.Module) -> str:
+    """Four steps; says why the tracker failed, or None."""
+    optimizer, path = torch.optim.SGD(model.parameters(), lr=0.1), case.path
+    if case.trouble == "disk":
+        path.touch()
+        path /= "run"
+    reference = model if case.trouble == "reference" else "init"
+    breaks = case.trouble == "worker" and dist.get_rank() == 0
+    with rs.Tracker(model, path, schedule=1, reference=reference) as tracker:
+        norm: float | torch.Tensor = 1.0
+        for step in range(4):
+            if breaks and step == 2:
+                tracker.flush()
+                rankscope.snapshot.measure = fail
+            tracker.observe(step, loss=float(step), norm=norm)
+            if breaks:
+                tracker.flush()
+            generator = torch.Generator().manual_seed(step)
+            loss = model(torch.randn(2, 5, 6, generator=generator)).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            # Under FSDP2 a sharded scalar: only all ranks together can read it.
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1e6)
+            optimizer.step()
+    return f"failed: {tracker.failed}"
+
+
+def fail(*arguments: object, **options: object) -> None:
+    raise OSError("broken")
