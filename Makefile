@@ -1,7 +1,7 @@
 # Each target makes .venv by itself when it is missing.
 VENV ?= .venv
 BIN := $(VENV)/bin
-.PHONY: setup demo test bench lint
+.PHONY: setup demo test bench lint results-check
 
 setup: $(VENV)/.ready
 
@@ -18,13 +18,17 @@ $(VENV)/.ready-bench: $(VENV)/.ready
 demo: setup
 	$(BIN)/rankscope demo
 
+# A process per core, of one thread each, so that they do not wait for each other's.
 test: setup
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
 
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+results-check: setup
+	$(BIN)/rankscope results check
 
 bench: $(VENV)/.ready-bench
 	$(BIN)/python -m benchmarks

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli import DEFAULTS, _command, demo, main, reproduce
+from rankscope.lab.results.program import Batch
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
@@ -59,6 +60,9 @@ WHERE = ["--data", "--device", "--on"]
         ("reproduce", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--help"]),
         ("report", ["--scale", "--help"]),
         ("list", ["--out", "--json", "--help"]),
+        ("results due", ["--help"]),
+        ("results keep", ["--new-rules", "--help"]),
+        ("results check", ["--help"]),
     ],
 )
 def test_the_options(
@@ -68,7 +72,7 @@ def test_the_options(
     options: list[str],
 ) -> None:
     """Options are promises: a new one is added here on purpose or not at all."""
-    ran = Ran(monkeypatch, capsys, command, "--help")
+    ran = Ran(monkeypatch, capsys, *command.split(), "--help")
     assert ran.code == 0
     assert re.findall(r"--[\w-]+", ran.out) == options
 
@@ -110,6 +114,37 @@ def test_reproduce_then_report(
     assert ran.code == 0 and "the loss falls" in ran.out and "runs" not in ran.err
     assert page.read_bytes() != shown  # three seeds now
     assert f"<pre>rankscope reproduce paper2000 --out {tmp_path}</pre>" in page.read_text()
+
+
+@pytest.mark.usefixtures("toys")
+def test_results(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    name, monkey = "paper2000/slow-decay", monkeypatch
+    program = (Batch(name, (0,)),)
+    monkey.setattr("rankscope.lab.results.program.PROGRAM", program)
+    monkey.chdir(tmp_path)
+    due = f"{name} --scale paper --seed 0"
+    assert Ran(monkey, capsys, "run", *due.split(), "--jobs", "1").code == 0
+    assert f" {due}  0 of 2" in Ran(monkey, capsys, "results", "due").out
+    ran = Ran(monkey, capsys, "results", "check")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    ran = Ran(monkey, capsys, "results", "keep", "runs")
+    assert (ran.code, ran.err) == (0, "2 whole runs in runs, 2 kept in results\n")
+    assert f" {due}  2 of 2" in Ran(monkey, capsys, "results", "due").out
+    ran = Ran(monkey, capsys, "results", "check")
+    assert (ran.code, ran.out) == (0, "results is what it says to be.\n")
+    ran = Ran(monkey, capsys, "report", "results")
+    page = Path("results/report-paper/index.html")
+    assert (ran.code, ran.out.splitlines()[-1]) == (0, f"Report: {page}")
+    assert "<pre>rankscope report results</pre>" in page.read_text()
+    for command in (("run", name), ("reproduce", "paper2000")):
+        ran = Ran(monkey, capsys, *command, "--scale", "paper", "--out", "results")
+        sentence = "rankscope: results is where results are kept; choose another --out\n"
+        assert (ran.code, ran.err) == (2, sentence)
+    Path("results/paper2000/verdicts.json").unlink()
+    ran = Ran(monkey, capsys, "results", "check")
+    assert (ran.code, ran.out) == (1, "paper2000/verdicts.json is missing\n")
 
 
 def test_the_defaults_are_those_of_the_commands() -> None:

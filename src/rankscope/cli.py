@@ -14,6 +14,7 @@ app = typer.Typer(
 )
 
 RUNS = Path("runs")
+RESULTS = Path("results")
 DEFAULTS = {"scale": "small", "out": RUNS, "on": "here"}  # of options; of others none
 
 
@@ -138,6 +139,7 @@ def run(
     from rankscope.lab.placement import choose_placement
     from rankscope.lab.procedure import conduct
 
+    _refuse_results(out)
     declared = load(experiment, scale)
     seeds = tuple(dict.fromkeys(seed)) if seed else None
     where = choose_placement(device=device, data=data, on=on)
@@ -170,6 +172,7 @@ def reproduce(
     from rankscope.lab import reproduction
     from rankscope.lab.placement import choose_placement
 
+    _refuse_results(out)
     done = reproduction.reproduce(
         reproduction.chosen(paper, scale),
         out,
@@ -204,18 +207,84 @@ def report(
     """Write the report again from the runs that are there; nothing is run.
 
     It is where **rankscope reproduce** writes it, and its path is printed last. Networks and seeds
-    that are not there are left out and named.
+    that are not there are left out and named. **rankscope report results** makes it of the results
+    that are kept, which are of scale paper.
     """
     from rankscope.lab import reproduction
+    from rankscope.lab.results.archive import is_results
 
+    command = _command("reproduce", paper, scale=scale, out=out)
+    if is_results(out):
+        scale = "paper"
+        command = shlex.join(["rankscope", "report", str(out), *([paper] if paper else [])])
     done = reproduction.rebuild(
         reproduction.chosen(paper, scale),
         out,
         reproduction.report_folder(paper, scale, out),
-        command=_command("reproduce", paper, scale=scale, out=out),
+        command=command,
     )
     if not done:
         raise typer.Exit(1)
+
+
+results = typer.Typer(
+    no_args_is_help=True,
+    help="The runs of the papers' own size that are kept: what is due, keeping it, checking it.",
+)
+app.add_typer(results, name="results")
+
+ResultsArgument = Annotated[Path, typer.Argument(help="Folder in which results are kept.")]
+
+
+@results.command("due")
+def results_due(results: ResultsArgument = RESULTS) -> None:
+    """Show which runs are due and done, what they cost, and the command for each batch."""
+    from rich.console import Console
+
+    from rankscope.lab.results.cost import cost_table, costs
+    from rankscope.lab.results.ledger import read_ledger
+
+    Console().print(cost_table(costs(read_ledger(results))))
+
+
+@results.command("keep")
+def results_keep(
+    runs: Annotated[Path, typer.Argument(help="Folder in which the runs are.")],
+    results: ResultsArgument = RESULTS,
+    new_rules: Annotated[
+        str | None,
+        typer.Option(help="Why rules have changed by which claims were judged before."),
+    ] = None,
+) -> None:
+    """Keep whole runs of scale paper as small files; judge, draw, and note it in the ledger.
+
+    What is kept stays, so this can be repeated. Tables in README.md and docs/results.md beside
+    RESULTS are written anew.
+    """
+    from rankscope.lab.results.keeping import keep
+
+    if not keep(runs, results, new_rules=new_rules):
+        raise typer.Exit(1)
+
+
+@results.command("check")
+def results_check(results: ResultsArgument = RESULTS) -> None:
+    """Judge again what is kept, and compare: verdicts, figures, tables, rules, declarations."""
+    from rankscope.lab.results.checking import problems
+
+    found = problems(results)
+    for line in found:
+        typer.echo(line)
+    if found:
+        raise typer.Exit(1)
+    typer.echo(f"{results} is what it says to be.")
+
+
+def _refuse_results(out: Path) -> None:
+    from rankscope.lab.results.archive import is_results
+
+    if is_results(out):
+        raise ValueError(f"{out} is where results are kept; choose another --out")
 
 
 def _command(name: str, paper: str | None = None, **options: object) -> str:

@@ -6,6 +6,9 @@
                                              seed-0.failure.txt    what went wrong last
                                              seed-0.replaced-1     an earlier declaration's store
 
+In a folder of results, which a ledger marks, a run of the paper's size is one file that only
+`rankscope results keep` writes: <out>/<paper>/<experiment>/<run>/seed-0.zarr.zip
+
 A store counts once its attributes say `whole`, which is the last thing written. Only what a begun
 file says to be ours and unfinished is ever removed.
 """
@@ -23,6 +26,7 @@ import torch
 from rankscope import store
 from rankscope.lab.experiment import Experiment, ResumableRun, Run
 from rankscope.lab.identity import changes, declaration, identity_of
+from rankscope.lab.results.archive import SUFFIX, archive_attrs, archive_path, is_results
 from rankscope.provenance import origin
 from rankscope.store.creation import read_contents
 from rankscope.store.files import replace_file
@@ -53,6 +57,11 @@ class StoredRun:
     @cached_property
     def identity(self) -> str:
         return identity_of(self.declaration, self.seed)
+
+    @property
+    def kept(self) -> bool:
+        """Whether it is one file of a folder of results."""
+        return self.path.name.endswith(SUFFIX)
 
     @property
     def state(self) -> State:
@@ -105,6 +114,8 @@ class StoredRun:
 
         Returns where it comes from; None if another process has made it whole meanwhile.
         """
+        if self.kept:
+            raise ValueError(f"{self.path} is where results are kept; choose another --out")
         if self.state == "foreign":
             raise ValueError(f"{self.path} was not made by an experiment; choose another --out")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,6 +169,8 @@ class StoredRun:
             self.run.forget(self.path)
 
     def _attrs(self) -> dict[str, Any]:
+        if self.kept:
+            return archive_attrs(self.path)
         try:
             return dict(read_contents(self.path).attrs)
         except ValueError:
@@ -175,9 +188,15 @@ def stored_runs(
     experiment: Experiment, out: Path, *, seeds: tuple[int, ...] | None = None
 ) -> list[StoredRun]:
     """All runs of an experiment, or those of `seeds`, in the order they are started."""
-    folder = experiment.folder(out)
+    kept = is_results(out) and experiment.scale == "paper"
+
+    def path(name: str, seed: int) -> Path:
+        if kept:
+            return archive_path(out, experiment.name, name, seed)
+        return experiment.folder(out) / name / f"seed-{seed}"
+
     return [
-        StoredRun(name, seed, run, folder / name / f"seed-{seed}")
+        StoredRun(name, seed, run, path(name, seed))
         for name, run in experiment.runs.items()
         for seed in (experiment.seeds if seeds is None else seeds)
     ]
