@@ -249,7 +249,9 @@ def results_due(results: ResultsArgument = RESULTS) -> None:
 
 @results.command("keep")
 def results_keep(
-    runs: Annotated[Path, typer.Argument(help="Folder in which the runs are.")],
+    runs: Annotated[
+        Path, typer.Argument(help="Folder of runs, or of results kept on another machine.")
+    ],
     results: ResultsArgument = RESULTS,
     new_rules: Annotated[
         str | None,

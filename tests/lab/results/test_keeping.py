@@ -10,7 +10,8 @@ from lab.results.toy_results import NAME, content, kept, make, use_toys
 from lab.toy_experiments.paper2000.slow_decay import experiment
 from lab.toy_runs import Decay
 from rankscope import store
-from rankscope.lab.results.archive import open_archive
+from rankscope.lab.results.archive import archive_path, open_archive
+from rankscope.lab.results.checking import problems
 from rankscope.lab.results.compaction import Compaction, compact
 from rankscope.lab.results.keeping import keep
 from rankscope.lab.results.ledger import read_ledger
@@ -144,9 +145,20 @@ def test_too_large_for_all_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         keep(tmp_path / "runs", tmp_path / "results")
 
 
-def test_results_are_not_runs(tmp_path: Path) -> None:
+def test_results_of_another_machine_are_taken_over(tmp_path: Path) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    here.mkdir(), there.mkdir()
+    results, other = kept(here, 0), kept(there, 1)
+    assert keep(other, results)
+    of_seed_1 = archive_path(results, NAME, "rates/fast", 1)
+    assert of_seed_1.read_bytes() == archive_path(other, NAME, "rates/fast", 1).read_bytes()
+    assert {key[2] for key in read_ledger(results).done} == {0, 1}
+    assert not problems(results)
+
+
+def test_results_are_not_kept_where_they_are(tmp_path: Path) -> None:
     results = kept(tmp_path, 0)
-    with pytest.raises(ValueError, match="holds results that are kept already"):
+    with pytest.raises(ValueError, match="give the folder that they are from"):
         keep(results, results)
     (run, *_) = stored_runs(experiment("paper"), results)
     assert run.kept and run.state == "whole"

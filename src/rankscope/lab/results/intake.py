@@ -13,10 +13,11 @@ from rankscope.lab.experiment import Experiment
 from rankscope.lab.identity import declaration
 from rankscope.lab.procedure import say
 from rankscope.lab.results.archive import archive_attrs, archive_path, digest, write_archive
-from rankscope.lab.results.compaction import LIMIT, compact, compaction_of
+from rankscope.lab.results.compaction import LIMIT, Compaction, compact, compaction_of
 from rankscope.lab.results.ledger import Done, Key, Ledger
 from rankscope.lab.shelf import ABSENT
 from rankscope.lab.stored_run import StoredRun, stored_runs
+from rankscope.store.files import replace_file
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,25 @@ def keep_files(
         if not (same and before.get("compaction") == declaration(how)):
             if before and not same:
                 say(talk, f"{path} was declared otherwise and is replaced")
-            write_archive(compact(store.open(offer.stored.path), how), path)
+            _keep(offer.stored, how, path)
         done[offer.key] = _done(path)
     for name in dict.fromkeys(offer.key[0] for offer in offers):
         _refuse_too_large(name, done)
     return done
+
+
+def _keep(stored: StoredRun, how: Compaction, path: Path) -> None:
+    """Compacted; or as it is, if it was kept on another machine."""
+    if not stored.kept:
+        write_archive(compact(store.open(stored.path), how), path)
+        return
+    if archive_attrs(stored.path)["compaction"] != declaration(how):
+        raise ValueError(
+            f"{stored.path} was kept by a rankscope that declares another compaction; keep the run "
+            "itself with this one"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, stored.path.read_bytes(), durable=False)
 
 
 def _done(path: Path) -> Done:

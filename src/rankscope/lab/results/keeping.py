@@ -20,7 +20,7 @@ from rankscope import store
 from rankscope.lab.findings import write_json
 from rankscope.lab.procedure import say
 from rankscope.lab.results import documents
-from rankscope.lab.results.archive import digest, is_results
+from rankscope.lab.results.archive import digest
 from rankscope.lab.results.drawing import draw_place
 from rankscope.lab.results.intake import Offer, keep_files, offered
 from rankscope.lab.results.judging import (
@@ -46,13 +46,15 @@ from rankscope.lab.results.rules import changed_rules, write_rules
 def keep(runs: Path, results: Path, *, new_rules: str | None = None) -> bool:
     """Keep what is whole in `runs`; True if nothing was refused, raised or said otherwise.
 
+    runs: a folder of runs, or of results that were kept on another machine.
     new_rules: why rules of claims that were judged before have changed.
     """
     talk, papers = Console(stderr=True), due_papers()
-    if is_results(runs):
-        raise ValueError(f"{runs} holds results that are kept already; give the folder of the runs")
+    if runs.resolve() == results.resolve():
+        raise ValueError(f"{runs} is where results are kept; give the folder that they are from")
     offers, refusals = offered([e for paper in papers for e in paper.experiments], runs)
-    before = read_ledger(results)
+    before, theirs = read_ledger(results), read_ledger(runs)
+    before = replace(before, thinning={**before.thinning, **theirs.thinning})
     _refuse_changed_rules(results, places(papers, _as_if_kept(before, offers)), new_rules)
     for line in refusals:
         say(talk, line)
@@ -90,7 +92,7 @@ def _judge_and_draw(
     there: list[Place], offers: list[Offer], ledger: Ledger, results: Path, talk: Console
 ) -> tuple[list[tuple[Place, Judgement]], Ledger]:
     """Write verdicts and figures of every place; the ledger then knows them."""
-    whole = {offer.key: store.open(offer.stored.path) for offer in offers}
+    whole = {o.key: store.open(o.stored.path) for o in offers if not o.stored.kept}
     judged, figures, thinning = [], dict[str, Drawn](), dict(ledger.thinning)
     for group in by_paper(there):
         kept = read_kept(group, ledger, results)
