@@ -1,4 +1,4 @@
-"""The CTC loss as operations on tensors alone (Graves et al. 2006, sections 4.1-4.2).
+"""The CTC loss as operations on tensors alone (graves2006, sections 4.1-4.2).
 
 A GPU can replay it within a graph of the whole step; torch's own reads the lengths on the host.
 """
