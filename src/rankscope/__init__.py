@@ -38,5 +38,6 @@ from rankscope.store import open as open
 from rankscope.tracker import At as At
 from rankscope.tracker import Epochs as Epochs
 from rankscope.tracker import Every as Every
+from rankscope.tracker import LogEpochs as LogEpochs
 from rankscope.tracker import LogSpaced as LogSpaced
 from rankscope.tracker import Tracker as Tracker

@@ -16,10 +16,13 @@ from rankscope.lab.heads import (
     epoch_steps,
     growth_window,
     initial_ranks,
+    moment,
     networks,
     scales,
+    settled_position,
     spectra,
     stop_of,
+    stop_steps,
     time_unit,
     times,
 )
@@ -101,6 +104,16 @@ def test_the_window_is_from_epoch_one_to_the_settled_loss() -> None:
     assert growth_window(early).snapshots == 0
 
 
+@pytest.mark.parametrize(("wait", "position"), [(0, 2), (1, 3), (10, 3), (15, 4), (20, 4), (90, 5)])
+def test_the_snapshot_so_long_after_the_loss_settled(wait: int, position: int) -> None:
+    """It settles at step 10; later losses do not matter."""
+    steps, loss = [0, 5, 10, 20, 30, 40], [1, 1, 9e-4, 0.1, 5e-4, 2e-3]
+    ds = vit_run(courses(range(6)), steps=steps, loss=loss)
+    assert settled_position(ds, wait=wait) == position
+    never = vit_run(courses(range(6)), steps=steps, loss=[1, 1, 1e-3, 0.1, 0.1, 0.1])
+    assert settled_position(never, wait=wait) == 5
+
+
 def test_without_epochs_the_window_is_all_after_step_0_and_time_is_the_step() -> None:
     ds = vit_run(courses(range(4)), steps=[0, 1, 5, 30], declaration=EVERY)
     assert epoch_steps(ds) is None
@@ -108,12 +121,14 @@ def test_without_epochs_the_window_is_all_after_step_0_and_time_is_the_step() ->
     assert (time_unit(ds), times(ds).tolist()) == ("step", [0, 1, 5, 30])
     by_epochs = vit_run(courses(range(4)), steps=[0, 5, 10, 30])
     assert (time_unit(by_epochs), times(by_epochs).tolist()) == ("epoch", [0, 0.5, 1, 3])
+    assert (moment(ds, 3), moment(by_epochs, 1)) == ("step 30", "epoch 0.5")
 
 
 def test_how_a_run_stopped() -> None:
     declared = vit_run(courses([0, 1])).attrs["declaration"] | {"stop": STOP}
     ran = courses([0, 1])
     assert stop_of(vit_run(ran, declaration=declared)) == ""
+    assert stop_steps(vit_run(ran, declaration=declared)) == 50 and stop_steps(vit_run(ran)) == 0
     stopped = vit_run(ran, declaration=declared, stopped_at=143 * STEPS_PER_EPOCH)
     assert stop_of(stopped) == "stopped at epoch 143, 5 epochs after training loss < 0.001"
     by_step = vit_run(ran, declaration=EVERY | {"stop": STOP}, stopped_at=143)

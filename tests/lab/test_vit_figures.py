@@ -61,6 +61,21 @@ def test_figure_1_shows_both_products_of_a_middle_block() -> None:
     ]
 
 
+def test_figures_of_one_seed_show_the_first_that_did_not_collapse() -> None:
+    ill, well = growing(1, blocks=1, loss=[1.0] * 5), growing(10, blocks=1)
+    runs = {"vit/scale-1": {0: ill, 1: well}, "vit/scale-0.1": {0: ill}}
+    for figure in (figure_1(runs), spectra_in_training(runs)):
+        assert [sum(curve) for curve in curves(figure.axes[0])] == [1, 4, 7, 10, 16]
+    assert [sum(curve) for curve in curves(figure_5(runs, kind="kq").axes[0])] == [16, 10]
+    figure = figure_2(runs)
+    assert titles(figure)[:2] == [
+        "scale 1\nK-Q, block 1, head 1",
+        "scale 0.1 (collapsed)\nK-Q, block 1, head 1",
+    ]
+    assert np.sum(curves(figure.axes[0]), axis=0).tolist() == [0, 1, 4, 7, 10]
+    assert np.sum(curves(figure.axes[1]), axis=0).tolist() == [0, 1, 1, 1, 1]
+
+
 def test_figure_2_has_three_scales_from_the_default_down() -> None:
     sweep = results(1, 0.6, 0.4, 0.2, 0.1)
     figure = figure_2(sweep)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.tracker.schedules import At, Epochs, Every, LogSpaced, as_schedule
+from rankscope.tracker.schedules import At, Epochs, Every, LogEpochs, LogSpaced, as_schedule
 
 
 def due(schedule, until: int) -> list[int]:
@@ -23,7 +23,9 @@ def test_the_papers_cadence() -> None:
 
 
 def test_epochs_thinned_out() -> None:
-    assert due(Epochs(10, first=0, every=2), 61) == [0, 20, 40, 60]
+    """The end of the first one is no later epoch."""
+    assert due(Epochs(10, first=0, every=2), 61) == [0, 10, 20, 40, 60]
+    assert due(Epochs(10, first=1, every=3), 61) == [0, 5, 10, 30, 60]
 
 
 def test_epochs_shorter_than_the_first_parts() -> None:
@@ -48,6 +50,13 @@ def test_what_people_write() -> None:
     assert as_schedule([1, 2]) == At([1, 2])
     assert as_schedule(None) == LogSpaced()
     assert as_schedule(Every(2)) == Every(2)
+
+
+def test_epochs_spaced_like_powers() -> None:
+    inside = [2, 4, 6, 8]
+    assert due(LogEpochs(10, per_decade=1), 10_001) == [0, *inside, 10, 100, 1000, 10_000]
+    epochs = due(LogSpaced(7), 200)
+    assert due(LogEpochs(10, first=0, per_decade=7), 2000) == [10 * epoch for epoch in epochs]
 
 
 @pytest.mark.parametrize("make", [lambda: Every(0), lambda: LogSpaced(0), lambda: Epochs(0)])

@@ -1,6 +1,7 @@
-"""Spectra of the products of attention heads, and of their change (boix2023, figs. 1, 2, 5, 11-15).
+"""Spectra of the products of attention heads, and of their change (boix2023).
 
-Each panel comes by its title. Blocks and heads are the caller's choice.
+Figures 1, 2, 5, 11, 13, 15. Each panel comes by its title. Blocks and heads are the caller's
+choice.
 """
 
 import math

@@ -11,10 +11,10 @@ from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
 from matplotlib.typing import ColorType
 
 from rankscope.figures.over_time import BAND, Line
+from rankscope.figures.products import PLAIN
 from rankscope.figures.style import DARK, legend_below, panels, shades
 
 KIND_COLOURS = {"K-Q": "#0072b2", "V-O": "#d55e00"}  # blue and red, also with colour blindness
@@ -156,7 +156,7 @@ def _finish(grid: Sequence[Axes], label: str) -> None:
     high = max(axes.get_ylim()[1] for axes in grid)
     for axes in grid:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_major_formatter(PLAIN)
         axes.set_ylim(1 - 0.05 * (high - 1), high)
         if axes.xaxis.get_tick_params()["labelbottom"]:
             axes.set_xlabel(label)

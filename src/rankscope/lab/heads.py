@@ -17,7 +17,7 @@ Kind = Literal["kq", "vo"]
 
 KINDS: dict[Kind, str] = {"kq": "K-Q", "vo": "V-O"}
 PREFIX = "scale-"
-SETTLED = 1e-3  # the training loss until which B7 looks
+SETTLED = 1e-3  # the training loss until which B7 looks, and after which B8-settled does
 INITIAL = "product_singular_values"
 CHANGE = "product_change_singular_values"
 
@@ -107,6 +107,13 @@ def growth_window(ds: xr.Dataset) -> Window:
     return Window(first, int(settled[0]) if len(settled) else len(steps) - 1, len(settled) > 0)
 
 
+def settled_position(ds: xr.Dataset, *, wait: int) -> int:
+    """Of the first snapshot `wait` steps or more after the loss settled; the last if none is."""
+    steps, window = ds["step"].to_numpy(), growth_window(ds)
+    wanted = steps[window.last] + wait if window.settled else np.inf
+    return min(int(np.searchsorted(steps, wanted)), len(steps) - 1)
+
+
 def epoch_steps(ds: xr.Dataset) -> int | None:
     """The steps of one epoch as the snapshots were declared; None if they were not by epochs."""
     steps: int | None = _declared(ds, "snapshots").get("steps_per_epoch")
@@ -122,6 +129,17 @@ def times(ds: xr.Dataset) -> np.ndarray:
 def time_unit(ds: xr.Dataset) -> str:
     """What `times` counts."""
     return "epoch" if epoch_steps(ds) else "step"
+
+
+def moment(ds: xr.Dataset, position: int) -> str:
+    """ "epoch 12" of a snapshot."""
+    return f"{time_unit(ds)} {times(ds)[position]:.4g}"
+
+
+def stop_steps(ds: xr.Dataset) -> int:
+    """How long the run was to go on after its loss settled; 0 if it was to train to the end."""
+    steps: int = _declared(ds, "stop").get("steps", 0)
+    return steps
 
 
 def stop_of(ds: xr.Dataset) -> str:

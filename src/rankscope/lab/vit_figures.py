@@ -26,6 +26,7 @@ from rankscope.lab.network_figures import some
 from rankscope.lab.vit_panels import (
     all_collapsed,
     block_numbers,
+    counted,
     courses,
     default_runs,
     final_ranks,
@@ -48,9 +49,9 @@ def figure_1(results: Results) -> Figure:
     """Normalised spectra of one head's products at the start, and of their change in training.
 
     K-Q and V-O of the first head of the middle block (the paper does not say which it shows, and
-    has K-Q alone), at the default initial scale, first seed. Each spectrum is divided by its
-    largest value. Dashed: the product at the start, which has no more values than a head is wide.
-    Green: its change since then, darker the later.
+    has K-Q alone), at the default initial scale, first seed that did not collapse. Each spectrum is
+    divided by its largest value. Dashed: the product at the start, which has no more values than a
+    head is wide. Green: its change since then, darker the later.
     The paper says: the change has low rank, and its rank grows gradually.
     """
     ds = _first_default(results)
@@ -63,19 +64,24 @@ def figure_2(results: Results) -> Figure:
     """The largest singular values of the change of both products, for three initial scales.
 
     K-Q above, V-O below; first head of the second block (the paper: a random head of the second
-    layer), first seed. Scale 1 is the default. Every panel has axes of its own; a run that was
-    stopped when its training loss had settled is shorter. The paper says: values grow one after
-    another, the more clearly the smaller the scale.
+    layer), first seed that did not collapse. Scale 1 is the default. Every panel has axes of its
+    own; a run that was stopped when its training loss had settled is shorter. The paper says:
+    values grow one after another, the more clearly the smaller the scale.
     """
-    runs = sorted(sweep(results, _network(results)).items(), reverse=True)
-    shown = [runs[i] for i in evenly(len(runs), SHOWN_SCALES)]
-    block = block_numbers(shown[0][1].runs[0])[:2][-1]
-    heads = {
-        f"scale {scale:g}\n{_first_head(kind, block)}": leading(setting.runs[0], kind, block)
-        for kind in KINDS
-        for scale, setting in shown
+    found = sweep(results, _network(results))
+    largest_first = list(found.values())[::-1]
+    shown = [largest_first[i] for i in evenly(len(found), SHOWN_SCALES)]
+    runs = {
+        setting.title + " (collapsed)" * all_collapsed(setting): counted(setting)[0]
+        for setting in shown
     }
-    return leading_values(heads, columns=len(shown))
+    block = _blocks(found)[:2][-1]
+    heads = {
+        f"{name}\n{_first_head(kind, block)}": leading(ds, kind, block)
+        for kind in KINDS
+        for name, ds in runs.items()
+    }
+    return leading_values(heads, columns=len(runs))
 
 
 def figure_4(results: Results, *, kind: Kind) -> Figure:
@@ -104,9 +110,10 @@ def figure_4(results: Results, *, kind: Kind) -> Figure:
 def figure_5(results: Results, *, kind: Kind) -> Figure:
     """Singular values of the products at the start and of their change at the end, every block.
 
-    Mean and standard deviation over heads at the default initial scale, first seed; the paper shows
-    random heads of some layers, K-Q, and promises V-O. Both spectra are as they are, not divided by
-    their largest value. The paper says: the change has extremely low rank beside the start.
+    Mean and standard deviation over heads at the default initial scale, first seed that did not
+    collapse; the paper shows random heads of some layers, K-Q, and promises V-O. Both spectra are
+    as they are, not divided by their largest value. The paper says: the change has extremely low
+    rank beside the start.
     """
     return change_against_start(heads_of_blocks(_first_default(results), kind))
 
@@ -114,9 +121,9 @@ def figure_5(results: Results, *, kind: Kind) -> Figure:
 def spectra_in_training(results: Results) -> Figure:
     """Normalised spectra of products at the start and of their change in training, three blocks.
 
-    K-Q above, V-O below, first head of each block, at the default initial scale, first seed; the
-    paper does not say which heads and layers it shows. Lines as in figure 1. The paper says: the
-    change has low rank, which grows gradually.
+    K-Q above, V-O below, first head of each block, at the default initial scale, first seed that
+    did not collapse; the paper does not say which heads and layers it shows. Lines as in figure 1.
+    The paper says: the change has low rank, which grows gradually.
     """
     ds = _first_default(results)
     every = block_numbers(ds)
@@ -164,11 +171,12 @@ def ranks_by_scale(results: Results, *, kind: Kind) -> Figure:
 
 
 def ranks_by_variant(results: Results) -> Figure:
-    """Stable rank of the change over training for networks of other sizes (not in the paper).
+    """Stable rank of the change over training for variants of the network (not in the paper).
 
-    Columns are networks at the default initial scale, K-Q above and V-O below. Each line is one
-    block, the mean over the heads of all seeds; the first block is darkest. Section 5 of the paper
-    says of different model sizes that they show similar trends.
+    Columns are networks of other sizes, and one that learns from augmented images, at the default
+    initial scale, K-Q above and V-O below. Each line is one block, the mean over the heads of all
+    seeds; the first block is darkest. Section 5 of the paper says of different model sizes that
+    they show similar trends.
     """
     found = some(networks(results), NEEDED)
     settings = {name: default_runs(results, name) for name in found}
@@ -202,7 +210,7 @@ IMAGENET_FIGURES: dict[str, FigureMaker] = {
     "figure-15": spectra_in_training,
     "figure-16": ranks_in_training,
 }
-VARIANT_FIGURES: dict[str, FigureMaker] = {"stable-rank-by-size": ranks_by_variant}
+VARIANT_FIGURES: dict[str, FigureMaker] = {"stable-rank-by-variant": ranks_by_variant}
 
 
 def _network(results: Results) -> str:
@@ -211,8 +219,8 @@ def _network(results: Results) -> str:
 
 
 def _first_default(results: Results) -> xr.Dataset:
-    """The first seed at the default scale."""
-    return default_runs(results, _network(results)).runs[0]
+    """The first seed at the default scale that did not collapse, or the first if all did."""
+    return counted(default_runs(results, _network(results)))[0]
 
 
 def _over_time(

@@ -17,6 +17,7 @@ from rankscope.lab.heads import (
     Kind,
     change_ranks,
     growth_window,
+    moment,
     scales,
     spectra,
     time_unit,
@@ -77,7 +78,7 @@ def head_spectra(ds: xr.Dataset, kind: Kind, block: int) -> HeadSpectra:
     chosen = moments(ds)
     start = spectra(ds.isel(step=[0]), kind, of=INITIAL).sel(block=block, head=1)
     change = spectra(ds.isel(step=chosen), kind, of=CHANGE).sel(block=block, head=1)
-    names = [f"{time_unit(ds)} {times(ds)[position]:.4g}" for position in chosen]
+    names = [moment(ds, position) for position in chosen]
     return HeadSpectra(cut(start)[0], dict(zip(names, cut(change), strict=True)))
 
 

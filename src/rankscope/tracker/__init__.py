@@ -1,7 +1,7 @@
 """Follow a network's spectra while it trains."""
 
 from rankscope.tracker.probe import Probe
-from rankscope.tracker.schedules import At, Epochs, Every, LogSpaced, Schedule
+from rankscope.tracker.schedules import At, Epochs, Every, LogEpochs, LogSpaced, Schedule
 from rankscope.tracker.tracker import Tracker
 
-__all__ = ["At", "Epochs", "Every", "LogSpaced", "Probe", "Schedule", "Tracker"]
+__all__ = ["At", "Epochs", "Every", "LogEpochs", "LogSpaced", "Probe", "Schedule", "Tracker"]

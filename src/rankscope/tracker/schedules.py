@@ -75,9 +75,34 @@ class Epochs:
 
     def __call__(self, step: int) -> bool:
         if 0 < step < self.steps_per_epoch:
-            parts = self.first + 1
-            return any(step == i * self.steps_per_epoch // parts for i in range(1, parts))
-        return step % (self.steps_per_epoch * self.every) == 0
+            return _begins_part(step, self.steps_per_epoch, self.first + 1)
+        return step == self.steps_per_epoch or step % (self.steps_per_epoch * self.every) == 0
+
+
+@dataclass(frozen=True)
+class LogEpochs:
+    """As `Epochs`, but of all epochs about `per_decade` in every factor of ten.
+
+    For long trainings in which most happens early.
+    """
+
+    steps_per_epoch: int
+    first: int = 4
+    per_decade: int = 12
+
+    def __post_init__(self) -> None:
+        _require_positive(steps_per_epoch=self.steps_per_epoch, per_decade=self.per_decade)
+
+    def __call__(self, step: int) -> bool:
+        epoch, inside = divmod(step, self.steps_per_epoch)
+        if inside:
+            return epoch == 0 and _begins_part(step, self.steps_per_epoch, self.first + 1)
+        return LogSpaced(self.per_decade)(epoch)
+
+
+def _begins_part(step: int, steps: int, parts: int) -> bool:
+    """Whether a part other than the first begins here, of so many equal ones."""
+    return any(step == i * steps // parts for i in range(1, parts))
 
 
 def as_schedule(schedule: Schedule | int | Iterable[int] | None) -> Schedule:

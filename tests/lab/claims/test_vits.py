@@ -13,6 +13,7 @@ from rankscope.lab.claims.vits import (
     change_grows_in_rank,
     change_has_low_rank,
     smaller_start_lower_rank,
+    smaller_start_lower_settled_rank,
 )
 from rankscope.lab.experiment import Claim, MissingRun
 from rankscope.lab.verdict import Verdict
@@ -94,21 +95,44 @@ def test_too_short_a_window_tells_nothing() -> None:
     )
 
 
-def test_a_block_with_a_head_that_was_not_measured_is_not_counted() -> None:
-    ranks = courses(UP, DOWN, UP).astype(float)
-    ranks[3, 1, 0] = np.nan
+@pytest.mark.parametrize(
+    ("falling", "unmeasured", "expected"),
+    [(0, 1, "yes"), (1, 1, "undecided"), (0, 5, "undecided"), (2, 1, "no")],
+)
+def test_a_block_with_a_head_that_was_not_measured_may_be_either(
+    falling: int, unmeasured: int, expected: str
+) -> None:
+    ranks = courses(*[DOWN] * falling, *[UP] * (6 - falling)).astype(float)
+    ranks[3, 6 - unmeasured :, 0] = np.nan
     judged = growth(vit_run(ranks))
-    assert (judged.holds, judged.value) == ("yes", 1.0)
-    assert judged.tables[1].rows[0][2:] == ("-", "seed 0 1 2: block 2")
+    assert judged.holds == expected
+    assert judged.value == pytest.approx((6 - falling - unmeasured) / 6)
+    named = ", ".join(f"block {block}" for block in range(7 - unmeasured, 7))
+    assert judged.tables[1].rows[0][3] == f"seed 0 1 2: {named}"
+
+
+@pytest.mark.parametrize(
+    ("large", "unmeasured", "expected"), [(0, 1, "yes"), (1, 1, "undecided"), (2, 1, "no")]
+)
+def test_a_head_that_did_not_change_may_be_either(
+    large: int, unmeasured: int, expected: str
+) -> None:
+    """Of 20 heads; nothing has no stable rank."""
+    end = np.full((4, 5), 4)
+    end.flat[: large + unmeasured] = [5] * large + [0] * unmeasured
+    judged = change_has_low_rank({"vit/scale-1": seeds(vit_run(np.stack([0 * end, end])))})
+    assert (judged.holds, judged.value) == (expected, (20 - large - unmeasured) / 20)
 
 
 @pytest.mark.parametrize("claim", [change_grows_in_rank, change_has_low_rank])
-def test_collapsed_runs_cannot_tell_and_are_named(claim: Claim) -> None:
+def test_a_scale_at_which_every_seed_collapsed_takes_no_part_and_is_shown(claim: Claim) -> None:
     low = courses((0, 1, 2, 3, 4))
     well, ill = vit_run(low), vit_run(low, loss=[1.0] * 5)
     judged = claim({"vit/scale-1": seeds(well), "vit/scale-0.01": seeds(ill)})
-    assert [network.holds for network in judged.networks] == ["yes", "yes", *["undecided"] * 2]
-    assert [network.value for network in judged.networks[2:]] == [None, None]
+    assert (judged.holds, judged.value) == ("yes", 1.0)
+    assert holds(judged) == {"vit/scale-1, K-Q": "yes", "vit/scale-1, V-O": "yes"}
+    well_row, ill_row = judged.tables[0].rows[0], judged.tables[0].rows[6]
+    assert ill_row == ("vit/scale-0.01, K-Q (collapsed)", *well_row[1:])
     assert judged.evidence[-3:] == tuple(
         f"vit/scale-0.01, seed {seed} is left out: training loss 1, a constant predictor's is 1"
         for seed in range(3)
@@ -167,6 +191,40 @@ def test_a_collapsed_scale_is_in_no_trend_but_in_the_table() -> None:
     judged = by_scale({1: 9, 0.3: 5, 0.1: 3, 0.01: 12}, collapsed=[0.01])
     assert judged.holds == "yes"
     assert judged.tables[0].rows[0][3:] == (1.0, 12.0, 3.0, 5.0, 9.0)
+
+
+STOP = {"stop": {"class": "Settled", "loss": 1e-3, "steps": 2 * STEPS_PER_EPOCH}}
+
+
+def settled_runs(*, default: Sequence[int]) -> dict[str, dict[int, xr.Dataset]]:
+    """At scale 1 the loss settles at epoch 1 of 6; the others are stopped, or never settle."""
+    loss = [0.5, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4]
+    stopped = {"declaration": EPOCHS | STOP, "stopped_at": 4 * STEPS_PER_EPOCH}
+    return {
+        "vit/scale-1": seeds(vit_run(courses(default), loss=loss)),
+        "vit/scale-0.1": seeds(
+            vit_run(courses((0, 9, 9, 9, 5)), loss=loss[:1] * 2 + loss[2:5], **stopped)
+        ),
+        "vit/scale-0.01": seeds(vit_run(courses((0, 9, 9, 4)), declaration=EPOCHS | STOP)),
+    }
+
+
+def test_scales_are_compared_equally_long_after_they_settled() -> None:
+    """Scale 1 at epoch 1 + 2, where its rank is 6; at its end it is 1."""
+    runs = settled_runs(default=(0, 9, 9, 6, 1, 1, 1))
+    judged = smaller_start_lower_settled_rank(runs)
+    assert judged.holds == "yes" and smaller_start_lower_rank(runs).holds == "no"
+    assert judged.tables[0].rows[0] == ("vit, K-Q", 0, 1, 1.0, 4.0, 5.0, 6.0)
+    assert judged.evidence[0].startswith("a second rule")
+    assert judged.evidence[1:5] == (
+        "vit at scale 0.01, seed 0 ends at training loss 0.1, never below 0.001: read at its end",
+        "vit at scale 0.1, seed 0 is read at epoch 4",
+        "vit at scale 0.1, seed 0 stopped at epoch 4, 2 epochs after training loss < 0.001",
+        "vit at scale 1, seed 0 is read at epoch 3",
+    )
+    late = settled_runs(default=(0, 1, 1, 1, 9, 9, 9))
+    judged = smaller_start_lower_settled_rank(late)
+    assert judged.holds == "no" and smaller_start_lower_rank(late).holds == "yes"
 
 
 def test_a_scale_that_other_seeds_have_is_left_empty() -> None:

@@ -259,8 +259,8 @@ def test_images_of_another_shape_are_refused() -> None:
     [
         ({"heads": 0}, "at least 1"),
         ({"image": (4, 5)}, "patches of 2 x 2"),
-        ({"init_scale": 0.0}, "above 0"),
-        ({"token_std": -1.0}, "not below"),
+        ({"init_scale": 0.0}, "init_scale must be above 0, got 0$"),
+        ({"token_std": -1.0}, "token_std must not be below 0, got -1$"),
     ],
 )
 def test_impossible_values_are_named(options: dict[str, object], message: str) -> None:

@@ -1,12 +1,18 @@
-"""Sweeps over weight decay: names, seeds, and decays that act alike at another length."""
+"""Sweeps over decay and initial scale: names, seeds, decays that act alike at another length."""
+
+from dataclasses import replace
 
 import pytest
 
 from lab.training.test_run import RUN
+from rankscope.lab.data.digits import Digits
+from rankscope.lab.models.vit import VitConfig
+from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import Sgd
 from rankscope.lab.training.rates import Constant, Drops
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.sweep import acting_like, decay_sweep
+from rankscope.lab.training.stopping import Settled
+from rankscope.lab.training.sweep import acting_like, decay_sweep, scale_sweep
 from rankscope.tracker import Every
 
 
@@ -21,6 +27,28 @@ def test_runs_are_named_by_the_papers_decay() -> None:
     assert decay_sweep(
         "paper/net", "smoke", runs, claims={}, figures={}, seconds=seconds
     ).seeds == (0,)
+
+
+def test_networks_at_several_initial_scales() -> None:
+    task = Classification(Digits(), VitConfig(image=8, channels=1))
+    run = replace(RUN, task=task, stop=Settled(loss=1e-3, steps=20))
+    other = replace(run, batch=30)
+    options = {"claims": {}, "figures": {}, "seconds": {"paper": 90, "small": 60, "smoke": 5}}
+    swept = scale_sweep(
+        "paper/vit", "small", {"vit": run, "other": other}, init_scales=(1.0, 0.1), **options
+    )
+    assert list(swept.runs) == [f"{n}/scale-{s}" for n in ("vit", "other") for s in ("1", "0.1")]
+    scaled = replace(task, model=replace(task.model, init_scale=0.1))
+    assert swept.runs["vit/scale-0.1"] == replace(run, task=scaled)
+    assert swept.runs["other/scale-0.1"] == replace(other, task=scaled)
+    assert swept.runs["vit/scale-1"] == replace(run, stop=None)
+    assert (swept.seeds, swept.expected_seconds, swept.expected_on) == ((0, 1, 2), 60, "2 cores")
+    paper = scale_sweep(
+        "paper/vit", "paper", {"vit": run}, init_scales=(1.0,), paper_on="8 H200", **options
+    )
+    assert (paper.name, paper.expected_seconds, paper.expected_on) == ("paper/vit", 90, "8 H200")
+    smoke = scale_sweep("paper/vit", "smoke", {"vit": run}, init_scales=(1.0,), **options)
+    assert smoke.seeds == (0,)
 
 
 def test_a_shorter_training_needs_a_larger_decay() -> None:

@@ -3,13 +3,13 @@
 K-Q and V-O are judged apart. For B7 and B9 each initial scale is a network of its own.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import xarray as xr
 
-from rankscope.lab.claims.scale_runs import Rule, Seen, judge_each, judge_seen
+from rankscope.lab.claims.scale_runs import Rule, Seen, judge_each, judge_seen, share_of_all
 from rankscope.lab.claims.sweeps import rank_correlation
 from rankscope.lab.claims.tally import count
 from rankscope.lab.experiment import Claim, Results
@@ -20,11 +20,12 @@ from rankscope.lab.heads import (
     change_ranks,
     growth_window,
     initial_ranks,
+    moment,
     networks,
     scales,
+    settled_position,
     stop_of,
-    time_unit,
-    times,
+    stop_steps,
 )
 from rankscope.lab.reading import Seeds, collapsed
 from rankscope.lab.verdict import Cell, Verdict
@@ -55,6 +56,16 @@ START = Rule(
     columns=("Spearman",),  # and one for each scale
     title="stable rank of the change at the end, mean over heads, by initial scale",
 )
+SETTLED_START = replace(
+    START,
+    claim="B8-settled",
+    quantity=f"share of blocks whose Spearman(scale, settled stable rank) >= {TREND:g}",
+    title="stable rank of the change once settled, mean over heads, by initial scale",
+    evidence=(
+        "a second rule, made before any run of the paper's size was judged: B8 reads every run at "
+        "its end, which for scale 1 is longer after it settled than for runs that were stopped",
+    ),
+)
 LOW_RANK = Rule(
     claim="B9",
     sentence="the change is far lower in rank than the initial product",
@@ -82,17 +93,18 @@ def smaller_start_lower_rank(results: Results) -> Verdict:
     Yes: Spearman(scale, head-mean stable rank at the end) >= 0.8 in >= 5 of 6 blocks. It takes 3
     scales that did not collapse.
     """
-    sweeps = {network: scales(results, network) for network in networks(results)}
-    every = sorted({scale for runs in sweeps.values() for scale in runs})
-    rule = replace(START, columns=("Spearman", *(f"at scale {scale:g}" for scale in every)))
-    found = {
-        f"{network}, {shown}": {
-            seed: _see_scales(network, seed, kind, runs, every) for seed in _seeds(runs)
-        }
-        for network, runs in sweeps.items()
-        for kind, shown in KINDS.items()
-    }
-    return judge_seen(rule, found)
+    return _judge_scales(START, results, lambda ds, _: (ds.sizes["step"] - 1, ""))
+
+
+def smaller_start_lower_settled_rank(results: Results) -> Verdict:
+    """B8-settled, a second rule: B8 with every scale read equally long after it settled.
+
+    The smaller scales stop some steps after their training loss is below 1e-3, while scale 1 trains
+    on, so B8 compares trainings of different lengths. Here every scale is read at the first
+    snapshot that is as many steps after its loss is below 1e-3 as the stopped runs of its network
+    declare; one whose loss never is, or that ends before, is read at its end.
+    """
+    return _judge_scales(SETTLED_START, results, _read_settled)
 
 
 def change_has_low_rank(results: Results) -> Verdict:
@@ -107,6 +119,7 @@ def change_has_low_rank(results: Results) -> Verdict:
 CLAIMS: dict[str, Claim] = {
     "B7": change_grows_in_rank,
     "B8": smaller_start_lower_rank,
+    "B8-settled": smaller_start_lower_settled_rank,
     "B9": change_has_low_rank,
 }
 
@@ -120,28 +133,71 @@ def _see_growth(ds: xr.Dataset, kind: Kind) -> Seen:
         return Seen((None, None), remarks=(few,))
     judged = ranks.isel(step=slice(window.first, window.last + 1))
     trends = _trends(judged["step"].to_numpy(), judged)
-    first, last = (_moment(ds, position) for position in (window.first, window.last))
+    first, last = (moment(ds, position) for position in (window.first, window.last))
     blocks = tuple(
         (block, first, of[window.first], last, of[window.last], of[-1], rho)
         for block, of, rho in zip(_numbers(ranks), ranks.T.values.tolist(), trends, strict=True)
     )
+    remarks = () if window.settled else (f"{_unsettled(ds)}: judged to the end",)
+    return _seen_trends(trends, blocks, remarks)
+
+
+def _unsettled(ds: xr.Dataset) -> str:
     loss = float(ds["training_loss"][-1])
-    whole = f"ends at training loss {loss:.2g}, never below {SETTLED:g}: judged to the end"
-    return _seen_trends(trends, blocks, () if window.settled else (whole,))
+    return f"ends at training loss {loss:.2g}, never below {SETTLED:g}"
+
+
+# The position of the snapshot at which a run is read, and a remark on it. The number is the steps
+# for which the stopped runs of its network went on after their loss had settled.
+Reading = Callable[[xr.Dataset, int], tuple[int, str]]
+
+
+def _read_settled(ds: xr.Dataset, wait: int) -> tuple[int, str]:
+    position = settled_position(ds, wait=wait)
+    if not growth_window(ds).settled:
+        return position, f"{_unsettled(ds)}: read at its end"
+    return position, f"is read at {moment(ds, position)}"
+
+
+def _judge_scales(rule: Rule, results: Results, read: Reading) -> Verdict:
+    sweeps = {network: scales(results, network) for network in networks(results)}
+    every = sorted({scale for runs in sweeps.values() for scale in runs})
+    rule = replace(rule, columns=("Spearman", *(f"at scale {scale:g}" for scale in every)))
+    found = {
+        f"{network}, {shown}": {
+            seed: _see_scales(network, seed, kind, runs, every, read) for seed in _seeds(runs)
+        }
+        for network, runs in sweeps.items()
+        for kind, shown in KINDS.items()
+    }
+    return judge_seen(rule, found)
 
 
 def _see_scales(
-    network: str, seed: int, kind: Kind, runs: Mapping[float, Seeds], every: Sequence[float]
+    network: str,
+    seed: int,
+    kind: Kind,
+    runs: Mapping[float, Seeds],
+    every: Sequence[float],
+    read: Reading,
 ) -> Seen:
     """Every scale that the seed was run at; those that collapsed stand in the table alone."""
     there = {scale: of[seed] for scale, of in runs.items() if seed in of}
     reasons = {scale: collapsed(ds) for scale, ds in there.items()}
-    finals = {scale: _head_means(ds.isel(step=[-1]), kind)[0] for scale, ds in there.items()}
+    wait = max(stop_steps(ds) for ds in there.values())
+    read_at = {scale: read(ds, wait) for scale, ds in there.items()}
+    finals = {
+        scale: _head_means(ds.isel(step=[read_at[scale][0]]), kind)[0]
+        for scale, ds in there.items()
+    }
     counted = [scale for scale in there if not reasons[scale]]
     remarks = tuple(
         f"{network} at scale {scale:g}, seed {seed} {remark}"
         for scale, ds in there.items()
-        for remark in (reasons[scale] and f"collapsed: {reasons[scale]}", stop_of(ds))
+        for remark in (
+            f"collapsed: {reasons[scale]}" if reasons[scale] else read_at[scale][1],
+            stop_of(ds),
+        )
         if remark
     )
     if len(counted) < LEAST_SCALES:
@@ -168,7 +224,7 @@ def _see_low_rank(ds: xr.Dataset, kind: Kind) -> Seen:
     means = (each.to_numpy().tolist() for each in (change.mean("head"), initial.mean("head")))
     worst = ratio.max("head").to_numpy().tolist()
     blocks = tuple(zip(_numbers(ratio), *means, worst, strict=True))
-    return Seen((tally.share, tally.at_least(HEADS)), blocks, tally)
+    return Seen(share_of_all(tally, HEADS), blocks, tally)
 
 
 def _head_means(ds: xr.Dataset, kind: Kind) -> xr.DataArray:
@@ -188,17 +244,12 @@ def _seen_trends(
     names = [f"block {block}" for block, *_ in blocks]
     measured = xr.DataArray(np.array(trends), dims="block", coords={"block": names})
     tally = count(measured >= TREND, measured=measured)
-    return Seen((tally.share, tally.at_least(BLOCKS)), blocks, tally, remarks)
+    return Seen(share_of_all(tally, BLOCKS), blocks, tally, remarks)
 
 
 def _numbers(values: xr.DataArray) -> list[int]:
     numbers: list[int] = values["block"].to_numpy().tolist()
     return numbers
-
-
-def _moment(ds: xr.Dataset, position: int) -> str:
-    """ "epoch 12" of a snapshot."""
-    return f"{time_unit(ds)} {times(ds)[position]:.4g}"
 
 
 def _seeds(runs: Mapping[float, Seeds]) -> list[int]:

@@ -50,11 +50,10 @@ class VitConfig:
                 f"images of {self.pixels} pixels cannot be cut into patches of {self.patch} x "
                 f"{self.patch}; choose a patch that divides both sides"
             )
-        if self.init_scale <= 0 or self.token_std < 0:
-            raise ValueError(
-                "init_scale must be above 0 and token_std not below, got "
-                f"{self.init_scale:g} and {self.token_std:g}"
-            )
+        if self.init_scale <= 0:
+            raise ValueError(f"a ViT's init_scale must be above 0, got {self.init_scale:g}")
+        if self.token_std < 0:
+            raise ValueError(f"a ViT's token_std must not be below 0, got {self.token_std:g}")
 
     @property
     def pixels(self) -> tuple[int, int]:

@@ -1,8 +1,10 @@
-"""One network at several weight decays, as an experiment."""
+"""Networks at several weight decays, or at several initial scales, as an experiment."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
-from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Scale
+from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Run, Scale
 from rankscope.lab.training.run import TrainingRun
 
 
@@ -27,6 +29,43 @@ def decay_sweep(
         expected_seconds=seconds[scale],
         expected_on="one H200" if scale == "paper" else "2 cores",
     )
+
+
+def scale_sweep(
+    name: str,
+    scale: Scale,
+    networks: Mapping[str, TrainingRun],
+    *,
+    init_scales: Iterable[float],
+    claims: Mapping[str, Claim],
+    figures: Mapping[str, FigureMaker],
+    seconds: Mapping[Scale, int | None],
+    paper_on: str = "one H200",
+) -> Experiment:
+    """Runs are named by network and initial scale: "vit/scale-0.1"; scale 1 trains to the end."""
+    every = tuple(init_scales)
+    runs: dict[str, Run] = {
+        f"{network}/scale-{each:g}": from_scale(run, each)
+        for network, run in networks.items()
+        for each in every
+    }
+    return Experiment(
+        name=name,
+        scale=scale,
+        runs=runs,
+        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+        claims=claims,
+        figures=figures,
+        expected_seconds=seconds[scale],
+        expected_on=paper_on if scale == "paper" else "2 cores",
+    )
+
+
+def from_scale(run: TrainingRun, init_scale: float) -> TrainingRun:
+    """The same from initial weights so many times as large; the model has an `init_scale`."""
+    task: Any = run.task
+    task = replace(task, model=replace(task.model, init_scale=init_scale))
+    return replace(run, task=task, stop=None if init_scale == 1 else run.stop)
 
 
 def acting_like(decay: float, paper: TrainingRun, run: TrainingRun, *, share: float) -> float:

@@ -52,8 +52,9 @@ def test_scales_differ_in_initial_weights_and_when_they_stop() -> None:
 def test_snapshots_are_denser_at_first_and_not_too_many() -> None:
     run = runs("paper")["vit/scale-1"]
     taken = [step for step in range(run.steps + 1) if run.snapshots(step)]
-    assert taken[0] == 0 and taken[4] < 97 < taken[5] == 2 * 97 and taken[-1] == run.steps
-    assert len(taken) <= 260
+    assert taken[0] == 0 and taken[4] < 97 and taken[5:8] == [97, 2 * 97, 3 * 97]
+    until_settled = [step for step in taken if 97 <= step <= 60 * 97]
+    assert len(until_settled) >= 15 and len(taken) <= 40  # what B7 looks at, what is kept
     small = runs("small")["vit/scale-1"]
     assert 20 <= sum(map(small.snapshots, range(small.steps + 1))) <= 40
 

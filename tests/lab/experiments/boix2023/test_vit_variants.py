@@ -14,7 +14,7 @@ def test_each_variant_differs_from_the_papers_network_in_one_thing() -> None:
         expected = {
             "depth-3": replace(task, model=replace(task.model, depth=3)),
             "depth-12": replace(task, model=replace(task.model, depth=12)),
-            "width-256": replace(task, model=replace(task.model, width=256, hidden=256)),
+            "narrow": replace(task, model=replace(task.model, width=256, hidden=256)),
             "augmented": replace(task, augmentation=CropFlip(padding=4)),
         }
         for variant, changed in expected.items():
@@ -27,6 +27,6 @@ def test_small_has_the_same_networks_and_smoke_some_of_them() -> None:
     declared = trainings(vit_variants.experiment("small"))
     assert set(declared) == names > set(vit_variants.experiment("smoke").runs)
     depths = {name.split("/")[0]: run.task.model.depth for name, run in declared.items()}
-    assert depths == {"depth-3": 3, "depth-12": 12, "width-256": 6, "augmented": 6}
-    narrow = declared["width-256/scale-1"].task.model
+    assert depths == {"depth-3": 3, "depth-12": 12, "narrow": 6, "augmented": 6}
+    narrow = declared["narrow/scale-1"].task.model
     assert narrow.width == narrow.hidden == vit_cifar10.SMALL_VIT.width // 2

@@ -28,21 +28,21 @@ Growth is not steady: in four of six blocks V-O has its highest stable rank in t
 At scale 0.03 the loss ends at 0.0016, so that the run is not stopped.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 from rankscope.lab.claims.vits import CLAIMS
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import CIFAR10, CIFAR10_TEST
-from rankscope.lab.experiment import Experiment, Run, Scale
+from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.vit import VitConfig
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.rates import Cosine
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.stopping import Settled
+from rankscope.lab.training.sweep import scale_sweep
 from rankscope.lab.vit_figures import CIFAR10_FIGURES
-from rankscope.tracker import Epochs
+from rankscope.tracker import Epochs, LogEpochs
 
 SCALES = (1.0, 0.3, 0.1, 0.03)
 EPOCH = 97  # steps: 50,000 images // 512
@@ -56,7 +56,7 @@ PAPER = TrainingRun(
     AdamW(rate=1e-4),  # without decay it is Adam
     steps=500 * EPOCH,
     batch=512,
-    snapshots=Epochs(EPOCH, every=2),
+    snapshots=LogEpochs(EPOCH),
     rate=Cosine(span=500 * EPOCH, warm_up=15 * EPOCH),
     precision="bfloat16",
     evaluation_samples=5000,
@@ -87,27 +87,13 @@ SMOKE = replace(
 SECONDS: dict[Scale, int | None] = {"paper": None, "small": 180, "smoke": 6}
 
 
-def at_scales(network: str, run: TrainingRun, scales: Iterable[float]) -> dict[str, Run]:
-    """ "vit/scale-0.1" and so on; the default scale trains to the end."""
-    runs: dict[str, Run] = {}
-    for scale in scales:
-        task = run.task
-        assert isinstance(task, Classification) and isinstance(task.model, VitConfig)
-        scaled = replace(task, model=replace(task.model, init_scale=scale))
-        stop = None if scale == 1 else run.stop
-        runs[f"{network}/scale-{scale:g}"] = replace(run, task=scaled, stop=stop)
-    return runs
-
-
 def experiment(scale: Scale) -> Experiment:
-    run = {"paper": PAPER, "small": SMALL, "smoke": SMOKE}[scale]
-    return Experiment(
-        name="boix2023/vit-cifar10",
-        scale=scale,
-        runs=at_scales("vit", run, (1.0, 0.1) if scale == "smoke" else SCALES),
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+    return scale_sweep(
+        "boix2023/vit-cifar10",
+        scale,
+        {"vit": {"paper": PAPER, "small": SMALL, "smoke": SMOKE}[scale]},
+        init_scales=(1.0, 0.1) if scale == "smoke" else SCALES,
         claims=CLAIMS,
         figures=CIFAR10_FIGURES,
-        expected_seconds=SECONDS[scale],
-        expected_on="one H200" if scale == "paper" else "2 cores",
+        seconds=SECONDS,
     )

@@ -18,6 +18,12 @@ paper shows the default initial scale; we add 0.1. What it leaves out, and what 
 `small`: 2,000 images made by code, ten kinds of pattern, through the same shards, crops and order;
 depth 3, 4 heads of width 16, 32 x 32 pixels in patches of 8.
 `smoke`: depth 2, a few steps.
+
+Cost: 2 to 3 minutes at `small`, 45 to 55 s of one core for each run. `paper` was not run.
+Expected at `small` (seed 0): at scale 1 training loss 0.15 and validation accuracy 0.89, at scale
+0.1 0.34 and 0.82. The change ends with stable rank 1.2 to 1.7 (K-Q) and 1.7 to 2.0 (V-O), mean over
+heads, and at scale 0.1 with 1.1 to 1.2 and 1.0 to 1.1; the products began with 4.8 to 5.9. Growth
+is not steady: at scale 1 K-Q grows in one block of three.
 """
 
 from dataclasses import replace
@@ -26,14 +32,15 @@ from rankscope.lab.claims.vits import CLAIMS
 from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.patterns import Patterns
 from rankscope.lab.data.shards import IMAGENET, IMAGENET_VALIDATION
-from rankscope.lab.experiment import Experiment, Run, Scale
+from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.vit import VitConfig
 from rankscope.lab.tasks.streamed import StreamedClassification
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.rates import Cosine
 from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.sweep import scale_sweep
 from rankscope.lab.vit_figures import IMAGENET_FIGURES
-from rankscope.tracker import Epochs
+from rankscope.tracker import Epochs, LogEpochs
 
 SCALES = (1.0, 0.1)
 EPOCH = 312  # steps: 1,281,167 images // 4096
@@ -75,7 +82,7 @@ TRAININGS: dict[Scale, TrainingRun] = {
         AdamW(rate=3e-3),  # without decay it is Adam
         steps=360 * EPOCH,
         batch=4096,
-        snapshots=Epochs(EPOCH, every=6),
+        snapshots=LogEpochs(EPOCH),
         rate=Cosine(span=360 * EPOCH, warm_up=15 * EPOCH),
         accumulate=8,
         precision="bfloat16",
@@ -103,24 +110,17 @@ TRAININGS: dict[Scale, TrainingRun] = {
         changes=True,
     ),
 }
-SECONDS: dict[Scale, int | None] = {"paper": None, "small": 110, "smoke": 8}
+SECONDS: dict[Scale, int | None] = {"paper": None, "small": 150, "smoke": 8}
 
 
 def experiment(scale: Scale) -> Experiment:
-    return Experiment(
-        name="boix2023/vit-imagenet",
-        scale=scale,
-        runs={f"vit/scale-{each:g}": at_scale(TRAININGS[scale], each) for each in SCALES},
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+    return scale_sweep(
+        "boix2023/vit-imagenet",
+        scale,
+        {"vit": TRAININGS[scale]},
+        init_scales=SCALES,
         claims={key: CLAIMS[key] for key in ("B7", "B9")},  # B8 takes more scales than these
         figures=IMAGENET_FIGURES,
-        expected_seconds=SECONDS[scale],
-        expected_on="8 H200" if scale == "paper" else "2 cores",
+        seconds=SECONDS,
+        paper_on="8 H200",
     )
-
-
-def at_scale(run: TrainingRun, init_scale: float) -> Run:
-    """The same from initial weights so many times as large."""
-    task = run.task
-    assert isinstance(task, StreamedClassification) and isinstance(task.model, VitConfig)
-    return replace(run, task=replace(task, model=replace(task.model, init_scale=init_scale)))
