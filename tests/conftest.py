@@ -24,5 +24,6 @@ def has_shared_fixture(file: Path) -> bool:
     return '@pytest.fixture(scope="module")' in file.read_text()
 
 
+@pytest.hookimpl(optionalhook=True)  # for `pytest -p no:xdist`
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spread:
     return Spread(config, log)

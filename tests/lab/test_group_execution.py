@@ -38,11 +38,13 @@ def said(scenes: Path, scene: str) -> list[list[str]]:
 
 def test_one_run_after_the_other(scenes: Path) -> None:
     """What does not train comes last, without the other process."""
-    lines = ["odd, seed 0 failed", "good, seed 0 ended", "flow, seed 0 ended"]
-    assert said(scenes, "whole") == [lines, []]
-    flow, odd, good = runs(scenes / "whole")
-    assert (flow.state, odd.state, good.state) == ("whole", "interrupted", "whole")
+    failed = ["odd, seed 0 failed", "large, seed 0 failed"]
+    assert said(scenes, "whole") == [[*failed, "good, seed 0 ended", "flow, seed 0 ended"], []]
+    flow, odd, large, good = runs(scenes / "whole")
+    assert (flow.state, good.state) == ("whole", "whole")
+    assert (odd.state, large.state) == ("interrupted", "interrupted")
     assert odd.failure is not None and "cannot be split among 2 processes" in odd.failure
+    assert large.failure is not None and "batch of 80 needs as many" in large.failure
     assert "Traceback" in odd.failure_file.read_text()
 
 
@@ -102,5 +104,5 @@ def test_the_command_line(tmp_path: Path) -> None:
     assert json.loads(ran.stdout)["scale"] == "smoke"  # said once
     assert "2 of 2 runs" in ran.stderr and "failed" not in ran.stderr
     whole = tmp_path / EXPERIMENT / "smoke"
-    assert all(store.open(path).attrs["whole"] for path in whole.glob("*/*/seed-0"))
+    assert [store.open(path).attrs["whole"] for path in whole.glob("*/*/seed-0")] == [True, True]
     assert (whole / "verdicts.json").exists()

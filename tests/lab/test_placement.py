@@ -5,7 +5,6 @@ import pytest
 
 from lab.toy_experiments.paper2000.slow_decay import experiment
 from lab.toy_runs import Log
-from rankscope.lab import placement as module
 from rankscope.lab import thread_execution
 from rankscope.lab.execution import execute
 from rankscope.lab.placement import choose_placement, placed
@@ -55,8 +54,10 @@ def test_data_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_on_a_gpu_trainings_are_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy runs do not train, so they are executed as without a GPU."""
     threads = []
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr(thread_execution, "execute", lambda runs, **_: threads.extend(runs) or [])
     mixed = replace(TOY, runs={**TOY.runs, "net/x": TRAINING})
-    ended = module._execute_with_gpu(stored_runs(mixed, tmp_path), jobs=1, watcher=Log())
+    execute = choose_placement().execute
+    ended = execute(stored_runs(mixed, tmp_path), jobs=1, watcher=Log())
     assert [run.title for run in ended] == ["rates/fast, seed 0", "rates/slow, seed 0"]
     assert [run.name for run in threads] == ["net/x"]

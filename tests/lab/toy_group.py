@@ -5,12 +5,14 @@ python -m lab.toy_group FOLDER     prints their exit codes; what each says is in
 
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from lab.toy_runs import Decay, Log
 from lab.training.toy_together import RUN, PlainCloudTask, exit_codes, forked
 from rankscope.lab.execution import Ended
 from rankscope.lab.group_execution import execute, follow
+from rankscope.lab.placement import trainings_first
 from rankscope.lab.stored_run import StoredRun
 from rankscope.lab.training.task import Place
 
@@ -27,7 +29,8 @@ class Teller(Log):
 def runs(folder: Path) -> list[StoredRun]:
     """Of a scene called 0 or 1, the last run but one breaks in that process."""
     if folder.name == "whole":
-        declared = {"flow": Decay(), "odd": replace(RUN, accumulate=5), "good": RUN}
+        refused = {"odd": replace(RUN, accumulate=5), "large": replace(RUN, batch=80)}
+        declared = {"flow": Decay(), **refused, "good": RUN}
     else:
         breaks = replace(RUN, task=PlainCloudTask(breaks=int(folder.name)))
         declared = {"breaks": breaks, "never": RUN}
@@ -36,7 +39,8 @@ def runs(folder: Path) -> list[StoredRun]:
 
 def take_part(rank: int, folder: Path) -> None:
     if rank == 0:
-        execute(runs(folder), jobs=1, watcher=Teller(), place=Place())
+        train = partial(execute, place=Place())
+        trainings_first(train, runs(folder), jobs=1, watcher=Teller())
     else:
         assert follow(Place())
 

@@ -75,6 +75,22 @@ def test_observe_does_not_wait_for_the_device(tmp_path) -> None:
         assert not end.query(), "the device was already idle when observe returned"
 
 
+def test_trackers_take_no_stream_that_may_train(tmp_path) -> None:
+    """torch hands out 32 streams in turn; a graph may be captured on any of them."""
+    streams = {torch.cuda.Stream().cuda_stream for _ in range(64)}
+    used = []
+
+    def probe(weights, directions):
+        used.append(torch.cuda.current_stream().cuda_stream)
+        return {}
+
+    with rs.Tracker(
+        net(), tmp_path / "run", schedule=1, device="cuda", probe=probe, strict=True
+    ) as tracker:
+        tracker.observe(0)
+    assert len(used) == 1 and used[0] not in streams | {torch.cuda.default_stream().cuda_stream}
+
+
 def test_capture_inside_paused(tmp_path) -> None:
     model, static = net(), torch.randn(64, 512, device="cuda")
     with rs.Tracker(model, tmp_path / "run", schedule=1, device="cuda", strict=True) as tracker:

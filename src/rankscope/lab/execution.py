@@ -75,11 +75,15 @@ def attempt(stored: StoredRun, progress: Progress) -> Ended:
             stored.run.execute(stored.path, seed=stored.seed, progress=progress)
             stored.finish(came_from, seconds=time.perf_counter() - start)
     except Exception as error:
-        sentence = " ".join(f"{type(error).__name__}: {error}".split())
         with suppress(OSError):  # what failed may be the disk
-            stored.fail(sentence, traceback.format_exc())
-        return Ended(stored.title, time.perf_counter() - start, sentence)
+            stored.fail(sentence(error), traceback.format_exc())
+        return Ended(stored.title, time.perf_counter() - start, sentence(error))
     return Ended(stored.title, time.perf_counter() - start)
+
+
+def sentence(error: BaseException) -> str:
+    """What went wrong, in one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
 
 
 def _execute_here(stored: StoredRun, watcher: Watcher) -> Ended:
@@ -160,13 +164,13 @@ def _answer(worker: Worker, stored: StoredRun) -> Step | Ended:
         answer: Step | Ended = worker.connection.recv()
     except (EOFError, ConnectionResetError):
         worker.process.join()
-        sentence = (
+        failure = (
             f"its process ended with exit code {worker.process.exitcode}"
             " (-9 is often a lack of memory: try fewer --jobs)"
         )
         with suppress(OSError):
-            stored.fail(sentence)
-        return Ended(stored.title, 0.0, sentence)
+            stored.fail(failure)
+        return Ended(stored.title, 0.0, failure)
     return answer
 
 

@@ -20,11 +20,10 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 
-from rankscope.lab import execution
-from rankscope.lab.execution import Ended, Watcher
+from rankscope.lab.execution import Ended, Watcher, sentence
 from rankscope.lab.experiment import Progress
 from rankscope.lab.stored_run import StoredRun
-from rankscope.lab.training.distributed import SharedFailure, joined, sentence
+from rankscope.lab.training.distributed import SharedFailure, joined
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Place
 
@@ -56,17 +55,14 @@ def own_device(device: str) -> str:
 def execute(
     runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher, place: Place
 ) -> list[Ended]:
-    """Execute `runs` in the first process: trainings with the others, then the rest without them.
+    """Execute trainings in the first process, each with all the others: `jobs` changes nothing.
 
-    place: of this process. jobs: at the same time, of what does not train.
+    place: of this process.
     """
-    runs = list(runs)
-    trainings = [run for run in runs if isinstance(run.run, TrainingRun)]
-    others = [run for run in runs if not isinstance(run.run, TrainingRun)]
     with joined(torch.device(place.device)):
-        ended = [_lead(run, watcher) for run in trainings]
+        ended = [_lead(run, watcher) for run in runs]
         _tell(None)
-    return [*ended, *execution.execute(others, jobs=jobs, watcher=watcher)]
+    return ended
 
 
 def follow(place: Place) -> bool:

@@ -65,7 +65,8 @@ def _together(place: Place, on: On) -> Placement:
         raise ValueError("torchrun's processes train together here; use either it or --on ray")
     place = replace(place, device=group_execution.own_device(place.device))
     if group_execution.leads():
-        return Placement(place, partial(group_execution.execute, place=place))
+        train = partial(group_execution.execute, place=place)
+        return Placement(place, partial(trainings_first, train))
     return Placement(place, follow=partial(group_execution.follow, place))
 
 
@@ -75,17 +76,19 @@ def _executor(place: Place, on: On) -> Execute:
 
         share = GPU_SHARE if place.device == "cuda" else 0.0
         return partial(ray_execution.execute, gpus_per_run=share)
-    return _execute_with_gpu if place.device == "cuda" else execution.execute
+    if place.device == "cuda":
+        return partial(trainings_first, thread_execution.execute)
+    return execution.execute
 
 
-def _execute_with_gpu(
-    runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher
+def trainings_first(
+    train: Execute, runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher
 ) -> list[Ended]:
-    """Trainings share the GPU in threads of this process; what does not train has its own."""
+    """Trainings as `train` executes them; then what does not train, in processes of its own."""
     runs = list(runs)
     trainings = [run for run in runs if isinstance(run.run, TrainingRun)]
     others = [run for run in runs if not isinstance(run.run, TrainingRun)]
-    ended = thread_execution.execute(trainings, jobs=jobs, watcher=watcher) if trainings else []
+    ended = train(trainings, jobs=jobs, watcher=watcher)
     return [*ended, *execution.execute(others, jobs=jobs, watcher=watcher)]
 
 

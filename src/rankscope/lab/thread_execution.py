@@ -9,11 +9,10 @@ import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from rankscope.lab.execution import Ended, Step, Watcher, attempt
+from rankscope.lab.execution import Ended, Step, Watcher, attempt, sentence
 from rankscope.lab.stored_run import StoredRun
 
 Message = tuple[str, Step | Ended | None]
-
 
 JOBS = 5  # five VGG-16s of the paper's size fill an H200
 
@@ -61,5 +60,5 @@ def _attempt(
     try:
         ended = attempt(stored, report)
     except BaseException as error:
-        ended = Ended(stored.title, 0.0, f"{type(error).__name__}: {error}")
+        ended = Ended(stored.title, 0.0, sentence(error))
     messages.put((stored.title, ended))

@@ -109,6 +109,8 @@ class Recorder:
             yield
             return
         with torch.cuda.device(device):
-            self._stream = self._stream or torch.cuda.Stream(device)
+            # Of the pool of high priority: torch hands out each pool's few streams in turn, and one
+            # that a training captures a graph on must not be shared with a tracker.
+            self._stream = self._stream or torch.cuda.Stream(device, priority=-1)
             with torch.cuda.stream(self._stream):
                 yield

@@ -1,3 +1,4 @@
+import io
 import itertools
 import os
 from dataclasses import replace
@@ -6,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from lab.data.parquet import png, write_images
 from rankscope.lab.data import images
-from rankscope.lab.data.images import CIFAR10, MNIST, HubImages, decode
+from rankscope.lab.data.images import CIFAR10, MNIST, HubImages, decode, decoded
 
 GREY = HubImages("some/grey", "plain", "train", "image", "label", 4, (1, 2, 3))
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 2, 3), dtype=np.uint8)
@@ -52,6 +54,20 @@ def test_image_that_does_not_decode_is_named(data: Path, broken: bytes | None) -
     write_images(data / SHARDS[1], [png(PIXELS[3]), broken], [3, 0])
     with pytest.raises(ValueError, match=r"train-00001-of-00002.parquet, row 1: .*not decode; del"):
         GREY.build(data)
+
+
+@pytest.mark.parametrize("mode", ["L", "CMYK", "RGB"])
+def test_all_modes_become_three_colours(mode: str) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (16, 16), (120, 120, 120)).convert(mode).save(buffer, format="JPEG")
+    image = decoded(buffer.getvalue(), "here")
+    assert image.mode == "RGB" and abs(np.asarray(image).astype(int) - 120).max() <= 2
+
+
+def test_palettes_become_colours() -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (4, 4), (200, 0, 0)).convert("P").save(buffer, format="PNG")
+    assert np.asarray(decoded(buffer.getvalue(), "here"))[0, 0, 0] > 190
 
 
 def test_image_of_another_size_is_named(data: Path) -> None:

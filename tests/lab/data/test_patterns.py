@@ -42,6 +42,12 @@ def test_the_same_everywhere_but_other_ones_in_another_split(
     assert not torch.equal(pixels, others)
 
 
+@pytest.mark.parametrize("count", [0, -10, 15])
+def test_classes_come_equally_often(count: int) -> None:
+    with pytest.raises(ValueError, match=f"expected a multiple of 10 images, got {count}"):
+        Patterns(count=count)
+
+
 def test_classes_can_be_told_apart() -> None:
     """Lying stripes differ from row to row, standing ones from column to column."""
     for seed in range(20):

@@ -1,9 +1,15 @@
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from huggingface_hub.errors import DryRunError, GatedRepoError, LocalEntryNotFoundError
+from huggingface_hub.errors import (
+    DryRunError,
+    GatedRepoError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+)
 
 from rankscope.lab.data import hub, remote
 from rankscope.lab.data.remote import HubShard, LocalShard, row_group_sizes, split_shards
@@ -64,12 +70,28 @@ def test_hub_is_listed_and_nothing_fetched(monkeypatch: pytest.MonkeyPatch) -> N
 def test_without_a_network_what_was_fetched_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "snapshot_download", raising(DryRunError("no network")))
+    """The network may be back by then: what is asked for after the first answer is on the disk."""
+    refused = RepositoryNotFoundError.__new__(RepositoryNotFoundError)
+    missing: Exception | None = None
+    cause: Exception | None = None
+
+    def offline(repo: str, *, dry_run: bool = False, **options: object) -> str:
+        if dry_run:
+            raise DryRunError("the repository cannot be accessed") from cause
+        assert options["local_files_only"]
+        if missing is not None:
+            raise missing
+        return str(tmp_path)
+
+    monkeypatch.setattr(remote, "snapshot_download", offline)
+    monkeypatch.setattr(hub, "snapshot_download", raising(AssertionError("the hub was asked")))
     path = write(tmp_path / "data/train-00000-of-00001.parquet", 3)
-    monkeypatch.setattr(hub, "snapshot_download", lambda *_, **__: str(tmp_path))
     assert split_shards("some/set", "data", "train") == [LocalShard(path)]
-    monkeypatch.setattr(hub, "snapshot_download", raising(LocalEntryNotFoundError("unknown host")))
-    with pytest.raises(ValueError, match=r"cannot be downloaded, is there a network\? \(unknown h"):
+    missing = LocalEntryNotFoundError("nothing here")
+    with pytest.raises(ValueError, match=r"cannot be downloaded, is there a network\? \(nothing"):
+        split_shards("some/set", "data", "train")
+    cause = refused
+    with pytest.raises(ValueError, match="the hub has no data set 'some/set'"):
         split_shards("some/set", "data", "train")
 
 
@@ -85,3 +107,14 @@ def test_damaged_footer_is_named(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-2])
     with pytest.raises(ValueError, match=r"a\.parquet is no whole Parquet file .*; delete it"):
         LocalShard(path).footer()
+
+
+def test_damaged_footer_on_the_hub_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "a.parquet", 3)
+    path.write_bytes(path.read_bytes()[:-2])
+    opened = SimpleNamespace(open=lambda *_, **__: path.open("rb"))
+    monkeypatch.setattr(remote, "HfFileSystem", lambda: opened)
+    with pytest.raises(ValueError, match=r"^a\.parquet of the hub data set some/set is no whole"):
+        HubShard("some/set", "a.parquet", "abc").footer()

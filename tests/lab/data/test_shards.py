@@ -144,18 +144,19 @@ def test_damaged_and_empty_shards_are_named(data: Path) -> None:
         SOME.open(data)
     for shard in range(4):
         write(data, shard, [], [])
-    with pytest.raises(ValueError, match="no rows, nor in any other shard of its split"):
+    with pytest.raises(ValueError, match=r"/train-00000-of-00004\.parquet: no rows, nor in any"):
         SOME.open(data)
 
 
-def test_spread_is_even_and_from_few_row_groups(data: Path) -> None:
+def test_spread_is_even_and_from_few_files_and_row_groups(data: Path) -> None:
     images = SOME.open(data)
-    assert images.spread(24, blocks=100).tolist() == list(range(24))
-    assert images.spread(10**6, blocks=100).tolist() == list(range(24))
-    few = images.spread(5, blocks=3)
-    assert len(few.unique()) == 5 and few[0] == 0 and few[-1] == 23
-    starts = np.cumsum(images.blocks) - images.blocks
-    assert len(np.unique(np.searchsorted(starts, few.numpy(), side="right"))) <= 3
+    assert images.spread(10**6, files=10, blocks=100).tolist() == list(range(24))
+    assert images.spread(4, files=10, blocks=100).tolist() == [0, 8, 15, 23]
+    # Rows 0-6 are in the first file, 19-23 in the last; the second has none.
+    two = images.spread(24, files=2, blocks=100).tolist()
+    assert two == [*range(7), *range(19, 24)]
+    assert images.spread(24, files=2, blocks=2).tolist() == [0, 1, 2, 22, 23]
+    assert images.spread(1, files=1, blocks=1).tolist() == [0]
 
 
 def test_processes_side_by_side_share_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:

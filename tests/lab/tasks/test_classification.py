@@ -35,6 +35,8 @@ class Plain(nn.Module):
 
 @dataclass(frozen=True)
 class PlainConfig:
+    classes: int = 10
+
     def build(self, seed: int) -> Plain:
         return Plain(seed)
 
@@ -180,6 +182,13 @@ def test_a_split_of_its_own_validates() -> None:
         found = problem.validate(problem.model)
     right = float((scores.argmax(1) == test.labels).double().mean())
     assert found["validation_accuracy"] == pytest.approx(right)
+
+
+def test_model_and_images_have_the_same_classes() -> None:
+    with pytest.raises(ValueError, match="validation 10, the model 11; all three must"):
+        replace(TASK, model=PlainConfig(classes=11)).build(Place(), seed=5)
+    with pytest.raises(ValueError, match="have 10 classes, those for validation 12, the model 10"):
+        replace(TASK, test=Given(replace(DATA, classes=12))).build(Place(), seed=5)
 
 
 def test_only_what_is_learnt_from_is_augmented() -> None:

@@ -67,7 +67,7 @@ def test_it_is_a_task() -> None:
 
 def test_an_epoch_has_every_image(problem: StreamedProblem) -> None:
     order = problem.order(23, seed=1)
-    assert problem.samples == COUNT and order.steps_per_epoch == 10
+    assert problem.samples == COUNT
     seen = torch.cat([order(step) for step in range(10)])
     assert torch.equal(seen.sort().values, torch.arange(COUNT))
 
@@ -187,9 +187,11 @@ def silent(fraction: float, note: str = "") -> None:
 
 
 def test_declaration_is_checked() -> None:
-    with pytest.raises(ValueError, match="10 classes and those for validation 200, which must"):
+    with pytest.raises(ValueError, match="have 10 classes, those for validation 200, the model 10"):
         StreamedClassification(Patterns(), TINY_IMAGENET, PlainConfig())
-    with pytest.raises(ValueError, match="at least one row group, got 0"):
+    with pytest.raises(ValueError, match="validation 10, the model 9; all three must"):
+        StreamedClassification(Patterns(), Patterns(), PlainConfig(classes=9))
+    with pytest.raises(ValueError, match=r"^a window has at least one row group, got 0"):
         StreamedClassification(Patterns(), Patterns(), PlainConfig(), window=0)
 
 

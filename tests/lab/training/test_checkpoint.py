@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from rankscope.lab.training.checkpoint import Checkpoint
+from rankscope.tracker import Every
 
 
 def trained() -> tuple[nn.Linear, torch.optim.Optimizer]:
@@ -21,26 +22,30 @@ def test_what_was_saved_comes_back(tmp_path: Path) -> None:
     model, optimizer = trained()
     Checkpoint(tmp_path / "run").save(7, model, optimizer)
     other, its_optimizer = trained()
-    assert Checkpoint(tmp_path / "run").load(other, its_optimizer, among=[0, 7]) == 7
+    assert (
+        Checkpoint(tmp_path / "run").load(other, its_optimizer, snapshots=Every(1), stored=[0, 7])
+        == 7
+    )
     assert torch.equal(other.weight, model.weight)
     assert torch.equal(
         its_optimizer.state[other.weight]["exp_avg"], optimizer.state[model.weight]["exp_avg"]
     )
 
 
-def test_one_that_belongs_to_another_store_is_removed(tmp_path: Path) -> None:
+def test_one_that_belongs_to_another_store_is_not_used(tmp_path: Path) -> None:
     Checkpoint(tmp_path / "run").save(7, *trained())
     model, optimizer = trained()
     before = model.weight.clone()
-    assert Checkpoint(tmp_path / "run").load(model, optimizer, among=[0, 3]) == 0
-    assert torch.equal(model.weight, before) and not list(tmp_path.iterdir())
+    assert (
+        Checkpoint(tmp_path / "run").load(model, optimizer, snapshots=Every(1), stored=[0, 3]) == 0
+    )
+    assert torch.equal(model.weight, before)
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half a file"])
-def test_one_that_cannot_be_read_is_removed(tmp_path: Path, content: bytes) -> None:
+def test_one_that_cannot_be_read_is_not_used(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.checkpoint").write_bytes(content)
-    assert Checkpoint(tmp_path / "run").load(*trained(), among=[0]) == 0
-    assert not list(tmp_path.iterdir())
+    assert Checkpoint(tmp_path / "run").load(*trained(), snapshots=Every(1), stored=[0]) == 0
 
 
 def test_a_failed_save_leaves_the_one_before(
@@ -56,4 +61,13 @@ def test_a_failed_save_leaves_the_one_before(
     with pytest.raises(OSError, match="No space"):
         Checkpoint(tmp_path / "run").save(8, *trained())
     assert [path.name for path in tmp_path.iterdir()] == ["run.checkpoint"]
-    assert Checkpoint(tmp_path / "run").load(*trained(), among=[7]) == 7
+    assert Checkpoint(tmp_path / "run").load(*trained(), snapshots=Every(1), stored=[7]) == 7
+
+
+def test_a_step_between_snapshots_needs_the_one_before(tmp_path: Path) -> None:
+    Checkpoint(tmp_path / "run").save(7, *trained())
+    found = [
+        Checkpoint(tmp_path / "run").load(*trained(), snapshots=Every(5), stored=stored)
+        for stored in ([0], [0, 5], [0, 5, 10])
+    ]
+    assert found == [0, 7, 7]

@@ -74,11 +74,21 @@ def test_processes_share_the_parts() -> None:
     assert replace(RUN, accumulate=4)._parts(Alone()) == 4
 
 
-def test_both_go_on_from_the_checkpoint(together: Outcome) -> None:
+@pytest.mark.parametrize(
+    ("resumed", "whole", "line", "found"),
+    [("resumed", "plain", 4, 34), ("streamed and resumed", "streamed", 7, 4)],
+)
+def test_both_go_on_from_the_checkpoint(
+    together: Outcome, resumed: str, whole: str, line: int, found: int
+) -> None:
+    """And not before both have found it."""
+    refusal = (
+        f"refused: ValueError: processes would start {resumed} at different steps, {found}, 0; "
+        f"{together[0]} has to be one folder, on a file system that all of them see"
+    )
     for said in together[1]:
-        assert said[4:] == ["stopped", "went on at 31"]
-    runs = (store.open(together[0] / name).load() for name in ("resumed", "plain"))
-    same_but_for_times(*runs)
+        assert said[line : line + 3] == ["stopped", refusal, f"went on at {found + 1}"]
+    same_but_for_times(*(store.open(together[0] / name).load() for name in (resumed, whole)))
 
 
 def test_parts_make_the_batch_and_noise_differs() -> None:

@@ -113,6 +113,8 @@ def test_a_resumed_run_is_the_uninterrupted_one(
     die_after(monkeypatch, steps=35)
     assert attempt(stored, silent).failure == "Killed: at step 35"
     assert stored.state == "interrupted" and stored.resumable
+    state = torch.load(tmp_path / "killed.checkpoint", weights_only=True)
+    assert state["step"] == 34  # between snapshots
     monkeypatch.undo()
     assert attempt(stored, silent).failure is None
     assert not list(tmp_path.glob("*.checkpoint*"))
@@ -220,6 +222,10 @@ def test_a_checkpoint_whose_store_was_deleted_is_not_used(
     die_after(monkeypatch, steps=35)
     attempt(stored, silent)
     monkeypatch.undo()
+    left, copied = (tmp_path / f"{name}.checkpoint" for name in ("run", "copied"))
+    shutil.copy(left, copied)
+    with RUN.assembled(tmp_path / "copied", seed=0, progress=silent) as (_, first):
+        assert first == 0 and left.exists() and not copied.exists()
     shutil.rmtree(stored.path)
     assert attempt(stored, silent).failure is None
     assert len(store.open(stored.path)["step"]) == 7

@@ -19,6 +19,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from lab.training.toy_task import Clouds
+from rankscope.lab.data.crops import Crops
+from rankscope.lab.data.patterns import Patterns
+from rankscope.lab.models.vit import VitConfig
+from rankscope.lab.tasks.streamed import StreamedClassification
 from rankscope.lab.training import loop
 from rankscope.lab.training.distributed import SharedFailure, current_group
 from rankscope.lab.training.optimizers import AdamW, Sgd
@@ -79,6 +83,20 @@ IN_PARTS = replace(
     stop=Settled(loss=0.6, steps=20),
 )
 
+STREAMED = TrainingRun(
+    task=StreamedClassification(
+        Patterns(count=60),
+        Patterns("validation", 20),
+        VitConfig(12, 3, 6, depth=1, heads=1, width=4, hidden=4, head_width=2),
+        Crops(12),
+        window=1,
+    ),
+    optimizer=AdamW(rate=0.01),
+    steps=7,
+    batch=10,
+    snapshots=Every(3),
+)
+
 
 def silent(fraction: float, note: str = "") -> None:
     pass
@@ -124,7 +142,10 @@ def take_part(rank: int, folder: Path) -> None:
     for task in (PlainCloudTask(unbuilt=0), PlainCloudTask(unbuilt=1)):
         refused(replace(RUN, task=task), folder / "unbuilt")
     refused(replace(RUN, accumulate=5), folder / "odd")
-    stopped_and_resumed(folder / "resumed")
+    stopped_and_resumed(RUN, folder / "resumed", at=35)
+    os.environ["RANKSCOPE_CACHE"] = str(folder / "cache")
+    STREAMED.execute(folder / "streamed", seed=0, progress=silent)
+    stopped_and_resumed(STREAMED, folder / "streamed and resumed", at=5)
     dist.destroy_process_group()
 
 
@@ -135,26 +156,28 @@ def refused(run: TrainingRun, path: Path) -> None:
         print("refused:", failure)
 
 
-def stopped_and_resumed(path: Path) -> None:
-    """Both stop after 35 steps, and go on from the checkpoint of step 30."""
+def stopped_and_resumed(run: TrainingRun, path: Path, *, at: int) -> None:
+    """Both stop before step `at` is counted, and go on from the last checkpoint."""
     loop.CHECKPOINT_SECONDS, loop.CHECKPOINT_SHARE = -1.0, math.inf
     tick = loop.Meter.tick
 
     def deadly(meter: loop.Meter, step: int, loss: Tensor) -> None:
-        if step == 35:
+        if step == at:
             raise InterruptedError
         tick(meter, step, loss)
 
     loop.Meter.tick = deadly  # type: ignore[method-assign]
     try:
-        RUN.execute(path, seed=0, progress=silent)
+        run.execute(path, seed=0, progress=silent)
     except InterruptedError:
         print("stopped")
     dist.barrier()
+    refused(run, path if dist.get_rank() == 0 else path.with_name("elsewhere"))
     counted = []
     loop.Meter.tick = lambda meter, step, loss: counted.append(step) or tick(meter, step, loss)
-    RUN.execute(path, seed=0, progress=silent)
+    run.execute(path, seed=0, progress=silent)
     print("went on at", counted[0])
+    loop.Meter.tick = tick  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -32,8 +32,13 @@ def parquet_files(repo: str, config: str, split: str, *, folder: Path | None = N
     """
     folder = data_folder(folder)
     found = _downloaded(repo, config, split) if folder is None else _repository(folder, repo)
-    names = shards(_names(found), config, split, origin=str(found))
-    return [found / name for name in names]
+    return files_in(found, config, split)
+
+
+def files_in(repository: Path, config: str, split: str) -> list[Path]:
+    """The shards of a split of a repository that is here."""
+    found = [path.relative_to(repository).as_posix() for path in repository.rglob("*.parquet")]
+    return [repository / name for name in shards(found, config, split, origin=str(repository))]
 
 
 def data_folder(folder: Path | None) -> Path | None:
@@ -80,10 +85,6 @@ def _shard(name: str, config: str) -> re.Match[str] | None:
         return None
     within = name.removeprefix(f"{config}/")
     return COUNTED.fullmatch(within) or NUMBERED.fullmatch(within)
-
-
-def _names(repository: Path) -> list[str]:
-    return [path.relative_to(repository).as_posix() for path in repository.rglob("*.parquet")]
 
 
 def _repository(folder: Path, repo: str) -> Path:
@@ -152,17 +153,23 @@ def read_row_group(path: Path, group: int, columns: Sequence[str]) -> pa.Table:
 
 
 def _read(path: Path, columns: Sequence[str], group: int | None = None) -> pa.Table:
+    with whole(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        missing = [name for name in columns if name not in file.schema_arrow.names]
+        if not missing:
+            groups = range(file.num_row_groups) if group is None else [group]
+            return file.read_row_groups(groups, columns=list(columns))
+        there = ", ".join(file.schema_arrow.names)
+    raise ValueError(f"{path} has no column {missing[0]!r}, it has: {there}; {REMEDY}")
+
+
+@contextmanager
+def whole(file: object, *, remedy: str = DOWNLOAD_AGAIN) -> Iterator[None]:
+    """What Arrow cannot read, as a ValueError that names the file."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            missing = [name for name in columns if name not in file.schema_arrow.names]
-            if not missing:
-                groups = range(file.num_row_groups) if group is None else [group]
-                return file.read_row_groups(groups, columns=list(columns))
-            there = ", ".join(file.schema_arrow.names)
+        yield
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{path} is no whole Parquet file ({reason}); {DOWNLOAD_AGAIN}") from error
-    raise ValueError(f"{path} has no column {missing[0]!r}, it has: {there}; {REMEDY}")
+        raise ValueError(f"{file} is no whole Parquet file ({reason}); {remedy}") from error
 
 
 def encoded_files(column: pa.ChunkedArray, path: Path, name: str) -> list[bytes | None]:

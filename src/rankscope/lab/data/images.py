@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import pyarrow as pa
 import torch
 from jaxtyping import Int64, UInt8
 from PIL import Image, UnidentifiedImageError
@@ -21,7 +20,13 @@ from rich.progress import Progress
 from torch import Tensor
 
 from rankscope.lab.data.cache import cached
-from rankscope.lab.data.hub import DOWNLOAD_AGAIN, encoded_files, parquet_files, read_shards
+from rankscope.lab.data.hub import (
+    DOWNLOAD_AGAIN,
+    encoded_files,
+    labels,
+    parquet_files,
+    read_shards,
+)
 
 MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
 
@@ -82,15 +87,15 @@ class HubImages:
         )
 
     def _decode(self, files: Sequence[Path]) -> dict[str, np.ndarray]:
-        inputs, labels = [], []
+        inputs, answers = [], []
         for path, table in read_shards(files, [self.image_column, self.label_column]):
-            labels.append(_labels(table[self.label_column], self.classes, path))
+            answers.append(labels(table[self.label_column], self.classes, path))
             encoded = encoded_files(table[self.image_column], path, self.image_column)
             rows = _with_bar(encoded, f"decoding {self.repo} {path.name}")
             inputs += [
                 decode(data, self.shape, f"{path}, row {row}") for row, data in enumerate(rows)
             ]
-        return {"inputs": np.stack(inputs), "labels": np.concatenate(labels)}
+        return {"inputs": np.stack(inputs), "labels": np.concatenate(answers)}
 
 
 CIFAR10 = HubImages("uoft-cs/cifar10", "plain_text", "train", "img", "label", 10, (3, 32, 32))
@@ -104,11 +109,7 @@ def decode(
 ) -> UInt8[np.ndarray, "c h w"]:
     """The pixels of one encoded image; `where` names it in messages."""
     channels, height, width = shape
-    try:
-        with Image.open(io.BytesIO(data or b"")) as image:
-            pixels = np.asarray(image.convert(MODES[channels]))
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
-        raise ValueError(f"{where}: the image does not decode; {DOWNLOAD_AGAIN}") from error
+    pixels = np.asarray(decoded(data, where, mode=MODES[channels]))
     if pixels.shape[:2] != (height, width):
         raise ValueError(
             f"{where}: expected an image of {height} x {width} pixels, got {pixels.shape[0]} x "
@@ -117,20 +118,13 @@ def decode(
     return np.ascontiguousarray(np.atleast_3d(pixels).transpose(2, 0, 1))
 
 
-def _labels(column: pa.ChunkedArray, classes: int, path: Path) -> np.ndarray:
-    if not pa.types.is_integer(column.type) or column.null_count:
-        raise ValueError(
-            f"{path}: labels must be whole numbers and all there, got {column.type} with "
-            f"{column.null_count} missing; {DOWNLOAD_AGAIN}"
-        )
-    labels: np.ndarray = column.to_numpy().astype(np.int64)
-    wrong = np.flatnonzero((labels < 0) | (labels >= classes))
-    if len(wrong):
-        raise ValueError(
-            f"{path}, row {wrong[0]}: label {labels[wrong[0]]} is outside 0 to {classes - 1}, one "
-            f"of {len(wrong)} such rows; {DOWNLOAD_AGAIN}, or name the data set it is"
-        )
-    return labels
+def decoded(data: bytes | None, where: str, *, mode: str = "RGB") -> Image.Image:
+    """An encoded image in grey ("L") or three colours, be it grey, CMYK or with a palette."""
+    try:
+        with Image.open(io.BytesIO(data or b"")) as image:
+            return image.convert(mode)
+    except (UnidentifiedImageError, OSError, SyntaxError, ValueError) as error:
+        raise ValueError(f"{where}: the image does not decode; {DOWNLOAD_AGAIN}") from error
 
 
 def _with_bar(rows: Sequence[bytes | None], title: str) -> Iterable[bytes | None]:

@@ -37,6 +37,10 @@ class Patterns:
     split: str = "train"
     count: int = 2000
 
+    def __post_init__(self) -> None:
+        if self.count < 1 or self.count % self.classes:
+            raise ValueError(f"expected a multiple of {self.classes} images, got {self.count}")
+
     @property
     def classes(self) -> int:
         return 2 * SHAPES
@@ -91,7 +95,7 @@ def pattern(label: int, draws: np.random.Generator) -> UInt8[np.ndarray, "h w 3"
         np.cos(y) + np.cos(x) - 1,
     ]
     shape, swapped = label % SHAPES, label >= SHAPES
-    dark, bright = np.sort(draws.uniform((0, 130), (110, 255), (3, 2)), axis=1).T
+    dark, bright = draws.uniform((0, 130), (110, 255), (3, 2)).T
     inside, outside = (dark, bright) if swapped else (bright, dark)
     pixels = np.where(waves[shape][..., None] > 0.3, inside, outside)
     noisy: np.ndarray = (pixels + draws.normal(0, NOISE, pixels.shape)).clip(0, 255)

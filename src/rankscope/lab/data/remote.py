@@ -7,18 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from huggingface_hub import HfFileSystem, hf_hub_download, snapshot_download
-from huggingface_hub.errors import DryRunError
+from huggingface_hub.errors import DryRunError, HfHubHTTPError, LocalEntryNotFoundError
 
 from rankscope.lab.data.hub import (
-    DOWNLOAD_AGAIN,
+    REMEDY,
     data_folder,
     explained,
+    files_in,
     parquet_files,
     shard_patterns,
     shards,
+    whole,
 )
 
 FOOTER_BYTES = 2**17  # asked for at once: the footer of a shard with a few hundred row groups
@@ -42,17 +43,15 @@ class LocalShard:
 
     file: Path
 
+    def __str__(self) -> str:
+        return str(self.file)
+
     def path(self) -> Path:
         return self.file
 
     def footer(self) -> pq.FileMetaData:
-        try:
+        with whole(self):
             return pq.read_metadata(self.file)
-        except (pa.ArrowException, OSError) as error:
-            reason = str(error).partition("\n")[0]
-            raise ValueError(
-                f"{self.file} is no whole Parquet file ({reason}); {DOWNLOAD_AGAIN}"
-            ) from error
 
 
 @dataclass(frozen=True)
@@ -63,6 +62,9 @@ class HubShard:
     name: str
     revision: str
 
+    def __str__(self) -> str:
+        return f"{self.name} of the hub data set {self.repo}"
+
     def path(self) -> Path:
         with explained(self.repo):
             return Path(
@@ -71,7 +73,11 @@ class HubShard:
 
     def footer(self) -> pq.FileMetaData:
         place = f"datasets/{self.repo}@{self.revision}/{self.name}"
-        with explained(self.repo), HfFileSystem().open(place, block_size=FOOTER_BYTES) as file:
+        with (
+            whole(self, remedy=REMEDY),
+            explained(self.repo),
+            HfFileSystem().open(place, block_size=FOOTER_BYTES) as file,
+        ):
             return pq.read_metadata(file)
 
 
@@ -79,24 +85,45 @@ def split_shards(
     repo: str, config: str, split: str, *, folder: Path | None = None
 ) -> Sequence[Shard]:
     """The shards of a split, in order, none of them fetched; `folder` as for `parquet_files`."""
-    revisions = _listed(repo, config, split) if data_folder(folder) is None else {}
-    if revisions:
-        names = shards(revisions, config, split, origin=f"hub data set {repo}")
-        return [HubShard(repo, name, revisions[name]) for name in names]
+    if data_folder(folder) is None:
+        found = _on_hub(repo, config, split)
+        if found:
+            return found
+    # Where the hub has no such split, this says which there are.
     return [LocalShard(path) for path in parquet_files(repo, config, split, folder=folder)]
 
 
-def _listed(repo: str, config: str, split: str) -> dict[str, str]:
-    """The commit of each file of the split on the hub; {} without a network, or without any."""
+def _on_hub(repo: str, config: str, split: str) -> Sequence[Shard]:
+    """Without a network, what was fetched before; empty if the hub has no such split."""
     patterns = shard_patterns(config, split)
     with explained(repo):
         try:
             planned = snapshot_download(
                 repo, repo_type="dataset", allow_patterns=patterns, dry_run=True
             )
-        except DryRunError:
-            return {}
-    return {each.filename: each.commit_hash for each in planned}
+        except DryRunError as error:
+            fetched = _fetched(repo, patterns, refusal=error.__cause__)
+            return [LocalShard(path) for path in files_in(fetched, config, split)]
+    revisions = {each.filename: each.commit_hash for each in planned}
+    names = shards(revisions, config, split, origin=f"hub data set {repo}") if revisions else []
+    return [HubShard(repo, name, revisions[name]) for name in names]
+
+
+def _fetched(repo: str, patterns: list[str], *, refusal: BaseException | None) -> Path:
+    """The hub's cache. Nothing is asked for: the network may be back, and all be fetched at once.
+
+    refusal: why the hub did not answer.
+    """
+    try:
+        return Path(
+            snapshot_download(
+                repo, repo_type="dataset", allow_patterns=patterns, local_files_only=True
+            )
+        )
+    except LocalEntryNotFoundError:
+        if isinstance(refusal, HfHubHTTPError):
+            raise refusal from None
+        raise
 
 
 def row_group_sizes(files: Sequence[Shard]) -> list[list[int]]:

@@ -17,9 +17,10 @@ from PIL import Image
 from torch import Tensor
 
 from rankscope.lab.data.cache import cached
-from rankscope.lab.data.crops import decoded
 from rankscope.lab.data.hub import encoded_files, labels, read_row_group
+from rankscope.lab.data.images import decoded
 from rankscope.lab.data.remote import LocalShard, Shard, row_group_sizes, split_shards
+from rankscope.lab.execution import cores
 
 # What is seen of an image, given its index: pixels (size, size, 3).
 Look = Callable[[Image.Image, int], np.ndarray]
@@ -91,14 +92,13 @@ class ImageShards:
     def __len__(self) -> int:
         return int(self._sizes.sum())
 
-    def spread(self, count: int, *, blocks: int) -> Int64[Tensor, " count"]:
-        """Evenly spread images, at most `count`, out of at most so many row groups."""
-        chosen = np.unique(np.linspace(0, len(self._sizes) - 1, blocks).round().astype(int))
-        images = np.concatenate(
-            [self._starts[group] + np.arange(self._sizes[group]) for group in chosen]
-        )
-        places = np.linspace(0, len(images) - 1, min(count, len(images))).round().astype(int)
-        return torch.from_numpy(images[places])
+    def spread(self, count: int, *, files: int, blocks: int) -> Int64[Tensor, " some"]:
+        """Evenly spread images, at most `count`, out of at most so many files and row groups."""
+        full = np.flatnonzero(self._sizes)
+        chosen = evenly(np.unique(self._file_of[full]), files)
+        groups = evenly(full[np.isin(self._file_of[full], chosen)], blocks)
+        images = [self._starts[group] + np.arange(self._sizes[group]) for group in groups]
+        return torch.from_numpy(evenly(np.concatenate(images), count))
 
     def images(
         self, indices: Int[Tensor, " n"], look: Look, *, size: int
@@ -154,10 +154,16 @@ class ImageShards:
         )
 
 
+def evenly(values: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " some"]:
+    """At most so many of them, the first and the last among these."""
+    places = np.linspace(0, len(values) - 1, min(most, len(values)))
+    chosen: np.ndarray = values[places.round().astype(int)]
+    return chosen
+
+
 def threads() -> int:
     """The cores this process may use, shared with those that torchrun started beside it."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, (cores or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _index(name: str, files: Sequence[Shard]) -> dict[str, np.ndarray]:

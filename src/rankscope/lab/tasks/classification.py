@@ -26,6 +26,9 @@ class Classifier(Protocol):
     What it builds has `shown()`, the matrix and the pair that stand for it in figures.
     """
 
+    @property
+    def classes(self) -> int: ...
+
     def build(self, seed: int) -> nn.Module: ...
 
 
@@ -54,6 +57,7 @@ class Classification:
             train, validation = (images[part] for part in split(len(images.labels), seed=seed))
         else:
             train, validation = images, self.test.build(place.data)
+        require_classes(self.model, train.classes, validation.classes)
         return ClassificationProblem(
             train,
             validation,
@@ -70,10 +74,40 @@ def permuted(images: Images, *, seed: int) -> Images:
     return Images(images.inputs, images.labels[order], images.classes)
 
 
-class ClassificationProblem(Problem):
-    """All images on the device as bytes; they become numbers batch by batch."""
+def require_classes(model: Classifier, images: int, test: int) -> None:
+    """A label that has no logit would, on a GPU, take the process with it."""
+    if not model.classes == images == test:
+        raise ValueError(
+            f"images have {images} classes, those for validation {test}, the model "
+            f"{model.classes}; all three must be the same"
+        )
+
+
+class ImageProblem(Problem):
+    """Images as bytes, which become numbers batch by batch; what is learnt are their classes."""
 
     unit = "images"
+
+    def __init__(
+        self, model: nn.Module, *, mean: Float[Tensor, "c 1 1"], deviation: Float[Tensor, "c 1 1"]
+    ) -> None:
+        """`mean` and `deviation` of pixels, on the device."""
+        self.model = model.to(mean.device)
+        self.shown = Shown(*model.shown())  # type: ignore[operator]
+        self._mean, self._deviation = mean, deviation
+
+    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
+        return ((batch[0].float() - self._mean) / self._deviation,)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        return F.cross_entropy(model(*self.inputs(*batch)), batch[1])
+
+    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+        return {}
+
+
+class ClassificationProblem(ImageProblem):
+    """All images on the device."""
 
     def __init__(
         self,
@@ -84,16 +118,14 @@ class ClassificationProblem(Problem):
         device: torch.device,
         augmentation: CropFlip | None = None,
     ) -> None:
-        self.model = model.to(device)
-        self.shown = Shown(*model.shown())  # type: ignore[operator]
+        mean, deviation = channel_moments(train.inputs)
+        super().__init__(model, mean=mean.to(device), deviation=deviation.to(device))
         self.samples = len(train.labels)
         self.constant_loss = frequency_entropy(train.labels)
         self._augmentation = augmentation
         self._train, self._validation = (
             (part.inputs.to(device), part.labels.to(device)) for part in (train, validation)
         )
-        mean, deviation = channel_moments(train.inputs)
-        self._mean, self._deviation = mean.to(device), deviation.to(device)
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
         chosen = indices.to(self._train[0].device, non_blocking=True)
@@ -101,12 +133,6 @@ class ClassificationProblem(Problem):
         if self._augmentation is not None:
             images = self._augmentation(images, generator)
         return images, labels
-
-    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        return ((batch[0].float() - self._mean) / self._deviation,)
-
-    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        return F.cross_entropy(model(*self.inputs(*batch)), batch[1])
 
     def fixed(self, samples: int) -> Iterable[Batch]:
         return batches(tuple(each[:samples] for each in self._train))
@@ -120,9 +146,6 @@ class ClassificationProblem(Problem):
             "validation_loss": float(F.cross_entropy(logits, labels)),
             "validation_accuracy": float((logits.argmax(1) == labels).double().mean()),
         }
-
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
 
 
 def channel_moments(

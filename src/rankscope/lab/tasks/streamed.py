@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from PIL import Image
 from torch import Tensor, nn
 
@@ -15,15 +15,17 @@ from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.patterns import Patterns
 from rankscope.lab.data.shards import ImageShards, ShardedImages
 from rankscope.lab.tasks.batches import EVALUATION_BATCH
-from rankscope.lab.tasks.classification import Classifier
+from rankscope.lab.tasks.classification import Classifier, ImageProblem, require_classes
 from rankscope.lab.training.order import BlockOrder
 from rankscope.lab.training.prefetch import Prefetched
-from rankscope.lab.training.task import Batch, Place, Problem, Shown
+from rankscope.lab.training.task import Batch, Place
 
 # Of ImageNet's training images, in parts of 255: red, green, blue.
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
-FIXED_BLOCKS = 64  # row groups at most that the fixed samples are from: each may be a download
+# What the fixed samples are from, at most. Each file may be a download that step 0 waits for.
+FIXED_FILES = 4
+FIXED_BLOCKS = 64  # row groups
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,9 @@ class StreamedClassification:
 
     Random crops and mirror images to learn from, centre crops for all that is measured. Pixels are
     shifted and scaled by ImageNet's mean and deviation, whatever the images.
-    window: row groups whose images are shuffled together; twice as many are kept in memory, still
-        encoded. At ImageNet's 100 images in each, the default shuffles 12,800 at a time in 3 GB.
+    window: row groups whose images are shuffled together; each process keeps twice as many in
+        memory, still encoded. At ImageNet's 100 images in each, the default shuffles 12,800 at a
+        time, in 3 GB for each process.
     """
 
     images: ShardedImages | Patterns
@@ -43,12 +46,9 @@ class StreamedClassification:
     window: int = 128
 
     def __post_init__(self) -> None:
-        if self.images.classes != self.test.classes or self.window < 1:
-            raise ValueError(
-                f"images have {self.images.classes} classes and those for validation "
-                f"{self.test.classes}, which must be the same; and a window has at least one row "
-                f"group, got {self.window}"
-            )
+        require_classes(self.model, self.images.classes, self.test.classes)
+        if self.window < 1:
+            raise ValueError(f"a window has at least one row group, got {self.window}")
 
     def build(self, place: Place, *, seed: int) -> "StreamedProblem":
         return StreamedProblem(
@@ -60,14 +60,15 @@ class StreamedClassification:
         )
 
 
-class StreamedProblem(Problem):
+class StreamedProblem(ImageProblem):
     """Only row groups that are in use are in memory, and a few batches.
 
+    The training loss at snapshots is that of images of a few files, so that a training that fetches
+    its shards can begin before it has them all.
     The constant loss is that of classes that come equally often, since counting them would take
     every shard; ImageNet's nearly do.
     """
 
-    unit = "images"
     ahead = 3  # batches
 
     def __init__(
@@ -79,16 +80,15 @@ class StreamedProblem(Problem):
         *,
         device: torch.device,
     ) -> None:
-        self.model = model.to(device)
-        self.shown = Shown(*model.shown())  # type: ignore[operator]
+        mean, deviation = (
+            255 * torch.tensor(each, device=device)[:, None, None] for each in (MEAN, DEVIATION)
+        )
+        super().__init__(model, mean=mean, deviation=deviation)
         self.samples = len(train)
         self.constant_loss = math.log(task.images.classes)
         self._train, self._test = train, test
         self._crops, self._window = task.crops, task.window
         self._device = device
-        self._mean, self._deviation = (
-            255 * torch.tensor(each, device=device)[:, None, None] for each in (MEAN, DEVIATION)
-        )
 
     def order(self, batch: int, *, seed: int) -> BlockOrder:
         return BlockOrder(self._train.blocks, batch, seed=seed, window=self._window)
@@ -106,14 +106,9 @@ class StreamedProblem(Problem):
 
         return self._train.images(indices, look, size=self._crops.size)
 
-    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        return ((batch[0].float() - self._mean) / self._deviation,)
-
-    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        return F.cross_entropy(model(*self.inputs(*batch)), batch[1])
-
     def fixed(self, samples: int) -> Iterable[Batch]:
-        return self._seen(self._train, self._train.spread(samples, blocks=FIXED_BLOCKS))
+        spread = self._train.spread(samples, files=FIXED_FILES, blocks=FIXED_BLOCKS)
+        return self._seen(self._train, spread)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         loss = torch.zeros((), dtype=torch.float64, device=self._device)
@@ -126,9 +121,6 @@ class StreamedProblem(Problem):
             "validation_loss": float(loss) / len(self._test),
             "validation_accuracy": float(right) / len(self._test),
         }
-
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
 
     def _seen(self, images: ImageShards, indices: Int[Tensor, " n"]) -> Iterable[Batch]:
         """Centre crops on the device, the next batch decoded while one is used."""

@@ -11,6 +11,8 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from rankscope.tracker import Schedule
+
 
 class Checkpoint:
     """Weights, optimizer and step of the run whose store is at `path`."""
@@ -30,12 +32,17 @@ class Checkpoint:
             raise
 
     def load(
-        self, model: nn.Module, optimizer: torch.optim.Optimizer, *, among: Collection[int]
+        self,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        *,
+        snapshots: Schedule,
+        stored: Collection[int],
     ) -> int:
         """Put the state back and return its step; 0 without one that can be read.
 
-        Nor is one used of a step that is not `among` those stored: it belongs to another store, or
-        a loss of power took what came before it.
+        Nor is one used if the last snapshot before it is not among those `stored`: it belongs to
+        another store, or a loss of power took what came before it.
         """
         if not self._file.exists():
             return 0
@@ -43,9 +50,8 @@ class Checkpoint:
         try:
             state = torch.load(self._file, map_location=device, weights_only=True)
         except (RuntimeError, EOFError, pickle.UnpicklingError):  # cut short by a loss of power
-            state = {"step": None}
-        if state["step"] not in among:
-            self.remove()
+            return 0
+        if next(step for step in range(state["step"], -1, -1) if snapshots(step)) not in stored:
             return 0
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])

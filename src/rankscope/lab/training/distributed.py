@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from rankscope.lab.execution import sentence
 from rankscope.lab.training.task import Problem
 
 # For a process that is stuck: of one that ended, torchrun or its closed connections tell at once.
@@ -60,6 +61,10 @@ class Alone:
         """The answer of the first process, which alone is asked."""
         return question()
 
+    def gathered(self, number: int) -> list[int]:
+        """What each process says, in the order of their ranks."""
+        return [number]
+
     def in_turn(self) -> AbstractContextManager[None]:
         """The first process, then the others; what one of them raises, all raise."""
         return nullcontext()
@@ -99,6 +104,11 @@ class Together:
         answer = torch.tensor([int(self.leads and question())])
         dist.broadcast(answer, src=0)
         return bool(answer.item())
+
+    def gathered(self, number: int) -> list[int]:
+        said = [0] * self.size
+        dist.all_gather_object(said, number)
+        return said
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
@@ -176,8 +186,3 @@ def joined(device: torch.device) -> Iterator[None]:
         dist.init_process_group("gloo", timeout=PATIENCE)
     yield
     dist.destroy_process_group()
-
-
-def sentence(error: BaseException) -> str:
-    """What went wrong, in one line."""
-    return " ".join(f"{type(error).__name__}: {error}".split())

@@ -1,4 +1,4 @@
-"""The training loop: one for all networks, followed by a tracker, resumable at every snapshot."""
+"""The training loop: one for all networks, followed by a tracker, resumable at any step."""
 
 import time
 from collections.abc import Iterator
@@ -105,9 +105,9 @@ class Loop:
                     return End(step, "diverged")
                 if self._settled(step):
                     return End(step, "settled")
-                if self.group.leads and time.monotonic() > due:
-                    took = self._save(step)
-                    due = time.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
+            if self.group.leads and time.monotonic() > due:
+                took = self._save(step)
+                due = time.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
             set_rate(self.optimizer, rate)
             loss = self.learn(next(batches))
             self.meter.tick(step + 1, loss)

@@ -1,9 +1,9 @@
 """Which samples a step sees, and what noise: functions of seed and step, so nothing is to be saved
 when a training stops and nothing to be restored when it goes on."""
 
+from abc import ABC, abstractmethod
 from hashlib import sha256
 from itertools import pairwise
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Int
@@ -16,22 +16,12 @@ def generator(seed: int, purpose: str, index: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
-@runtime_checkable
-class SampleOrder(Protocol):
-    """The samples of a step, whichever step is asked for first."""
-
-    steps_per_epoch: int
-
-    def __call__(self, step: int) -> Int[Tensor, " batch"]: ...
-
-
-class Order:
-    """Every epoch a new permutation; the incomplete batch at its end is dropped."""
+class SampleOrder(ABC):
+    """Every epoch a new permutation of the samples; the incomplete batch at its end is dropped."""
 
     def __init__(self, samples: int, batch: int, *, seed: int) -> None:
         if batch > samples:
             raise ValueError(f"a batch of {batch} needs as many training samples, got {samples}")
-        self.steps_per_epoch = samples // batch
         self._samples = samples
         self._batch = batch
         self._seed = seed
@@ -39,17 +29,27 @@ class Order:
         self._permutation = torch.empty(0, dtype=torch.int64)
 
     def __call__(self, step: int) -> Int[Tensor, " batch"]:
-        """The samples of a step."""
-        epoch, position = divmod(step, self.steps_per_epoch)
+        """The samples of a step, whichever step is asked for first."""
+        epoch, position = divmod(step, self._samples // self._batch)
         if epoch != self._epoch:
+            self._permutation = self.permutation(generator(self._seed, "order", epoch))
             self._epoch = epoch
-            drawn = generator(self._seed, "order", epoch)
-            self._permutation = torch.randperm(self._samples, generator=drawn)
         return self._permutation[position * self._batch : (position + 1) * self._batch]
 
+    @abstractmethod
+    def permutation(self, drawn: torch.Generator) -> Int[Tensor, " samples"]:
+        """In which order an epoch sees them."""
 
-class BlockOrder:
-    """The same for samples that are read in blocks: batches that follow each other share them.
+
+class Order(SampleOrder):
+    """For samples that are all at hand."""
+
+    def permutation(self, drawn: torch.Generator) -> Int[Tensor, " samples"]:
+        return torch.randperm(self._samples, generator=drawn)
+
+
+class BlockOrder(SampleOrder):
+    """For samples that are read in blocks: batches that follow each other share them.
 
     Every epoch the blocks are permuted, then the samples inside each `window` of successive blocks.
     Where a window has the samples of a batch, a batch lies in at most two windows. Inside a batch
@@ -58,28 +58,13 @@ class BlockOrder:
     """
 
     def __init__(self, blocks: tuple[int, ...], batch: int, *, seed: int, window: int) -> None:
-        if batch > sum(blocks) or window < 1:
-            raise ValueError(
-                f"a batch of {batch} needs as many training samples, got {sum(blocks)}, and a "
-                f"window at least one block, got {window}"
-            )
-        self.steps_per_epoch = sum(blocks) // batch
+        if window < 1:
+            raise ValueError(f"a window has at least one block, got {window}")
+        super().__init__(sum(blocks), batch, seed=seed)
         self._blocks = torch.tensor(blocks)
-        self._batch = batch
-        self._seed = seed
         self._window = window
-        self._epoch = -1
-        self._permutation = torch.empty(0, dtype=torch.int64)
 
-    def __call__(self, step: int) -> Int[Tensor, " batch"]:
-        """The samples of a step."""
-        epoch, position = divmod(step, self.steps_per_epoch)
-        if epoch != self._epoch:
-            self._permutation = self._drawn(generator(self._seed, "order", epoch))
-            self._epoch = epoch
-        return self._permutation[position * self._batch : (position + 1) * self._batch]
-
-    def _drawn(self, drawn: torch.Generator) -> Int[Tensor, " samples"]:
+    def permutation(self, drawn: torch.Generator) -> Int[Tensor, " samples"]:
         order = torch.randperm(len(self._blocks), generator=drawn)
         sizes = self._blocks[order]
         firsts = (self._blocks.cumsum(0) - self._blocks)[order]

@@ -22,7 +22,7 @@ from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.surroundings import surroundings
 from rankscope.lab.training.task import Place, Problem, Task
 from rankscope.pairs import Pair
-from rankscope.tracker import Epochs, Every, LogSpaced, Tracker
+from rankscope.tracker import Epochs, Every, LogEpochs, LogSpaced, Tracker
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TrainingRun:
     optimizer: Optimizer
     steps: int
     batch: int
-    snapshots: Epochs | Every | LogSpaced
+    snapshots: Epochs | Every | LogEpochs | LogSpaced
     rate: RateSchedule = Constant()  # noqa: RUF009
     clip: float | None = None
     accumulate: int = 1
@@ -96,8 +96,15 @@ class TrainingRun:
         group, checkpoint = current_group(), Checkpoint(path)
         with group.in_turn():
             problem, optimizer = self._built(group, seed=seed)
-            first = checkpoint.load(problem.model, optimizer, among=steps_of(path))
+            order = problem.order(self.batch, seed=seed)
+            first = checkpoint.load(
+                problem.model, optimizer, snapshots=self._snapshots, stored=steps_of(path)
+            )
+            if first == 0 and group.leads:  # what others see of the folder may be out of date
+                checkpoint.remove()
+        firsts = group.gathered(first)
         with group.in_turn():
+            require_one_start(firsts, path)
             tracker = self._tracker(problem, path, group)
         with tracker:
             loop = Loop(
@@ -106,7 +113,7 @@ class TrainingRun:
                 optimizer=optimizer,
                 peak_rate=self.optimizer.rate,
                 rate=self.rate,
-                order=problem.order(self.batch, seed=seed),
+                order=order,
                 seed=seed,
                 group=group,
                 tracker=tracker,
@@ -207,7 +214,7 @@ class TrainingRun:
 class WithLast:
     """A schedule, and the last step whatever it says."""
 
-    schedule: Epochs | Every | LogSpaced
+    schedule: Epochs | Every | LogEpochs | LogSpaced
     last: int
 
     def __call__(self, step: int) -> bool:
@@ -233,6 +240,15 @@ def pairs_of(model: nn.Module) -> tuple[Pair, ...]:
     assert isinstance(model, Paired), f"{type(model).__name__} declares no pairs"
     taps = model.tap_pairs() if isinstance(model, Tapped) else ()
     return (*model.alignment_pairs(), *taps)
+
+
+def require_one_start(firsts: list[int], path: Path) -> None:
+    """All processes have to go on from the same checkpoint, or none of them from any."""
+    if len(set(firsts)) > 1:
+        raise ValueError(
+            f"processes would start {path.name} at different steps, {', '.join(map(str, firsts))}; "
+            f"{path.parent} has to be one folder, on a file system that all of them see"
+        )
 
 
 def steps_of(path: Path) -> list[int]:
