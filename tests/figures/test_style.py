@@ -10,6 +10,7 @@ from rankscope.figures.style import (
     draw_order_bar,
     evenly,
     legend_below,
+    log_axis,
     log_inverse,
     mixed,
     panels,
@@ -92,3 +93,22 @@ def test_saving_keeps_the_layout_of_a_figure(tmp_path: Path) -> None:
     plain = Figure()
     save(plain, tmp_path / "plain")
     assert plain.get_layout_engine() is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "labels"), [(0.5, 6, ["0.5", "1", "2", "5"]), (1, 900, ["1", "10", "100"])]
+)
+def test_logarithmic_axes_have_plain_labels_that_keep_apart(
+    low: float | int, high: float | int, labels: list[str]
+) -> None:
+    figure = Figure()
+    axes = figure.subplots()
+    axes.plot([low, high], [0, 1])
+    axes.margins(x=0)
+    log_axis(axes)
+    figure.canvas.draw()
+    inside = [
+        tick.get_text() for tick in axes.get_xticklabels() if low <= tick.get_position()[0] <= high
+    ]
+    assert inside == labels
+    assert not any(tick.get_text() for tick in axes.get_xticklabels(minor=True))

@@ -14,16 +14,21 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import FuncFormatter
 from matplotlib.typing import ColorType
 
 from rankscope.figures.over_time import BAND, INDEX
-from rankscope.figures.style import Colour, draw_lines, draw_order_bar, legend_below, shades
+from rankscope.figures.style import (
+    Colour,
+    draw_lines,
+    draw_order_bar,
+    legend_below,
+    log_axis,
+    shades,
+)
 
 # Told apart with colour blindness too: by lightness, and the start by its dashes.
 START, END = "#d55e00", "#00734f"
 GREENS = colormaps["YlGn"]
-PLAIN = FuncFormatter(lambda value, _: f"{value:g}")
 LEADING = 20  # singular values that are drawn over training
 
 
@@ -118,8 +123,7 @@ def _panels(count: int, columns: int, *, height: float) -> tuple[Figure, np.ndar
 
 def _label_indices(grid: np.ndarray, values: str) -> None:
     for axes in grid.flat:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(PLAIN)
+        log_axis(axes)
     for axes in grid[-1]:
         axes.set_xlabel(f"{INDEX}, log scale")
     for axes in grid[:, 0]:

@@ -14,8 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
 from rankscope.figures.over_time import BAND, Line
-from rankscope.figures.products import PLAIN
-from rankscope.figures.style import DARK, legend_below, panels, shades
+from rankscope.figures.style import DARK, legend_below, log_axis, panels, shades
 
 KIND_COLOURS = {"K-Q": "#0072b2", "V-O": "#d55e00"}  # blue and red, also with colour blindness
 STABLE_RANK = "stable rank of the change"
@@ -155,8 +154,7 @@ def _finish(grid: Sequence[Axes], label: str) -> None:
     """Log axes with plain numbers, from just below 1, the least a stable rank can be."""
     high = max(axes.get_ylim()[1] for axes in grid)
     for axes in grid:
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(PLAIN)
+        log_axis(axes)
         axes.set_ylim(1 - 0.05 * (high - 1), high)
         if axes.xaxis.get_tick_params()["labelbottom"]:
             axes.set_xlabel(label)

@@ -12,6 +12,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 Colour = tuple[float, float, float, float]
 
@@ -47,6 +48,16 @@ def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
     room = int(figure.get_figwidth() / LEGEND_WIDTH)
     columns = min(len(handles), max(room, 1))
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def log_axis(axes: Axes) -> None:
+    """Of what is drawn already: powers of ten along x, 2 and 5 times them where these are few."""
+    axes.set_xscale("log")
+    low, high = axes.get_xlim()
+    few = high < 200 * low
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def evenly(count: int, most: int = MOST_TICKS) -> list[int]:
