@@ -70,6 +70,12 @@ def test_store_knows_no_torch() -> None:
         assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
 
 
+def test_nothing_but_the_command_line_knows_the_committed_results() -> None:
+    for path in (PACKAGE / "lab").rglob("*.py"):
+        if path.parent.name != "results":
+            assert not any(name.startswith("rankscope.lab.results") for name in imports(path)), path
+
+
 def test_every_file_has_one_subject() -> None:
     for path in PACKAGE.rglob("*.py"):
         assert len(path.read_text().splitlines()) <= 400, path

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli import DEFAULTS, _command, demo, main, reproduce
-from rankscope.lab.results.program import Batch
+from rankscope.lab.results.ledger import Batch
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
@@ -122,29 +122,34 @@ def test_results(
 ) -> None:
     name, monkey = "paper2000/slow-decay", monkeypatch
     program = (Batch(name, (0,)),)
-    monkey.setattr("rankscope.lab.results.program.PROGRAM", program)
+    monkey.setattr("rankscope.lab.results.ledger.PROGRAM", program)
     monkey.chdir(tmp_path)
-    due = f"{name} --scale paper --seed 0"
-    assert Ran(monkey, capsys, "run", *due.split(), "--jobs", "1").code == 0
-    assert f" {due}  0 of 2" in Ran(monkey, capsys, "results", "due").out
+    due = f"rankscope run {name} --scale paper --seed 0"
+    ran = Ran(monkey, capsys, "results", "due")
+    assert f" {name}, seed 0  0 of 2" in ran.out and ran.out.endswith(f"\nNext:\n{due}\n")
+    assert ran.err == "results is not there: nothing is kept yet.\n"
+    assert Ran(monkey, capsys, *due.split()[1:], "--jobs", "1").code == 0
     ran = Ran(monkey, capsys, "results", "check")
     assert (ran.code, ran.err.count("\n")) == (2, 1)
     ran = Ran(monkey, capsys, "results", "keep", "runs")
     assert (ran.code, ran.err) == (0, "2 whole runs in runs, 2 kept in results\n")
-    assert f" {due}  2 of 2" in Ran(monkey, capsys, "results", "due").out
+    ran = Ran(monkey, capsys, "results", "due")
+    assert f" {name}, seed 0  2 of 2" in ran.out and ran.out.endswith("\nNothing due is left.\n")
     ran = Ran(monkey, capsys, "results", "check")
     assert (ran.code, ran.out) == (0, "results is what it says to be.\n")
     ran = Ran(monkey, capsys, "report", "results")
     page = Path("results/report-paper/index.html")
     assert (ran.code, ran.out.splitlines()[-1]) == (0, f"Report: {page}")
     assert "<pre>rankscope report results</pre>" in page.read_text()
-    for command in (("run", name), ("reproduce", "paper2000")):
-        ran = Ran(monkey, capsys, *command, "--scale", "paper", "--out", "results")
+    monkey.setattr("rankscope.lab.demo.RUNS", {"paper2000": {name: ("rates/fast",)}})
+    at_paper = ("--scale", "paper")
+    for command in (("run", name, *at_paper), ("reproduce", "paper2000", *at_paper), ("demo",)):
+        ran = Ran(monkey, capsys, *command, "--out", "results")
         sentence = "rankscope: results is where results are kept; choose another --out\n"
         assert (ran.code, ran.err) == (2, sentence)
     Path("results/paper2000/verdicts.json").unlink()
     ran = Ran(monkey, capsys, "results", "check")
-    assert (ran.code, ran.out) == (1, "paper2000/verdicts.json is missing\n")
+    assert ran.code == 1 and ran.out.startswith("paper2000/verdicts.json is missing\n")
 
 
 def test_the_defaults_are_those_of_the_commands() -> None:

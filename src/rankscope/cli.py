@@ -139,7 +139,6 @@ def run(
     from rankscope.lab.placement import choose_placement
     from rankscope.lab.procedure import conduct
 
-    _refuse_results(out)
     declared = load(experiment, scale)
     seeds = tuple(dict.fromkeys(seed)) if seed else None
     where = choose_placement(device=device, data=data, on=on)
@@ -172,7 +171,6 @@ def reproduce(
     from rankscope.lab import reproduction
     from rankscope.lab.placement import choose_placement
 
-    _refuse_results(out)
     done = reproduction.reproduce(
         reproduction.chosen(paper, scale),
         out,
@@ -211,7 +209,7 @@ def report(
     that are kept, which are of scale paper.
     """
     from rankscope.lab import reproduction
-    from rankscope.lab.results.archive import is_results
+    from rankscope.lab.kept_run import is_results
 
     command = _command("reproduce", paper, scale=scale, out=out)
     if is_results(out):
@@ -238,13 +236,18 @@ ResultsArgument = Annotated[Path, typer.Argument(help="Folder in which results a
 
 @results.command("due")
 def results_due(results: ResultsArgument = RESULTS) -> None:
-    """Show which runs are due and done, what they cost, and the command for each batch."""
+    """Show which runs are due and done, what they cost, and the commands for what is left."""
     from rich.console import Console
 
-    from rankscope.lab.results.cost import cost_table, costs
+    from rankscope.lab.results.cost import cost_table, costs, what_is_next
     from rankscope.lab.results.ledger import read_ledger
 
-    Console().print(cost_table(costs(read_ledger(results))))
+    if not results.is_dir():
+        typer.echo(f"{results} is not there: nothing is kept yet.", err=True)
+    found = costs(read_ledger(results))
+    Console().print(cost_table(found))
+    for line in what_is_next(found):
+        typer.echo(line)
 
 
 @results.command("keep")
@@ -255,7 +258,7 @@ def results_keep(
     results: ResultsArgument = RESULTS,
     new_rules: Annotated[
         str | None,
-        typer.Option(help="Why rules have changed by which claims were judged before."),
+        typer.Option(help="Why claims are judged otherwise than before, of the same files."),
     ] = None,
 ) -> None:
     """Keep whole runs of scale paper as small files; judge, draw, and note it in the ledger.
@@ -280,13 +283,6 @@ def results_check(results: ResultsArgument = RESULTS) -> None:
     if found:
         raise typer.Exit(1)
     typer.echo(f"{results} is what it says to be.")
-
-
-def _refuse_results(out: Path) -> None:
-    from rankscope.lab.results.archive import is_results
-
-    if is_results(out):
-        raise ValueError(f"{out} is where results are kept; choose another --out")
 
 
 def _command(name: str, paper: str | None = None, **options: object) -> str:

@@ -39,7 +39,7 @@ def test_verdicts_and_figures_beside_the_runs(out: Path) -> None:
     assert findings.figures == (folder / "figures/figure-1.png", folder / "figures/figure-1.svg")
     assert all(path.stat().st_size > 0 for path in findings.figures)
     stored = json.loads((folder / "verdicts.json").read_text())
-    assert (stored["experiment"], stored["scale"]) == ("paper2000/slow-decay", "small")
+    assert (stored["of"], stored["scale"]) == ("paper2000/slow-decay", "small")
     assert tuple(map(Verdict.from_json, stored["verdicts"])) == findings.verdicts
 
 

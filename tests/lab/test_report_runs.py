@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from rankscope.lab.report_runs import RunRecord, columns_of, cost, origins, record
+from rankscope.lab.report_runs import RunRecord, busy_seconds, columns_of, cost, origins, record
 
 
 def training(*, loss: float) -> xr.Dataset:
@@ -77,9 +77,17 @@ def test_cost_and_origin() -> None:
     second = record("a", 1, later)
     found = cost([second, first, lost])
     assert found is not None
-    assert (found.together, found.span) == (pytest.approx(91.5), pytest.approx(630.0))
+    assert (found.together, found.busy) == (pytest.approx(91.5), pytest.approx(91.5))
     assert (found.first, found.last) == ("2026-01-01 10:00+00:00", "2026-01-01 10:10+00:00")
     versions = origins([first, first, second, lost])
     assert versions["torch"] == [("2.9", 2), ("2.10", 1)]
     assert versions["commit"] == [("unknown", 3)]
     assert cost([lost]) is None
+
+
+def test_runs_side_by_side_count_once() -> None:
+    day = "2026-01-01T"
+    together = [(f"{day}00:00:00", 60.0), (f"{day}00:00:30", 60.0), (f"{day}00:00:40", 10.0)]
+    assert busy_seconds(together) == pytest.approx(90)
+    assert busy_seconds([*together, (f"{day}05:00:00", 7.0)]) == pytest.approx(97)
+    assert busy_seconds([]) == 0

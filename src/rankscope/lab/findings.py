@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +11,10 @@ from typing import Any
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
-from rankscope import __version__
 from rankscope.figures import save
-from rankscope.lab.experiment import Claim, Experiment, FigureMaker
+from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Scale
+from rankscope.lab.paper import Paper
+from rankscope.lab.reading import network
 from rankscope.lab.shelf import Attempt, Group, Shelf, read_shelf, together, with_whole_seeds
 from rankscope.lab.verdict import Verdict, undecided
 from rankscope.store.files import replace_file
@@ -50,42 +51,67 @@ class Findings:
         return tuple(remark for drawing in self.drawings for remark in drawing.remarks)
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What is judged together; `name` is also its folder: "yunis2024", "boix2023/toy-diag"."""
+
+    name: str
+    experiments: tuple[Experiment, ...]
+    claims: Mapping[str, Claim]
+    figures: Mapping[str, FigureMaker]
+    group: Group = together
+
+
+def subject_of(experiment: Experiment) -> Subject:
+    """An experiment by itself."""
+    return Subject(experiment.name, (experiment,), experiment.claims, experiment.figures)
+
+
+def joint_subject(paper: Paper) -> Subject:
+    """All experiments of a paper, of which each network stands or falls by itself."""
+    return Subject(paper.name, paper.experiments, paper.claims, paper.figures, network)
+
+
 def find(experiment: Experiment, out: Path, *, seeds: tuple[int, ...] = ()) -> Findings:
     """Judge the claims of an experiment, draw its figures, and write both beside the runs.
 
     Uses every declared seed of which something is there, and `seeds` in any case.
     """
-    shelf, folder = read_shelf(experiment, out, seeds=seeds), experiment.folder(out)
-    findings = examine(experiment.claims, experiment.figures, shelf, folder / "figures")
-    write_json(verdicts_json(experiment, findings.verdicts), folder / "verdicts.json")
+    subject, folder = subject_of(experiment), experiment.folder(out)
+    shelves = {experiment.name: read_shelf(experiment, out, seeds=seeds)}
+    findings = examine(subject, shelves, folder / "figures")
+    content = verdicts_json(experiment.name, experiment.scale, findings.verdicts)
+    write_json(content, folder / "verdicts.json")
     return findings
 
 
 def examine(
-    claims: Mapping[str, Claim],
-    figures: Mapping[str, FigureMaker],
-    shelf: Shelf,
+    subject: Subject,
+    shelves: Mapping[str, Shelf],
     folder: Path,
     *,
-    group: Group = together,
+    save: Callable[[Figure, Path], tuple[Path, ...]] = save,
 ) -> Findings:
-    """Judge `claims` and draw `figures`, which are written to `folder`."""
-    judged = {key: with_whole_seeds(claim, shelf, group=group) for key, claim in claims.items()}
-    verdicts = tuple(verdict_of(key, claims[key], attempt) for key, attempt in judged.items())
+    """Judge the claims of a subject and draw its figures, which are written to `folder`.
+
+    shelves: what is stored, by the names of experiments.
+    """
+    shelf = {run: of for each in subject.experiments for run, of in shelves[each.name].items()}
+    judged = {
+        key: with_whole_seeds(claim, shelf, group=subject.group)
+        for key, claim in subject.claims.items()
+    }
+    verdicts = tuple(verdict_of(key, subject.claims[key], each) for key, each in judged.items())
     drawings, faults = [], [attempt.fault for attempt in judged.values()]
-    for name, maker in figures.items():
-        attempt = with_whole_seeds(maker, shelf, group=group)
-        drawings.append(_drawing(name, maker, attempt, folder))
+    for name, maker in subject.figures.items():
+        attempt = with_whole_seeds(maker, shelf, group=subject.group)
+        files: tuple[Path, ...] = ()
+        if attempt.found is not None:
+            with rc_context({"svg.hashsalt": name}):  # names in the file, alike at each drawing
+                files = save(attempt.found, folder / name)
+        drawings.append(Drawing(name, docstring(maker), files, tuple(_remarks_on(name, attempt))))
         faults.append(attempt.fault)
     return Findings(verdicts, tuple(drawings), tuple(filter(None, faults)))
-
-
-def _drawing(name: str, maker: FigureMaker, attempt: Attempt[Figure], folder: Path) -> Drawing:
-    files: tuple[Path, ...] = ()
-    if attempt.found is not None:
-        with rc_context({"svg.hashsalt": name}):  # names within the file, alike at each drawing
-            files = save(attempt.found, folder / name)
-    return Drawing(name, docstring(maker), files, tuple(remarks_on(name, attempt)))
 
 
 def verdict_of(key: str, claim: Claim, attempt: Attempt[Verdict]) -> Verdict:
@@ -104,7 +130,7 @@ def verdict_of(key: str, claim: Claim, attempt: Attempt[Verdict]) -> Verdict:
     return replace(verdict, holds="no" if settled else "undecided", evidence=evidence)
 
 
-def remarks_on(name: str, attempt: Attempt[Figure]) -> list[str]:
+def _remarks_on(name: str, attempt: Attempt[Figure]) -> list[str]:
     """What a reader of the figure, or one who looks for it in vain, should know."""
     remarks = [f"{name} is drawn without {lost}" for lost in attempt.lost]
     if attempt.found is None:
@@ -119,17 +145,21 @@ def docstring(function: Any) -> str:
     return inspect.getdoc(function) or ""
 
 
-def verdicts_json(experiment: Experiment, verdicts: tuple[Verdict, ...]) -> dict[str, Any]:
-    """What programs read."""
-    return {
-        "experiment": experiment.name,
-        "scale": experiment.scale,
-        "rankscope": __version__,
-        "verdicts": [verdict.to_json() for verdict in verdicts],
-    }
+def verdicts_json(of: str, scale: Scale, verdicts: Iterable[Verdict]) -> dict[str, Any]:
+    """What programs read; `of` is an experiment, or a paper judged as a whole."""
+    return {"of": of, "scale": scale, "verdicts": [each.to_json() for each in verdicts]}
 
 
 def write_json(content: dict[str, Any], path: Path) -> None:
     text = json.dumps(content, indent=1, allow_nan=False)
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, f"{text}\n".encode(), durable=False)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """What `write_json` wrote."""
+    try:
+        content: dict[str, Any] = json.loads(path.read_text())
+    except ValueError as wrong:
+        raise ValueError(f"{path} is not whole ({wrong}); restore it") from None
+    return content

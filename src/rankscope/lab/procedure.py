@@ -9,6 +9,7 @@ from rich.console import Console
 from rankscope.lab.execution import Ended
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.findings import Findings, find, verdicts_json
+from rankscope.lab.kept_run import is_results
 from rankscope.lab.placement import Placement, placed
 from rankscope.lab.progress import Bars
 from rankscope.lab.stored_run import StoredRun, stored_runs
@@ -38,7 +39,8 @@ def conduct(
     ended = run_missing(wanted, placement, jobs=jobs, talk=talk)
     findings = find(experiment, out, seeds=seeds or experiment.seeds)
     if as_json:
-        print(json.dumps(verdicts_json(experiment, findings.verdicts), indent=1, allow_nan=False))
+        content = verdicts_json(experiment.name, experiment.scale, findings.verdicts)
+        print(json.dumps(content, indent=1, allow_nan=False))
     else:
         show_verdicts(findings)
     for line in (*findings.faults, *findings.remarks):
@@ -50,6 +52,9 @@ def conduct(
 
 
 def check_folder(out: Path) -> None:
+    """Refuse a folder in which nothing may be run."""
+    if is_results(out):
+        raise ValueError(f"{out} is where results are kept; choose another --out")
     if out.exists() and not out.is_dir():
         raise ValueError(f"{out} is a file; choose a folder with --out")
 

@@ -7,11 +7,10 @@ from typing import Any
 from rankscope import __version__
 from rankscope.lab.catalogue import summary
 from rankscope.lab.experiment import Scale
-from rankscope.lab.findings import Findings, examine, write_json
+from rankscope.lab.findings import Findings, examine, joint_subject, subject_of, write_json
 from rankscope.lab.paper import Paper
-from rankscope.lab.reading import network
 from rankscope.lab.report_runs import RunRecord, record
-from rankscope.lab.shelf import Shelf, read_shelf
+from rankscope.lab.shelf import read_shelf
 from rankscope.lab.verdict import Verdict
 
 
@@ -84,7 +83,16 @@ def _report_on(
         experiment.name: read_shelf(experiment, out, seeds=seeds.get(experiment.name, ()))
         for experiment in paper.experiments
     }
-    parts = (_joint(paper, shelves, folder),) if paper.joint else _apart(paper, shelves, folder)
+    alone = [subject_of(experiment) for experiment in paper.experiments]
+    subjects = [joint_subject(paper)] if paper.joint else alone
+    parts = tuple(
+        Part(
+            "" if paper.joint else subject.name,
+            "" if paper.joint else summary(subject.name),
+            examine(subject, shelves, folder / subject.name),
+        )
+        for subject in subjects
+    )
     runs = {
         name: tuple(
             record(run, seed, entry)
@@ -94,28 +102,6 @@ def _report_on(
         for name, shelf in shelves.items()
     }
     return PaperReport(paper, parts, runs)
-
-
-def _joint(paper: Paper, shelves: dict[str, Shelf], folder: Path) -> Part:
-    shelf: Shelf = {name: seeds for each in shelves.values() for name, seeds in each.items()}
-    findings = examine(paper.claims, paper.figures, shelf, folder / paper.name, group=network)
-    return Part("", "", findings)
-
-
-def _apart(paper: Paper, shelves: dict[str, Shelf], folder: Path) -> tuple[Part, ...]:
-    return tuple(
-        Part(
-            experiment.name,
-            summary(experiment.name),
-            examine(
-                experiment.claims,
-                experiment.figures,
-                shelves[experiment.name],
-                folder / experiment.name,
-            ),
-        )
-        for experiment in paper.experiments
-    )
 
 
 def report_json(report: Report) -> dict[str, Any]:

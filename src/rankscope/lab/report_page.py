@@ -287,7 +287,7 @@ def _provenance(report: Report) -> str:
     if spent:
         lines = [
             f"summed over runs, several at a time: {duration(spent.together)}",
-            f"from the first start to the last end, with pauses: {duration(spent.span)}",
+            f"in which at least one was running: {duration(spent.busy)}",
             *lines,
             f"first run begun {spent.first}, last ended {spent.last}",
         ]

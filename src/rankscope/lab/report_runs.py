@@ -105,10 +105,10 @@ def origins(records: Iterable[RunRecord]) -> dict[str, list[tuple[str, int]]]:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds: of all runs together, and from the first start to the last end."""
+    """Seconds: of all runs together, and those in which at least one of them was running."""
 
     together: float
-    span: float
+    busy: float
     first: str
     last: str
 
@@ -124,7 +124,17 @@ def cost(records: Iterable[RunRecord]) -> Cost | None:
     ]
     return Cost(
         together=sum(each.seconds for each in timed),
-        span=(max(ends) - min(starts)).total_seconds(),
+        busy=busy_seconds((each.started, each.seconds) for each in timed),
         first=min(starts).isoformat(" ", "minutes"),
         last=max(ends).isoformat(" ", "minutes"),
     )
+
+
+def busy_seconds(runs: Iterable[tuple[str, float]]) -> float:
+    """How long at least one of them was running: of each, when it began and its seconds."""
+    spans = sorted((datetime.fromisoformat(began).timestamp(), length) for began, length in runs)
+    busy, until = 0.0, float("-inf")
+    for start, length in spans:
+        busy += max(0.0, start + length - max(start, until))
+        until = max(until, start + length)
+    return busy

@@ -26,8 +26,9 @@ import torch
 from rankscope import store
 from rankscope.lab.experiment import Experiment, ResumableRun, Run
 from rankscope.lab.identity import changes, declaration, identity_of
-from rankscope.lab.results.archive import SUFFIX, archive_attrs, archive_path, is_results
+from rankscope.lab.kept_run import is_results, kept_path
 from rankscope.provenance import origin
+from rankscope.store.archive import SUFFIX, archive_attrs
 from rankscope.store.creation import read_contents
 from rankscope.store.files import replace_file
 from rankscope.store.lock import Lock
@@ -64,8 +65,18 @@ class StoredRun:
         return self.path.name.endswith(SUFFIX)
 
     @property
+    def attrs(self) -> dict[str, Any]:
+        """What is stored about it; nothing where no store is."""
+        if self.kept:
+            return archive_attrs(self.path)
+        try:
+            return dict(read_contents(self.path).attrs)
+        except ValueError:
+            return {}
+
+    @property
     def state(self) -> State:
-        attrs = self._attrs()
+        attrs = self.attrs
         if attrs.get("whole") is True:
             return "whole" if attrs.get("identity") == self.identity else "changed"
         if self._begun_file.exists():
@@ -86,7 +97,7 @@ class StoredRun:
 
     def changes(self) -> list[str]:
         """How the declaration differs from the one whose store is there."""
-        return changes(self._attrs().get("declaration"), self.declaration)
+        return changes(self.attrs.get("declaration"), self.declaration)
 
     def aside(self) -> Path:
         """Where a store of another declaration is put: the first free name."""
@@ -168,14 +179,6 @@ class StoredRun:
         if isinstance(self.run, ResumableRun):
             self.run.forget(self.path)
 
-    def _attrs(self) -> dict[str, Any]:
-        if self.kept:
-            return archive_attrs(self.path)
-        try:
-            return dict(read_contents(self.path).attrs)
-        except ValueError:
-            return {}
-
     @property
     def _begun_file(self) -> Path:
         return self._beside("begun.json")
@@ -192,7 +195,7 @@ def stored_runs(
 
     def path(name: str, seed: int) -> Path:
         if kept:
-            return archive_path(out, experiment.name, name, seed)
+            return kept_path(out, experiment.name, name, seed)
         return experiment.folder(out) / name / f"seed-{seed}"
 
     return [

@@ -84,6 +84,7 @@ class Verdict:
     bound: what a seed has to meet, as it is printed: "<= 0.05".
     quantity: what `value` is; with `interval` the median and range over all seeds and networks
     whose values are of that kind.
+    apart: networks whose values are of another kind, and not part of it.
     evidence: sentences to be read beside it.
     """
 
@@ -97,6 +98,7 @@ class Verdict:
     networks: tuple[NetworkVerdict, ...] = ()
     evidence: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
+    apart: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Verdict":
@@ -120,6 +122,7 @@ class Verdict:
             "networks": networks,
             "evidence": tuple(stored["evidence"]),
             "tables": tables,
+            "apart": tuple(stored["apart"]),
         }
         return cls(**{**stored, **changed})
 
@@ -162,6 +165,7 @@ def judge(
         networks=networks,
         evidence=(*evidence, *([lack] if seeds < LEAST_SEEDS else [])),
         tables=tuple(map(_without_nan, tables)),
+        apart=tuple(apart),
     )
 
 

@@ -8,19 +8,20 @@ from lab.toy_experiments.paper2000.slow_decay import experiment
 from lab.toy_runs import Log
 from rankscope.lab.execution import execute
 from rankscope.lab.results.keeping import keep
-from rankscope.lab.results.program import Batch
+from rankscope.lab.results.ledger import Batch
 from rankscope.lab.stored_run import stored_runs
 
 NAME = "paper2000/slow-decay"
 PROGRAM = (Batch(NAME, (0,)), Batch(NAME, (1, 2), optional=True))
-DOCUMENT = "Before.\n<!-- results:begin -->\n<!-- results:end -->\nAfter.\n"
+MARKERS = "".join(f"<!-- {name}:begin -->\n<!-- {name}:end -->\n" for name in ("results", "runs"))
+DOCUMENT = f"Before.\n{MARKERS}After.\n"
 
 
 def use_toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """The toy paper in place of the real ones, and its runs as what is due."""
     monkeypatch.setattr("rankscope.lab.catalogue.PACKAGE", "lab.toy_experiments")
     monkeypatch.setattr("rankscope.lab.catalogue.PAPERS", "lab.toy_papers")
-    monkeypatch.setattr("rankscope.lab.results.program.PROGRAM", PROGRAM)
+    monkeypatch.setattr("rankscope.lab.results.ledger.PROGRAM", PROGRAM)
 
 
 def make(runs: Path, *seeds: int) -> None:

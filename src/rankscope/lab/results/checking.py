@@ -1,45 +1,43 @@
 """The command `rankscope results check`: whether what is committed is what it says to be.
 
-Nothing is believed but the files of the runs: verdicts are computed from them again, and figures,
-tables, rules and declarations compared with what was there when they were made.
+Nothing is believed but the files of the runs: verdicts are computed from them again, and ledger,
+figures, tables, rules and declarations compared with what they give.
 """
 
 import json
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from rankscope.lab.findings import Subject, read_json
+from rankscope.lab.identity import declaration
+from rankscope.lab.kept_run import LEDGER, LIMIT, compaction_of, is_results, kept_path
 from rankscope.lab.paper import Paper
 from rankscope.lab.results import documents
-from rankscope.lab.results.archive import (
-    LEDGER,
-    SUFFIX,
-    archive_path,
-    digest,
-    is_results,
-)
-from rankscope.lab.results.compaction import LIMIT
+from rankscope.lab.results.drawing import drawable, origins
 from rankscope.lab.results.judging import (
-    FIGURES,
     VERDICTS,
-    Datasets,
-    Place,
-    by_paper,
-    hashes_of,
-    inputs_of,
-    judge_place,
-    places,
-    read_kept,
-    read_verdicts,
-    verdicts_json,
+    Shelves,
+    content_of,
+    disagreements,
+    judge_subject,
+    read_shelves,
+    rule_hashes,
+    subjects,
 )
-from rankscope.lab.results.ledger import Ledger, ledger_json, read_ledger, sizes
-from rankscope.lab.results.program import due_papers
+from rankscope.lab.results.ledger import (
+    Key,
+    Ledger,
+    digest,
+    done_of,
+    due_papers,
+    kept_files,
+    ledger_json,
+    read_ledger,
+    sizes,
+)
 from rankscope.lab.results.rules import RULES, changed_rules, read_rules
-from rankscope.lab.stored_run import stored_runs
-
-NOISE = 1e-6  # relative, of numbers that another machine computes again
+from rankscope.lab.stored_run import StoredRun, stored_runs
 
 
 def problems(results: Path) -> list[str]:
@@ -47,142 +45,114 @@ def problems(results: Path) -> list[str]:
     if not is_results(results):
         raise ValueError(f"{results} has no {LEDGER}; rankscope results keep makes one")
     ledger, papers = read_ledger(results), due_papers()
-    there = places(papers, ledger)
-    files = list(_files(ledger, results))
-    found = [*_ledger(ledger, results), *files, *_declarations(papers, ledger, results)]
-    found += [*_rules(there, results), *_figures(there, ledger, results)]
+    there = subjects(papers, ledger)
+    files = [*_files(ledger, there, results), *_runs(papers, ledger, results)]
+    found = [*files, *_ledger(ledger, results), *_rules(there, results)]
+    found += _figures(there, ledger, results)
     if files:
-        found.append("verdicts were not computed again, since files of runs are not as kept")
+        found.append("verdicts were not computed again, since files are not as they should be")
     else:
-        for group in by_paper(there):
-            kept = read_kept(group, ledger, results)
-            found += [line for place in group for line in _verdicts(place, kept, results)]
-    return [*found, *_tables(there, papers, ledger, results)]
+        for paper in papers:
+            shelves = read_shelves(paper, results)
+            for subject in subjects([paper], ledger):
+                found += _verdicts(subject, shelves, ledger, results)
+    return [*found, *documents.problems(results, papers, ledger)]
+
+
+def _files(ledger: Ledger, there: list[Subject], results: Path) -> Iterator[str]:
+    """Whether there are those files that there should be, and no others."""
+    expected = {LEDGER, RULES, *(f"{subject.name}/{VERDICTS}" for subject in there)}
+    expected |= {path for path, drawn in ledger.figures.items() if drawn.sha256}
+    expected |= {_name(key) for key in ledger.done}
+    found = {path.relative_to(results).as_posix() for path in kept_files(results)}
+    yield from (f"{name} is missing" for name in sorted(expected - found))
+    yield from (f"{name} is not in the ledger" for name in sorted(found - expected))
+
+
+def _runs(papers: tuple[Paper, ...], ledger: Ledger, results: Path) -> Iterator[str]:
+    """Whether files of runs are those that were kept, of runs as they are declared now."""
+    declared = {
+        (experiment.name, stored.name, stored.seed): stored
+        for paper in papers
+        for experiment in paper.experiments
+        for stored in stored_runs(experiment, results)
+    }
+    for key, done in ledger.done.items():
+        path = results / _name(key)
+        if path.exists() and digest(path) != done.sha256:
+            yield f"{_name(key)} is not the file that was kept: its SHA-256 is not the ledger's"
+        elif path.exists():
+            yield from _run(key, declared.get(key))
+            if done_of(path) != done:
+                yield f"{_name(key)} says otherwise where it comes from than the ledger"
+
+
+def _run(key: Key, stored: StoredRun | None) -> Iterator[str]:
+    if stored is None:
+        yield f"{_name(key)} is of a run that is no longer declared"
+    elif stored.state != "whole":
+        why = f" ({'; '.join(stored.changes()[:3])})" if stored.changes() else ""
+        yield f"{_name(key)} is not of that run as it is declared now{why}; run and keep it again"
+    elif stored.attrs.get("compaction") != declaration(compaction_of(key[0])):
+        yield f"{_name(key)} was compacted otherwise than is declared; keep the run again"
+
+
+def _name(key: Key) -> str:
+    return kept_path(Path(), *key).as_posix()
 
 
 def _ledger(ledger: Ledger, results: Path) -> Iterator[str]:
     """Whether it lists what is due now, and stays small."""
-    stored = json.loads((results / LEDGER).read_text())
-    if stored["runs"] != ledger_json(ledger)["runs"]:
+    if read_json(results / LEDGER) != ledger_json(ledger):
         yield f"{LEDGER}: its runs are not those that are due; rankscope results keep lists them"
     for name, size in sizes(ledger).items():
         if size > LIMIT:
             yield f"{name} has {size / 1e6:.1f} MB, more than the {LIMIT / 1e6:.0f} MB it may have"
 
 
-def _files(ledger: Ledger, results: Path) -> Iterator[str]:
-    """Whether the files of the runs are those that were kept, and all of them."""
-    known = {archive_path(results, *key): done for key, done in ledger.done.items()}
-    for path, done in known.items():
-        name = path.relative_to(results)
-        if not path.exists():
-            yield f"{name} is missing"
-        elif digest(path) != done.sha256:
-            yield f"{name} is not the file that was kept: its SHA-256 is not the ledger's"
-    for path in sorted(results.rglob(f"*{SUFFIX}")):
-        if path not in known:
-            yield f"{path.relative_to(results)} is not in the ledger"
-
-
-def _declarations(papers: Iterable[Paper], ledger: Ledger, results: Path) -> Iterator[str]:
-    """Whether runs are still declared as they were when they were made."""
-    experiments = {each.name: each for paper in papers for each in paper.experiments}
-    declared = {
-        (name, stored.name, stored.seed): stored
-        for name, experiment in experiments.items()
-        for stored in stored_runs(experiment, results)
-    }
-    for key, done in ledger.done.items():
-        title = f"{key[0]}, {key[1]}, seed {key[2]}"
-        if key not in declared:
-            yield f"{title} is no longer declared"
-        elif done.identity != declared[key].identity:
-            changes = "; ".join(declared[key].changes()[:3])
-            yield f"{title} is declared otherwise now ({changes}); run and keep it again"
-
-
-def _rules(there: list[Place], results: Path) -> Iterator[str]:
+def _rules(there: list[Subject], results: Path) -> Iterator[str]:
     """Whether claims are decided by the rules by which they were judged."""
-    if changed := changed_rules(results, hashes_of(there)):
+    now = rule_hashes(there)
+    if changed := [f"{claim} ({subject})" for subject, claim in changed_rules(results, now)]:
         yield (
             f"the rules of {', '.join(changed)} have changed since they were judged; rankscope "
             "results keep judges anew and asks for the reason"
         )
     known = read_rules(results)["claims"]
-    for place in there:
-        if new := [claim for claim in place.claims if claim not in known.get(place.name, {})]:
-            yield f"{RULES} has no rule of {', '.join(new)} ({place.name}); keep it again"
+    for subject in there:
+        if new := [claim for claim in subject.claims if claim not in known.get(subject.name, {})]:
+            yield f"{RULES} has no rule of {', '.join(new)} ({subject.name}); keep it again"
 
 
-def _figures(there: list[Place], ledger: Ledger, results: Path) -> Iterator[str]:
-    """Whether figures are the files that were drawn, and were drawn of these runs."""
-    inputs = {place.name: inputs_of(place, ledger) for place in there}
-    for name, drawn in ledger.figures.items():
-        if not (results / name).exists():
-            yield f"{name} is missing"
-        elif digest(results / name) != drawn.sha256:
-            yield f"{name} is not the figure that was drawn: its SHA-256 is not the ledger's"
-        elif drawn.inputs != inputs.get(name.partition(f"/{FIGURES}/")[0]):
-            yield f"{name} was drawn of other runs than are kept now"
-    for path in sorted(results.rglob(f"{FIGURES}/*.png")):
-        name = path.relative_to(results).as_posix()
-        if name not in ledger.figures:
-            yield f"{name} is not in the ledger"
+def _figures(there: list[Subject], ledger: Ledger, results: Path) -> Iterator[str]:
+    """Whether figures are the files that were drawn, of these runs and by this code."""
+    now = {path: of for subject in there for path, of in origins(subject, ledger).items()}
+    for path in sorted(now.keys() | ledger.figures.keys()):
+        drawn, (inputs, code) = ledger.figures.get(path), now.get(path, ("", ""))
+        if drawn is None:
+            yield f"{path} is a figure that the ledger does not know; keep it again"
+        elif not inputs:
+            yield f"{path} is a figure that nothing draws; keep it again"
+        elif drawn.sha256 and (results / path).exists() and digest(results / path) != drawn.sha256:
+            yield f"{path} is not the figure that was drawn: its SHA-256 is not the ledger's"
+        elif drawn.inputs != inputs:
+            yield f"{path} was drawn of other runs than are kept now; keep it again"
+        elif drawn.code != code:
+            yield f"{path} was drawn by other code than there is now; keep it again"
 
 
-def _verdicts(place: Place, kept: Datasets, results: Path) -> Iterator[str]:
-    """Whether the runs say what was written."""
-    path = results / place.name / VERDICTS
-    name = path.relative_to(results)
-    if not path.exists():
-        yield f"{name} is missing"
-        return
-    judgement = judge_place(place, kept)
-    yield from (f"{place.name}: {fault}" for fault in judgement.faults)
-    stored, now = json.loads(path.read_text()), verdicts_json(place, judgement.verdicts)
-    claims = [each["claim"] for each in stored["verdicts"]]
-    if claims != [each["claim"] for each in now["verdicts"]]:
-        yield f"{name} has the claims {', '.join(claims)}, not those that are judged now"
-        return
-    for before, after in zip(stored["verdicts"], now["verdicts"], strict=True):
-        for where, was, is_now in disagreements(before, after):
-            said = f"{name}, {before['claim']}, {where}"
-            yield f"{said}: written is {_short(was)}, the runs say {_short(is_now)}"
-
-
-def disagreements(one: Any, two: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two JSON values differ by more than rounding: (place in them, one, the other)."""
-    if isinstance(one, dict) and isinstance(two, dict) and one.keys() == two.keys():
-        for key in one:
-            yield from disagreements(one[key], two[key], f"{where}.{key}" if where else key)
-    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
-        for place, (first, second) in enumerate(zip(one, two, strict=True)):
-            yield from disagreements(first, second, f"{where}[{place}]")
-    elif not _alike(one, two):
-        yield where, one, two
-
-
-def _alike(one: Any, two: Any) -> bool:
-    numbers = all(isinstance(e, int | float) and not isinstance(e, bool) for e in (one, two))
-    return math.isclose(one, two, rel_tol=NOISE, abs_tol=1e-12) if numbers else one == two
+def _verdicts(subject: Subject, shelves: Shelves, ledger: Ledger, results: Path) -> Iterator[str]:
+    """Whether the runs say what was written, and give no more figures than there are."""
+    findings = judge_subject(subject, shelves)
+    figures, faults = drawable(subject, shelves, ledger)
+    yield from (f"{subject.name}: {fault}" for fault in (*findings.faults, *faults))
+    yield from (f"{path} can be drawn, and is not there; keep it again" for path in figures)
+    name = f"{subject.name}/{VERDICTS}"
+    stored, now = read_json(results / name), content_of(subject, findings)
+    for where, was, is_now in disagreements(stored, now):
+        yield f"{name}, {where}: written is {_short(was)}, the runs say {_short(is_now)}"
 
 
 def _short(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def _tables(
-    there: list[Place], papers: tuple[Paper, ...], ledger: Ledger, results: Path
-) -> Iterator[str]:
-    """Whether the tables in the documents are those that the verdicts give."""
-    written = [place for place in there if (results / place.name / VERDICTS).exists()]
-    judged = [(place, read_verdicts(place, results)) for place in written]
-    tables = documents.tables(judged, papers, ledger)
-    for path in documents.documents(results):
-        text = path.read_text()
-        if not documents.has_markers(text, "results"):
-            yield f"{path.name} has no <!-- results:begin --> and <!-- results:end -->"
-        for name, table in tables.items():
-            if documents.filled(text, {name: table}) != text:
-                yield f"{path.name}: the table of {name} is not the one that the verdicts give"

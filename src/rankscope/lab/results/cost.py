@@ -1,15 +1,15 @@
 """The command `rankscope results due`: what is due, what is done, what all of it costs."""
 
-from collections.abc import Iterable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from rankscope.lab.catalogue import load
-from rankscope.lab.results import program
-from rankscope.lab.results.ledger import Done, Ledger
+from rankscope.lab.report_runs import busy_seconds
+from rankscope.lab.results import ledger as program
+from rankscope.lab.results.ledger import Batch, Ledger, run_command
 from rankscope.lab.tables import duration
 
 
@@ -20,7 +20,7 @@ class BatchCost:
     taken: seconds in which at least one of those done was running.
     """
 
-    batch: program.Batch
+    batch: Batch
     runs: int
     done: int
     expected: float | None
@@ -32,8 +32,7 @@ def costs(ledger: Ledger) -> list[BatchCost]:
     """Of every batch of the program, in its order."""
     found = []
     for batch in program.PROGRAM:
-        experiment = load(batch.experiment, "paper")
-        keys = [(batch.experiment, run, seed) for run in experiment.runs for seed in batch.seeds]
+        experiment, keys = load(batch.experiment, "paper"), list(batch.keys)
         there = [ledger.done[key] for key in keys if key in ledger.done]
         seconds = experiment.expected_seconds
         share = len(batch.seeds) / len(experiment.seeds)
@@ -44,33 +43,19 @@ def costs(ledger: Ledger) -> list[BatchCost]:
                 done=len(there),
                 expected=None if seconds is None else seconds * share,
                 machine=experiment.expected_on,
-                taken=busy_seconds(there),
+                taken=busy_seconds((each.started, each.seconds) for each in there),
             )
         )
     return found
 
 
-def busy_seconds(done: Iterable[Done]) -> float:
-    """How long at least one of them was running."""
-    spans = sorted(
-        (datetime.fromisoformat(each.started).timestamp(), each.seconds) for each in done
-    )
-    busy, until = 0.0, float("-inf")
-    for start, seconds in spans:
-        busy += max(0.0, start + seconds - max(start, until))
-        until = max(until, start + seconds)
-    return busy
-
-
 def cost_table(found: list[BatchCost]) -> Table:
     """A row for each batch, and the sums of those on each machine."""
-    table = Table(
-        "rankscope run", "done", "expected", "taken", box=SIMPLE_HEAD, padding=(0, 1, 0, 0)
-    )
+    table = Table("runs", "done", "expected", "taken", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for each in found:
+        seeds = ", ".join(map(str, each.batch.seeds))
         table.add_row(
-            each.batch.command.removeprefix("rankscope run ")
-            + " [dim](optional)[/dim]" * each.batch.optional,
+            f"{each.batch.experiment}, seed {seeds}" + " (optional)" * each.batch.optional,
             f"{each.done} of {each.runs}",
             duration(each.expected),
             duration(each.taken) if each.done else "-",
@@ -89,3 +74,14 @@ def _sums(found: list[BatchCost], name: str) -> tuple[str, str, str, str]:
     runs = f"{sum(each.done for each in found)} of {sum(each.runs for each in found)}"
     taken = sum(each.taken for each in found)
     return f"[bold]{name}[/bold]", runs, f"{duration(sum(known))}{unknown}", duration(taken)
+
+
+def what_is_next(found: list[BatchCost]) -> Iterator[str]:
+    """Lines to be read and pasted: what is left, in its order."""
+    left = [each.batch for each in found if each.done < each.runs]
+    due, optional = ([b for b in left if b.optional == kind] for kind in (False, True))
+    yield "Next:" if due else "Nothing due is left."
+    yield from (run_command(batch.experiment, *batch.seeds) for batch in due)
+    if optional:
+        yield "As machine time allows:"
+        yield from (run_command(batch.experiment, *batch.seeds) for batch in optional)

@@ -10,92 +10,166 @@ from functools import partial
 from itertools import groupby
 from pathlib import Path
 
+from rankscope.lab.findings import Subject, joint_subject, subject_of
 from rankscope.lab.paper import Paper
-from rankscope.lab.results.judging import Place
-from rankscope.lab.results.ledger import Done, Key, Ledger
-from rankscope.lab.results.program import run_command
-from rankscope.lab.results.says import says
+from rankscope.lab.results import ledger as program
+from rankscope.lab.results.judging import read_verdicts, subjects
+from rankscope.lab.results.ledger import Done, Key, Ledger, run_command
 from rankscope.lab.tables import duration, number, span
 from rankscope.lab.verdict import NetworkVerdict, Verdict
 
-DOCUMENTS = ("README.md", "docs/results.md")  # beside the folder of results
+# Beside the folder of results, if that lies in a repository: which tables each has.
+DOCUMENTS = {"README.md": ("results",), "docs/results.md": ("results", "runs")}
 CLAIM_COLUMNS = ("claim", "the paper says", "measured", "verdict", "command")
 RUN_COLUMNS = ("experiment", "runs", "seeds", "together", "speed of a run", "device", "commit")
+NOT_RUN = "not run yet"
+LOST = "without "  # begins a sentence on a run that a verdict lacks
 
-Verdicts = Sequence[tuple[Place, Sequence[Verdict]]]
+SAYS = {
+    "Y1": "large singular values grow faster than small ones",
+    "Y2": "effective rank falls in nearly all matrices",
+    "Y3": "neighbouring layers align weakly, not from the start, in the top ranks only",
+    "Y3b": "alignment peaks early, then diffuses",
+    "Y4": "more weight decay, lower rank",
+    "Y5": "more weight decay, stronger alignment, most in the Transformer",
+    "Y6": "the top half of each SVD stands for the network, the more so with decay",
+    "Y7": "high decay still trains, but for the VGG",
+    "Y8": "true labels give lower rank in the middle than random ones, and alignment that stays",
+    "Y9": "rank drops as a network groks",
+    "Y10": "queries and keys align best",
+    "Y11": "filters align best at their centre",
+    "Y12": "seeds agree",
+    "B1": "the loss falls in stages, sharper as alpha falls",
+    "B2": "one coordinate per stage",
+    "B3": "times converge to Algorithm 1's like 1 / log(1/alpha)",
+    "B4": "u² - v² is conserved",
+    "B5": "assumptions 4.2-4.4 hold",
+    "B6": "with full matrices, singular values appear in turn",
+    "B7": "in ViTs the rank of the change from the start grows gradually",
+    "B8": "a smaller start gives a change of lower rank",
+    "B9": "the change is far lower in rank than the product it starts from",
+}
 
 
-def tables(judged: Verdicts, papers: Iterable[Paper], ledger: Ledger) -> dict[str, str]:
+def fill(results: Path, papers: Sequence[Paper], ledger: Ledger) -> list[str]:
+    """Write the tables into the documents; sentences on those that have no place for them."""
+    made = tables(results, papers, ledger)
+    for path, names in _documents(results).items():
+        if path.exists():
+            text = path.read_text()
+            new = filled(text, {name: made[name] for name in names})
+            if new != text:
+                path.write_text(new)
+    return problems(results, papers, ledger)
+
+
+def problems(results: Path, papers: Sequence[Paper], ledger: Ledger) -> list[str]:
+    """Whether the tables in the documents are those that the verdicts give."""
+    made, found = tables(results, papers, ledger), list[str]()
+    for path, names in _documents(results).items():
+        text = path.read_text() if path.exists() else ""
+        for name in names:
+            if not _between(name).search(text):
+                found.append(f"{path.name} has no <!-- {name}:begin --> and <!-- {name}:end -->")
+            elif filled(text, {name: made[name]}) != text:
+                found.append(f"{path.name}: the table of {name} is not what the verdicts give")
+    return found
+
+
+def _documents(results: Path) -> dict[Path, tuple[str, ...]]:
+    beside = results.resolve().parent
+    wanted = {beside / name: names for name, names in DOCUMENTS.items()}
+    return wanted if (beside / "README.md").exists() else {}
+
+
+def tables(results: Path, papers: Iterable[Paper], ledger: Ledger) -> dict[str, str]:
     """Every generated table by the name of its markers."""
     rows = [
-        _claim_row(verdict, place)
+        _claim_row(claim, verdict, subject)
         for paper in papers
-        for place, verdict in sorted(_of_paper(paper, judged), key=_order)
+        for claim, verdict, subject in sorted(_claims(paper, ledger, results), key=_order)
     ]
     return {"results": markdown(CLAIM_COLUMNS, rows), "runs": markdown(RUN_COLUMNS, _runs(ledger))}
 
 
-def _of_paper(paper: Paper, judged: Verdicts) -> Iterator[tuple[Place, Verdict]]:
-    """Those on the paper as a whole where it is judged so, otherwise those of its experiments."""
-    for place, verdicts in judged:
-        of, _, experiment = place.name.partition("/")
-        if of == paper.name and paper.joint == (not experiment):
-            yield from ((place, verdict) for verdict in verdicts)
+Shown = tuple[str, Verdict | None, Subject]  # a claim, and what its runs say if there are any
 
 
-def _order(shown: tuple[Place, Verdict]) -> tuple[int, str, str]:
+def _claims(paper: Paper, ledger: Ledger, results: Path) -> Iterator[Shown]:
+    """Of the paper as a whole where it is judged so, otherwise of experiments due or kept."""
+    wanted = {batch.experiment for batch in program.PROGRAM}
+    wanted |= {subject.name for subject in subjects([paper], ledger)}
+    alone = [subject_of(each) for each in paper.experiments if each.name in wanted]
+    for subject in [joint_subject(paper)] if paper.joint else alone:
+        verdicts = {each.claim: each for each in read_verdicts(subject, results)}
+        yield from ((claim, verdicts.get(claim), subject) for claim in subject.claims)
+
+
+def _order(shown: Shown) -> tuple[int, str, str]:
     """B1, B2 ... B10; a second rule follows the first."""
-    place, verdict = shown
-    number, rest = re.fullmatch(r"\D*(\d*)(.*)", verdict.claim).groups()  # type: ignore[union-attr]
-    return int(number or 0), place.name, rest
+    claim, _, subject = shown
+    number, rest = re.fullmatch(r"\D*(\d*)(.*)", claim).groups()  # type: ignore[union-attr]
+    return int(number or 0), subject.name, rest
 
 
-def _claim_row(verdict: Verdict, place: Place) -> tuple[str, ...]:
-    command = f"`{command_of(verdict.claim, place)}`"
-    return verdict.claim, says(verdict.claim), measured(verdict), outcome(verdict), command
+def _claim_row(claim: str, verdict: Verdict | None, subject: Subject) -> tuple[str, ...]:
+    said = (measured(verdict), outcome(verdict)) if verdict else (NOT_RUN, "undecided")
+    return claim, says(claim), *said, f"`{command_of(claim, subject)}`"
+
+
+def says(claim: str) -> str:
+    """Of "Y3-median" what is said of Y3, and that the rule is a second one."""
+    first, _, second = claim.partition("-")
+    phrase = SAYS.get(first, "")
+    return f"{phrase} (second rule)" if second and phrase else phrase
 
 
 def measured(verdict: Verdict) -> str:
-    """What the value is, its range over seeds for each network, and the bound."""
-    values = [_network_value(each, alone=len(verdict.networks) == 1) for each in verdict.networks]
-    if not any(values):
-        return "; ".join(verdict.evidence[:1]) or "-"
-    what = f"{verdict.quantity}: " if verdict.quantity else ""
-    bound = f"; bound {verdict.bound}" if verdict.bound else ""
-    return f"{what}{'; '.join(filter(None, values))}{bound}"
+    """What the value is, its range over seeds for each network, the bound, and what is missing.
+
+    Networks whose values are of another kind have none here.
+    """
+    alike = [each for each in verdict.networks if each.network not in verdict.apart]
+    if values := "; ".join(filter(None, map(_network_value, alike))):
+        values = f"{verdict.quantity}: {values}" if verdict.quantity else values
+        values += f"; bound {verdict.bound}" if verdict.bound else ""
+    lost = [each.partition(":")[0] for each in verdict.evidence if each.startswith(LOST)]
+    without = f"{LOST}{', '.join(each.removeprefix(LOST) for each in lost)}" if lost else ""
+    return "; ".join(filter(None, (values, without))) or "; ".join(verdict.evidence[:1]) or "-"
 
 
-def _network_value(network: NetworkVerdict, *, alone: bool) -> str:
+def _network_value(network: NetworkVerdict) -> str:
     if network.interval is None:
         return ""
     low, high = network.interval
     value = number(low) if number(low) == number(high) else span(network.interval)
-    return value if alone else f"{network.network} {value}"
+    return f"{network.network} {value}"
 
 
 def outcome(verdict: Verdict) -> str:
     """The verdict; what each network says where they differ, and seeds where they are too few."""
-    parts = [f"{each.network} {_of_network(each)}" for each in verdict.networks]
-    if len(parts) == 1:
-        said = _of_network(verdict.networks[0])
-        return said if said.startswith(verdict.holds) else f"{verdict.holds}; {said}"
-    alike = {_of_network(each) for each in verdict.networks} <= {verdict.holds}
-    return verdict.holds if alike else f"{verdict.holds}: {'; '.join(parts)}"
+    parts = {each.network: _of_network(each) for each in verdict.networks}
+    if set(parts.values()) <= {verdict.holds}:
+        return verdict.holds
+    return f"{verdict.holds}: {'; '.join(f'{name} {said}' for name, said in parts.items())}"
 
 
 def _of_network(network: NetworkVerdict) -> str:
     if network.holds != "undecided":
         return network.holds
-    met = sum(seed.met is True for seed in network.seeds)
-    return f"undecided (met in {met} of {len(network.seeds)})"
+    mets = [seed.met for seed in network.seeds]
+    told = len(mets) - mets.count(None)
+    said = [f"met in {mets.count(True)} of {told}"] if told else []
+    said += [f"cannot tell in {mets.count(None)}"] if mets.count(None) else []
+    return ", ".join(said)
 
 
-def command_of(claim: str, place: Place) -> str:
+def command_of(claim: str, subject: Subject) -> str:
     """What makes the runs that the claim is judged on."""
-    having = [each.name for each in place.experiments if claim in each.claims]
+    having = [each.name for each in subject.experiments if claim in each.claims]
     if len(having) == 1:
         return run_command(having[0])
-    return f"rankscope reproduce {place.name} --scale paper"
+    return f"rankscope reproduce {subject.name} --scale paper"
 
 
 def _runs(ledger: Ledger) -> list[tuple[str, ...]]:
@@ -128,12 +202,6 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def documents(results: Path) -> list[Path]:
-    """Those there are beside the folder of results."""
-    beside = results.resolve().parent
-    return [beside / name for name in DOCUMENTS if (beside / name).exists()]
-
-
 def filled(text: str, tables: Mapping[str, str]) -> str:
     """The text with each table between its markers, where it has them."""
     for name, table in tables.items():
@@ -143,10 +211,6 @@ def filled(text: str, tables: Mapping[str, str]) -> str:
 
 def _put(table: str, found: re.Match[str]) -> str:
     return f"{found[1]}\n{table}\n{found[2]}"
-
-
-def has_markers(text: str, name: str) -> bool:
-    return _between(name).search(text) is not None
 
 
 def _between(name: str) -> re.Pattern[str]:

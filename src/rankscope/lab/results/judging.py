@@ -1,149 +1,158 @@
-"""Verdicts and figures of kept runs, by place: a paper judged as a whole, or one experiment."""
+"""What kept runs say, subject by subject: a paper judged as a whole, or one experiment."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+import math
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from hashlib import sha256
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-import xarray as xr
-
-from rankscope.lab.experiment import Claim, Experiment, FigureMaker
-from rankscope.lab.findings import verdict_of
+from rankscope.lab.findings import (
+    Findings,
+    Subject,
+    examine,
+    joint_subject,
+    read_json,
+    subject_of,
+    verdicts_json,
+)
 from rankscope.lab.paper import Paper
-from rankscope.lab.reading import network
-from rankscope.lab.results.archive import archive_path
-from rankscope.lab.results.compaction import open_kept
-from rankscope.lab.results.ledger import Key, Ledger
-from rankscope.lab.results.rules import Hashes, rule_hash
-from rankscope.lab.shelf import ABSENT, Group, Shelf, together, with_whole_seeds
+from rankscope.lab.results.ledger import Key, Ledger, digest, read_ledger
+from rankscope.lab.results.rules import ClaimKey, Hashes, changed_rules, code_hash
+from rankscope.lab.shelf import Shelf, read_shelf
+from rankscope.lab.stored_run import stored_runs
 from rankscope.lab.verdict import Verdict
 
 VERDICTS = "verdicts.json"
-FIGURES = "figures"
+NOISE = 1e-4  # relative, of numbers that another machine computes again in single precision
+SPOKEN = 1e-2  # of those in a sentence, which are rounded to three digits
+LOOSE = ("evidence", "tables")  # what has such sentences
+FRACTION = re.compile(r"(-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+)")
 
-# What was stored, by experiment, run and seed.
-Datasets = Mapping[Key, xr.Dataset]
-
-
-@dataclass(frozen=True)
-class Place:
-    """What is judged together; `name` is also its folder: "yunis2024", "boix2023/toy-diag"."""
-
-    name: str
-    experiments: tuple[Experiment, ...]
-    claims: Mapping[str, Claim]
-    figures: Mapping[str, FigureMaker]
-    group: Group = together
-
-    @property
-    def keys(self) -> Iterator[Key]:
-        """Every run that takes part in it, with every declared seed."""
-        for experiment in self.experiments:
-            for run in experiment.runs:
-                yield from ((experiment.name, run, seed) for seed in experiment.seeds)
+Shelves = dict[str, Shelf]
 
 
-def places(papers: Iterable[Paper], ledger: Ledger) -> list[Place]:
+def subjects_of(paper: Paper) -> list[Subject]:
+    """All of a paper together where it is judged so, and each experiment."""
+    joint = [joint_subject(paper)] if paper.joint else []
+    return joint + [subject_of(experiment) for experiment in paper.experiments]
+
+
+def keys_of(subject: Subject) -> Iterator[Key]:
+    """Every run that takes part in it, with every declared seed."""
+    for each in subject.experiments:
+        yield from ((each.name, run, seed) for run in each.runs for seed in each.seeds)
+
+
+def subjects(papers: Iterable[Paper], ledger: Ledger) -> list[Subject]:
     """Those of which some run was kept."""
-    found = []
-    for paper in papers:
-        if paper.joint:
-            found.append(Place(paper.name, paper.experiments, paper.claims, paper.figures, network))
-        found += [Place(e.name, (e,), e.claims, e.figures) for e in paper.experiments]
-    return [place for place in found if any(key in ledger.done for key in place.keys)]
+    found = [subject for paper in papers for subject in subjects_of(paper)]
+    return [subject for subject in found if any(key in ledger.done for key in keys_of(subject))]
 
 
-def by_paper(there: Iterable[Place]) -> list[list[Place]]:
-    """Places that share runs: those of one paper, which memory has to hold at a time."""
-    return [list(of) for _, of in groupby(there, lambda place: place.name.partition("/")[0])]
+def read_shelves(paper: Paper, results: Path) -> Shelves:
+    """The kept runs of all its experiments."""
+    return {each.name: read_shelf(each, results) for each in paper.experiments}
 
 
-def read_kept(there: Iterable[Place], ledger: Ledger, results: Path) -> Datasets:
-    """The kept runs that take part in any of the places."""
-    keys = dict.fromkeys(key for place in there for key in place.keys if key in ledger.done)
-    return {key: open_kept(archive_path(results, *key)) for key in keys}
+def judge_subject(subject: Subject, shelves: Shelves) -> Findings:
+    """What the runs say of every claim of a subject; nothing is drawn."""
+    return examine(replace(subject, figures={}), shelves, Path())
 
 
-def hashes_of(places: Iterable[Place]) -> Hashes:
+def rule_hashes(there: Iterable[Subject]) -> Hashes:
     """The hash of every claim's rule."""
     return {
-        place.name: {key: rule_hash(claim) for key, claim in place.claims.items()}
-        for place in places
+        subject.name: {key: code_hash(claim) for key, claim in subject.claims.items()}
+        for subject in there
     }
 
 
-def shelf_of(place: Place, datasets: Datasets) -> Shelf:
-    """Seeds of which some run of the experiment is there; all declared ones if there is none."""
-    shelf: dict[str, dict[int, xr.Dataset | str]] = {}
-    for experiment in place.experiments:
-        name, seeds = experiment.name, experiment.seeds
-        there = [s for s in seeds if any((name, run, s) in datasets for run in experiment.runs)]
-        for run in experiment.runs:
-            shelf[run] = {
-                seed: datasets.get((name, run, seed), ABSENT["missing"]) for seed in there or seeds
-            }
-    return shelf
-
-
-@dataclass(frozen=True)
-class Judgement:
-    """Verdicts, and tracebacks of claims that raised."""
-
-    verdicts: tuple[Verdict, ...]
-    faults: tuple[str, ...]
-
-
-def judge_place(place: Place, datasets: Datasets) -> Judgement:
-    """What the runs say of every claim of a place."""
-    shelf = shelf_of(place, datasets)
-    attempts = {
-        key: with_whole_seeds(claim, shelf, group=place.group)
-        for key, claim in place.claims.items()
-    }
-    return Judgement(
-        tuple(verdict_of(key, place.claims[key], each) for key, each in attempts.items()),
-        tuple(each.fault for each in attempts.values() if each.fault),
-    )
-
-
-def verdicts_json(place: Place, verdicts: Iterable[Verdict]) -> dict[str, Any]:
-    """What programs read."""
-    return {"of": place.name, "scale": "paper", "verdicts": [each.to_json() for each in verdicts]}
-
-
-def read_verdicts(place: Place, results: Path) -> list[Verdict]:
-    """Those that were written for a place."""
-    stored = json.loads((results / place.name / VERDICTS).read_text())
-    return [Verdict.from_json(each) for each in stored["verdicts"]]
-
-
-def inputs_of(place: Place, ledger: Ledger) -> str:
+def inputs_of(subject: Subject, ledger: Ledger) -> str:
     """A hash of the files of all its runs."""
-    files = [f"{key} {ledger.done[key].sha256}" for key in place.keys if key in ledger.done]
+    files = [f"{key} {ledger.done[key].sha256}" for key in keys_of(subject) if key in ledger.done]
     return sha256("\n".join(sorted(files)).encode()).hexdigest()
 
 
-def differences(whole: Iterable[Verdict], kept: Iterable[Verdict]) -> list[str]:
-    """Where kept runs say something else of a claim, or a seed of a network, than whole ones."""
-    by_whole, by_kept = (
-        dict(outcome for verdict in of for outcome in _outcomes(verdict)) for of in (whole, kept)
+def content_of(subject: Subject, findings: Findings) -> dict[str, Any]:
+    """What stands in its verdicts.json."""
+    return verdicts_json(subject.name, "paper", findings.verdicts)
+
+
+def read_verdicts(subject: Subject, results: Path) -> list[Verdict]:
+    """Those that were written for a subject; none if nothing was."""
+    path = results / subject.name / VERDICTS
+    return [*map(Verdict.from_json, read_json(path)["verdicts"])] if path.exists() else []
+
+
+def changed_claims(papers: Iterable[Paper], results: Path) -> list[ClaimKey]:
+    """Claims with another rule than before, and those whose files now say something else.
+
+    Subjects of which a file is not as it was kept, or a run declared otherwise, cannot tell.
+    """
+    ledger = read_ledger(results)
+    found = changed_rules(results, rule_hashes(subjects(papers, ledger)))
+    for paper in papers:
+        shelves = read_shelves(paper, results)
+        for subject in subjects([paper], ledger):
+            if _as_kept(subject, ledger, results):
+                now = {v.claim: v.to_json() for v in judge_subject(subject, shelves).verdicts}
+                found += [
+                    (subject.name, each.claim)
+                    for each in read_verdicts(subject, results)
+                    if any(disagreements(each.to_json(), now.get(each.claim)))
+                ]
+    return list(dict.fromkeys(found))
+
+
+def _as_kept(subject: Subject, ledger: Ledger, results: Path) -> bool:
+    return all(
+        stored.state == "whole" and digest(stored.path) == ledger.done[key].sha256
+        for each in subject.experiments
+        for stored in stored_runs(each, results)
+        if (key := (each.name, stored.name, stored.seed)) in ledger.done
     )
-    return [
-        f"{of} {by_whole.get(of)} by whole runs, {by_kept.get(of)} by kept ones"
-        for of in dict.fromkeys([*by_whole, *by_kept])
-        if by_whole.get(of) != by_kept.get(of)
-    ]
 
 
-def _outcomes(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    yield verdict.claim, verdict.holds
-    for each in verdict.networks:
-        for seed in each.seeds:
-            yield f"{verdict.claim}, {each.network}, seed {seed.seed}:", _met(seed.met)
+def outcomes(verdicts: Iterable[Verdict]) -> Iterator[tuple[str, str]]:
+    """What is said of each claim, and by each seed of each network."""
+    for verdict in verdicts:
+        yield verdict.claim, verdict.holds
+        for each in verdict.networks:
+            for seed in each.seeds:
+                name = f"{verdict.claim}, {each.network}, seed {seed.seed}"
+                yield name, {True: "met", False: "not met", None: "cannot tell"}[seed.met]
 
 
-def _met(met: bool | None) -> str:
-    return {True: "met", False: "not met", None: "cannot tell"}[met]
+def disagreements(
+    one: Any, two: Any, where: str = "", *, loose: bool = False
+) -> Iterator[tuple[str, Any, Any]]:
+    """Where two JSON values differ by more than noise: (place in them, one, the other)."""
+    if isinstance(one, dict) and isinstance(two, dict) and one.keys() == two.keys():
+        for key in one:
+            said = f"{where}.{key}" if where else key
+            yield from disagreements(one[key], two[key], said, loose=loose or key in LOOSE)
+    elif isinstance(one, list) and isinstance(two, list) and len(one) == len(two):
+        for number, (first, second) in enumerate(zip(one, two, strict=True)):
+            name = first.get("claim", number) if isinstance(first, dict) else number
+            yield from disagreements(first, second, f"{where}[{name}]", loose=loose)
+    elif not _alike(one, two, loose=loose):
+        yield where, one, two
+
+
+def _alike(one: Any, two: Any, *, loose: bool) -> bool:
+    if isinstance(one, float) and isinstance(two, float):
+        return math.isclose(one, two, rel_tol=NOISE, abs_tol=1e-9)
+    if loose and isinstance(one, str) and isinstance(two, str):
+        return _say_the_same(one, two)
+    return type(one) is type(two) and bool(one == two)
+
+
+def _say_the_same(one: str, two: str) -> bool:
+    """Whether two sentences differ by no more than the last digit of numbers in them."""
+    first, second = (FRACTION.split(text) for text in (one, two))
+    words, numbers = ((first[part::2], second[part::2]) for part in (0, 1))
+    return words[0] == words[1] and all(
+        math.isclose(float(a), float(b), rel_tol=SPOKEN) for a, b in zip(*numbers, strict=True)
+    )

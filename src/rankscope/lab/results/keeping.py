@@ -7,139 +7,238 @@
                                  <run>/seed-0.zarr.zip
             <paper>/verdicts.json, figures/        of a paper judged as a whole
 
-What was kept before stays; nothing changes when nothing is new.
+All is made in a copy first, so that what is refused leaves no trace. What was kept before stays.
 """
 
-from collections.abc import Iterable
+import shutil
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from rich.console import Console
 
 from rankscope import store
-from rankscope.lab.findings import write_json
+from rankscope.lab.catalogue import load
+from rankscope.lab.experiment import Experiment
+from rankscope.lab.findings import Subject, write_json
+from rankscope.lab.identity import declaration
+from rankscope.lab.kept_run import LEDGER, LIMIT, compact, compaction_of, kept_path
+from rankscope.lab.paper import Paper
 from rankscope.lab.procedure import say
 from rankscope.lab.results import documents
-from rankscope.lab.results.archive import digest
-from rankscope.lab.results.drawing import draw_place
-from rankscope.lab.results.intake import Offer, keep_files, offered
+from rankscope.lab.results.drawing import draw
 from rankscope.lab.results.judging import (
-    FIGURES,
     VERDICTS,
-    Datasets,
-    Judgement,
-    Place,
-    by_paper,
-    differences,
-    hashes_of,
-    inputs_of,
-    judge_place,
-    places,
-    read_kept,
-    verdicts_json,
+    changed_claims,
+    content_of,
+    judge_subject,
+    keys_of,
+    outcomes,
+    read_shelves,
+    read_verdicts,
+    rule_hashes,
+    subjects,
 )
-from rankscope.lab.results.ledger import Done, Drawn, Ledger, read_ledger, write_ledger
-from rankscope.lab.results.program import due_papers
-from rankscope.lab.results.rules import changed_rules, write_rules
+from rankscope.lab.results.ledger import (
+    Done,
+    Drawn,
+    Key,
+    done_of,
+    due_papers,
+    kept_files,
+    read_ledger,
+    write_ledger,
+)
+from rankscope.lab.results.rules import ClaimKey, read_rules, write_rules
+from rankscope.lab.shelf import ABSENT, Shelf
+from rankscope.lab.stored_run import StoredRun, stored_runs
+from rankscope.lab.verdict import Verdict
+from rankscope.store.archive import archive_attrs, packed
+from rankscope.store.files import replace_file
+
+MADE = ("identity", "started", "commit")  # what tells one life of a run from another
+
+Offers = Mapping[Key, StoredRun]
 
 
 def keep(runs: Path, results: Path, *, new_rules: str | None = None) -> bool:
-    """Keep what is whole in `runs`; True if nothing was refused, raised or said otherwise.
+    """Keep what is whole in `runs`; True if no run was refused, and no claim or figure raised.
 
     runs: a folder of runs, or of results that were kept on another machine.
-    new_rules: why rules of claims that were judged before have changed.
+    new_rules: why verdicts of files that are the same have changed, or the rules behind them.
     """
     talk, papers = Console(stderr=True), due_papers()
+    _check_folders(runs, results)
+    offers, refusals = offered([e for paper in papers for e in paper.experiments], runs)
+    with TemporaryDirectory() as folder:
+        staged = Path(folder) / results.name
+        if results.exists():
+            shutil.copytree(results, staged, ignore=shutil.ignore_patterns("report-*"))
+        changed = changed_claims(papers, staged)
+        if changed and not new_rules:
+            names = ", ".join(f"{claim} ({subject})" for subject, claim in changed)
+            raise ValueError(
+                f"{names}: the rule, or what it says of the same files, has changed since it was "
+                "judged; if that is meant, give the reason, which is kept with the verdict as it "
+                "was: --new-rules 'why'"
+            )
+        replaced = _verdicts_of(changed, papers, staged)
+        taken = _take(offers, staged)
+        troubles = [*refusals, *_judge_and_draw(papers, offers, staged)]
+        ledger = read_ledger(staged)
+        there = subjects(papers, ledger)
+        write_rules(staged, rule_hashes(there), reason=new_rules or "", replaced=replaced)
+        _publish(staged, results)
+    troubles += documents.fill(results, papers, ledger)
+    for line in (*taken, *troubles):
+        say(talk, line)
+    say(talk, f"{len(offers)} whole runs in {runs}, {len(ledger.done)} kept in {results}")
+    return not troubles
+
+
+def _check_folders(runs: Path, results: Path) -> None:
+    if not runs.is_dir():
+        raise ValueError(f"{runs} is not a folder; give the one in which the runs are")
     if runs.resolve() == results.resolve():
         raise ValueError(f"{runs} is where results are kept; give the folder that they are from")
-    offers, refusals = offered([e for paper in papers for e in paper.experiments], runs)
-    before, theirs = read_ledger(results), read_ledger(runs)
-    before = replace(before, thinning={**before.thinning, **theirs.thinning})
-    _refuse_changed_rules(results, places(papers, _as_if_kept(before, offers)), new_rules)
-    for line in refusals:
-        say(talk, line)
-    ledger = replace(before, done=keep_files(offers, before, results, talk))
-    write_ledger(ledger, results)  # what is done stays done if anything below fails
-    there = places(papers, ledger)
-    judged, ledger = _judge_and_draw(there, offers, ledger, results, talk)
-    write_rules(results, hashes_of(there), reason=new_rules)
-    write_ledger(ledger, results)
-    verdicts = [(place, judgement.verdicts) for place, judgement in judged]
-    _fill_documents(results, documents.tables(verdicts, papers, ledger), talk)
-    say(talk, f"{len(offers)} whole runs in {runs}, {len(ledger.done)} kept in {results}")
-    trouble = [fault for _, judgement in judged for fault in judgement.faults]
-    trouble += [f"VERDICTS DIFFER. {of}: {e}" for of, each in ledger.thinning.items() for e in each]
-    for line in trouble:
-        say(talk, line)
-    return not (refusals or trouble)
 
 
-def _as_if_kept(ledger: Ledger, offers: Iterable[Offer]) -> Ledger:
-    nothing = Done("", "", "", "", 0.0, "", 1, "", 0)
-    return replace(ledger, done={**{offer.key: nothing for offer in offers}, **ledger.done})
+def offered(experiments: Iterable[Experiment], runs: Path) -> tuple[Offers, list[str]]:
+    """The whole runs in a folder, and sentences on those that were declared otherwise."""
+    found: dict[Key, StoredRun] = {}
+    refused: dict[str, list[str]] = {}
+    for experiment in experiments:
+        for stored in stored_runs(experiment, runs):
+            state = stored.state
+            if state == "whole":
+                found[experiment.name, stored.name, stored.seed] = stored
+            elif state in ("changed", "foreign"):
+                why = f" ({'; '.join(stored.changes()[:3])})" if state == "changed" else ""
+                sentence = f"each {ABSENT[state]}{why}"
+                refused.setdefault(f"{experiment.name}: {sentence}", []).append(stored.title)
+    return found, [f"not kept of {why}: {'; '.join(titles)}" for why, titles in refused.items()]
 
 
-def _refuse_changed_rules(results: Path, there: list[Place], reason: str | None) -> None:
-    changed = changed_rules(results, hashes_of(there))
-    if changed and not reason:
+def _verdicts_of(
+    claims: list[ClaimKey], papers: Iterable[Paper], results: Path
+) -> list[dict[str, Any]]:
+    """What was written of these claims, and by which rule."""
+    rules = read_rules(results)["claims"]
+    return [
+        {
+            "of": subject.name,
+            "claim": each.claim,
+            "holds": each.holds,
+            "value": each.value,
+            "bound": each.bound,
+            "rule": rules.get(subject.name, {}).get(each.claim, {}).get("sha256"),
+        }
+        for subject in subjects(papers, read_ledger(results))
+        for each in read_verdicts(subject, results)
+        if (subject.name, each.claim) in claims
+    ]
+
+
+def _take(offers: Offers, results: Path) -> list[str]:
+    """Write what is not kept yet, or was made or compacted otherwise; what became of what was."""
+    ledger, said = read_ledger(results), []
+    done = dict(ledger.done)
+    for key, stored in offers.items():
+        path, how = kept_path(results, *key), declaration(compaction_of(key[0]))
+        before, attrs = archive_attrs(path), stored.attrs
+        same = all(before.get(name) == attrs.get(name) for name in MADE)
+        if not (same and before.get("compaction") == how):
+            if before and not same:
+                said.append(f"{key[0]}, {stored.title} was made again and is replaced")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, _bytes_of(stored, key[0]), durable=False)
+        done[key] = done_of(path)
+    for name in dict.fromkeys(name for name, _, _ in offers):
+        _refuse_too_large(name, done)
+    write_ledger(replace(ledger, done=done), results)
+    return said
+
+
+def _bytes_of(stored: StoredRun, experiment: str) -> bytes:
+    """Compacted; or as it is, if it was kept on another machine."""
+    how = compaction_of(experiment)
+    if not stored.kept:
+        return packed(compact(store.open(stored.path), how))
+    if stored.attrs.get("compaction") != declaration(how):
         raise ValueError(
-            f"the rules of {', '.join(changed)} have changed since they were judged; if that is "
-            "meant, give the reason, which is kept beside them: --new-rules 'why'"
+            f"{stored.path} was kept by a rankscope that declares another compaction; keep the run "
+            "itself with this one"
+        )
+    return stored.path.read_bytes()
+
+
+def _refuse_too_large(name: str, done: Mapping[Key, Done]) -> None:
+    """While one seed is there, not when the last one comes."""
+    experiment = load(name, "paper")
+    largest = {
+        run: max((each.bytes for key, each in done.items() if key[:2] == (name, run)), default=0)
+        for run in experiment.runs
+    }
+    size = len(experiment.seeds) * sum(largest.values())
+    if size > LIMIT:
+        raise ValueError(
+            f"all seeds of {name} will take {size / 1e6:.1f} MB of the {LIMIT / 1e6:.0f} MB they "
+            "may; declare fewer bits in rankscope.lab.kept_run"
         )
 
 
-def _judge_and_draw(
-    there: list[Place], offers: list[Offer], ledger: Ledger, results: Path, talk: Console
-) -> tuple[list[tuple[Place, Judgement]], Ledger]:
-    """Write verdicts and figures of every place; the ledger then knows them."""
-    whole = {o.key: store.open(o.stored.path) for o in offers if not o.stored.kept}
-    judged, figures, thinning = [], dict[str, Drawn](), dict(ledger.thinning)
-    for group in by_paper(there):
-        kept = read_kept(group, ledger, results)
-        for place in group:
-            judgement = judge_place(place, kept)
-            judged.append((place, judgement))
-            content = verdicts_json(place, judgement.verdicts)
-            write_json(content, results / place.name / VERDICTS)
-            figures |= _draw(place, kept, ledger, results, talk)
-            if any(key in whole for key in place.keys):
-                by_whole = judge_place(place, {**kept, **whole})
-                thinning[place.name] = tuple(differences(by_whole.verdicts, judgement.verdicts))
-    for path in ledger.figures.keys() - figures.keys():
+def _judge_and_draw(papers: Iterable[Paper], offers: Offers, results: Path) -> list[str]:
+    """Write verdicts and figures of every subject; tracebacks of claims and figures that raised."""
+    ledger, figures, faults = read_ledger(results), dict[str, Drawn](), list[str]()
+    for paper in papers:
+        shelves = read_shelves(paper, results)
+        whole = {name: _with_whole(shelf, name, offers) for name, shelf in shelves.items()}
+        for subject in subjects([paper], ledger):
+            findings = judge_subject(subject, shelves)
+            if not offers.keys().isdisjoint(keys_of(subject)):
+                by_whole = judge_subject(subject, whole)
+                _refuse_difference(subject, by_whole.verdicts, findings.verdicts)
+            write_json(content_of(subject, findings), results / subject.name / VERDICTS)
+            drawn, raised = draw(subject, shelves, ledger, results)
+            figures |= drawn
+            faults += [*findings.faults, *raised]
+    for path in ledger.figures.keys() - {path for path, each in figures.items() if each.sha256}:
         (results / path).unlink(missing_ok=True)
-    said = {name: lines for name, lines in thinning.items() if lines}
-    return judged, replace(ledger, figures=figures, thinning=said)
+    write_ledger(replace(ledger, figures=figures), results)
+    return faults
 
 
-def _draw(
-    place: Place, kept: Datasets, ledger: Ledger, results: Path, talk: Console
-) -> dict[str, Drawn]:
-    """Its figures, drawn anew unless all are there and were drawn of the same files."""
-    inputs = inputs_of(place, ledger)
-    wanted = {f"{place.name}/{FIGURES}/{name}.png" for name in place.figures}
-    before = {path: drawn for path, drawn in ledger.figures.items() if path in wanted}
-    if before.keys() == wanted and all(
-        drawn.inputs == inputs and _is_file(results / path, drawn.sha256)
-        for path, drawn in before.items()
-    ):
-        return before
-    found = {}
-    for path, remark in draw_place(place, kept, results):
-        if remark:
-            say(talk, remark)
-        else:
-            found[path] = Drawn(digest(results / path), inputs)
-    return found
+def _with_whole(shelf: Shelf, experiment: str, offers: Offers) -> Shelf:
+    """With the runs themselves in place of what is kept of them."""
+    itself = {
+        (run, seed): store.open(each.path)
+        for (name, run, seed), each in offers.items()
+        if name == experiment and not each.kept
+    }
+    return {
+        run: {seed: itself.get((run, seed), kept) for seed, kept in seeds.items()}
+        for run, seeds in shelf.items()
+    }
 
 
-def _is_file(path: Path, sha256: str) -> bool:
-    return path.exists() and digest(path) == sha256
+def _refuse_difference(subject: Subject, whole: Iterable[Verdict], kept: Iterable[Verdict]) -> None:
+    by_whole, by_kept = dict(outcomes(whole)), dict(outcomes(kept))
+    for of in {**by_whole, **by_kept}:
+        if by_whole.get(of) != by_kept.get(of):
+            raise ValueError(
+                f"{subject.name}, {of}: {by_whole.get(of)} by the runs, {by_kept.get(of)} by what "
+                "would be kept of them; declare more bits in rankscope.lab.kept_run"
+            )
 
 
-def _fill_documents(results: Path, tables: dict[str, str], talk: Console) -> None:
-    for path in documents.documents(results):
-        text = path.read_text()
-        if not documents.has_markers(text, "results"):
-            say(talk, f"{path.name} has no <!-- results:begin --> and <!-- results:end -->")
-        elif (new := documents.filled(text, tables)) != text:
-            path.write_text(new)
+def _publish(staged: Path, results: Path) -> None:
+    """Put what differs where it belongs, and take away what is no more; the ledger last."""
+    new, old = ({path.relative_to(of): path for path in kept_files(of)} for of in (staged, results))
+    for name, path in sorted(new.items(), key=lambda item: item[0] == Path(LEDGER)):
+        if name not in old or old[name].read_bytes() != path.read_bytes():
+            (results / name).parent.mkdir(parents=True, exist_ok=True)
+            replace_file(results / name, path.read_bytes(), durable=False)
+    for name in old.keys() - new.keys():
+        old[name].unlink()

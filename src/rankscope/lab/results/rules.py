@@ -1,14 +1,14 @@
 """results/rules.json: a hash of each claim's decision rule, and the reason of every change.
 
 A rule is the code that a verdict follows from: the module of the claim's function and what that
-imports from the laboratory. Comments, docstrings and layout do not count.
+imports from the laboratory. Comments, docstrings and layout do not count. The code that draws a
+figure is hashed in the same way.
 """
 
 import ast
 import inspect
-import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache, partial
 from hashlib import sha256
@@ -16,24 +16,28 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rankscope.lab.experiment import Claim
-from rankscope.lab.findings import write_json
+from rankscope.lab.findings import read_json, write_json
 
 RULES = "rules.json"
-LABORATORY = "rankscope.lab."
+RULE = ("rankscope.lab.",)
+DRAWING = (*RULE, "rankscope.figures.")
 NO_RULE = {"rankscope.lab.experiment"}  # types alone
 
-# Place -> claim -> hash; a place is a paper judged as a whole, or an experiment.
+# Subject -> claim -> hash; a subject is a paper judged as a whole, or an experiment.
 Hashes = Mapping[str, Mapping[str, str]]
+ClaimKey = tuple[str, str]  # subject, claim
 
 
-def rule_hash(claim: Claim) -> str:
-    """Hexadecimal SHA-256 of the code that the claim's verdict follows from."""
-    function, given = claim, ""
+def code_hash(function: Callable[..., Any], *, of: tuple[str, ...] = RULE) -> str:
+    """Hexadecimal SHA-256 of the code that a claim's verdict or a figure follows from.
+
+    of: the packages whose modules count.
+    """
+    given = ""
     while isinstance(function, partial):
         given += repr((function.args, sorted(function.keywords.items())))
         function = function.func
-    modules = sorted(_closure(function.__module__))
+    modules = sorted(_closure(function.__module__, of))
     parts = [
         function.__qualname__,
         given,
@@ -42,16 +46,24 @@ def rule_hash(claim: Claim) -> str:
     return sha256("\n".join(parts).encode()).hexdigest()
 
 
-def _closure(module: str) -> set[str]:
-    """The module and those of the laboratory that it imports, directly or not."""
+def _closure(module: str, packages: tuple[str, ...]) -> set[str]:
+    """The module and those of the packages that it imports, directly or not."""
     found, open_ends = set[str](), [module]
     while open_ends:
         name = open_ends.pop()
         if name not in found:
             found.add(name)
-            imported = _imports(_source(name))
-            open_ends += [n for n in imported if n.startswith(LABORATORY) and n in sys.modules]
+            homes = map(_home, _imports(_source(name)))
+            open_ends += [home for home in homes if home.startswith(packages)]
     return found - NO_RULE
+
+
+def _home(name: str) -> str:
+    """The module of that name, or that of the function or class; "" of packages and all else."""
+    if name in sys.modules:
+        return "" if hasattr(sys.modules[name], "__path__") else name
+    package, _, attribute = name.rpartition(".")
+    return getattr(getattr(sys.modules.get(package), attribute, None), "__module__", None) or ""
 
 
 @cache
@@ -93,43 +105,43 @@ def _source(module: str) -> str:
     return inspect.getsource(import_module(module))
 
 
-def changed_rules(results: Path, now: Hashes) -> list[str]:
-    """Which claims have another rule than when they were judged: "Y3 (yunis2024)"."""
-    before = read_rules(results)["claims"]
+def changed_rules(results: Path, now: Hashes) -> list[ClaimKey]:
+    """Which claims have another rule than when they were judged."""
     return [
-        f"{claim} ({place})"
-        for place, claims in before.items()
+        (subject, claim)
+        for subject, claims in read_rules(results)["claims"].items()
         for claim, entry in claims.items()
-        if now.get(place, {}).get(claim) != entry["sha256"]
+        if now.get(subject, {}).get(claim) != entry["sha256"]
     ]
 
 
-def write_rules(results: Path, now: Hashes, *, reason: str | None = None) -> None:
-    """Keep the hashes, with the day since which each is what it is, and why some changed."""
-    today = datetime.now(UTC).date().isoformat()
-    stored, changed = read_rules(results), changed_rules(results, now)
+def write_rules(
+    results: Path, now: Hashes, *, reason: str = "", replaced: Sequence[Mapping[str, Any]] = ()
+) -> None:
+    """Keep the hashes, with the day since which each is what it is.
+
+    reason: why verdicts are `replaced`, which are kept beside it.
+    """
+    today, stored = datetime.now(UTC).date().isoformat(), read_rules(results)
     history = list(stored["history"])
-    if changed:
+    if replaced:
         assert reason, "a changed rule needs a reason"
-        history.append({"date": today, "reason": reason, "claims": changed})
+        history.append({"date": today, "reason": reason, "replaced": list(replaced)})
     claims = {
-        place: {
-            claim: _entry(stored["claims"].get(place, {}).get(claim), digest, today)
-            for claim, digest in of_place.items()
+        subject: {
+            claim: _entry(stored["claims"].get(subject, {}).get(claim), sha256, today)
+            for claim, sha256 in of_place.items()
         }
-        for place, of_place in now.items()
+        for subject, of_place in now.items()
     }
     write_json({"claims": claims, "history": history}, results / RULES)
 
 
-def _entry(before: Mapping[str, str] | None, digest: str, today: str) -> Mapping[str, str]:
-    return before if before and before["sha256"] == digest else {"sha256": digest, "since": today}
+def _entry(before: Mapping[str, str] | None, sha256: str, today: str) -> Mapping[str, str]:
+    return before if before and before["sha256"] == sha256 else {"sha256": sha256, "since": today}
 
 
 def read_rules(results: Path) -> dict[str, Any]:
     """What is kept; nothing if no verdict was."""
     path = results / RULES
-    if not path.exists():
-        return {"claims": {}, "history": []}
-    stored: dict[str, Any] = json.loads(path.read_text())
-    return stored
+    return read_json(path) if path.exists() else {"claims": {}, "history": []}

@@ -56,7 +56,7 @@ PAPER = TrainingRun(
     AdamW(rate=1e-4),  # without decay it is Adam
     steps=500 * EPOCH,
     batch=512,
-    snapshots=LogEpochs(EPOCH),
+    snapshots=LogEpochs(EPOCH, per_decade=10),
     rate=Cosine(span=500 * EPOCH, warm_up=15 * EPOCH),
     precision="bfloat16",
     evaluation_samples=5000,

@@ -82,7 +82,7 @@ TRAININGS: dict[Scale, TrainingRun] = {
         AdamW(rate=3e-3),  # without decay it is Adam
         steps=360 * EPOCH,
         batch=4096,
-        snapshots=LogEpochs(EPOCH),
+        snapshots=LogEpochs(EPOCH, per_decade=10),
         rate=Cosine(span=360 * EPOCH, warm_up=15 * EPOCH),
         accumulate=8,
         precision="bfloat16",

@@ -63,7 +63,7 @@ SMOKE = replace(
     steps=10 * SMALL_EPOCH,
     snapshots=Epochs(SMALL_EPOCH, first=1, every=3),
 )
-SECONDS: dict[Scale, int] = {"paper": 300, "small": 40, "smoke": 3}
+SECONDS: dict[Scale, int] = {"paper": 240, "small": 40, "smoke": 3}
 
 
 def experiment(scale: Scale) -> Experiment:

@@ -1,0 +1,67 @@
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from rankscope.store.archive import archive_attrs, open_archive, packed
+
+
+def dataset() -> xr.Dataset:
+    """Every kind of variable that a run has."""
+    rng = np.random.default_rng(0)
+    spectra = rng.standard_normal((5, 2, 3)).astype(np.float32)
+    spectra[:, 1, 2] = np.nan
+    names = np.array(["a", "über"], dtype=np.dtypes.StringDType())
+    return xr.Dataset(
+        {
+            "singular_values": (("step", "matrix", "k"), spectra),
+            "loss": ("step", rng.standard_normal(5)),
+            "status": (("step", "matrix"), np.ones((5, 2), np.int8)),
+            "nothing": (("step", "pair"), np.empty((5, 0), np.float32)),
+        },
+        coords={"step": np.arange(5) * 10, "matrix": names, "m": ("matrix", [3, 2])},
+        attrs={"whole": True, "declaration": {"class": "Run", "decays": [0.1, 1]}, "none": None},
+    )
+
+
+def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr.zip"
+    path.write_bytes(packed(dataset()))
+    found = open_archive(path)
+    xr.testing.assert_identical(found, dataset())
+    assert {name: found[name].dtype for name in found} == {
+        name: dataset()[name].dtype for name in dataset()
+    }
+    assert archive_attrs(path) == dataset().attrs
+
+
+def test_the_same_dataset_gives_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = packed(dataset())
+    (tmp_path / "run.zarr.zip").write_bytes(one)
+    monkeypatch.setattr("time.time", lambda: 2e9)
+    assert packed(open_archive(tmp_path / "run.zarr.zip")) == one
+
+
+def test_other_readers_open_it_too(tmp_path: Path) -> None:
+    """Also those that do not look into the root for the metadata of arrays."""
+    (tmp_path / "run.zarr.zip").write_bytes(packed(dataset()))
+    with zipfile.ZipFile(tmp_path / "run.zarr.zip") as archive:
+        archive.extractall(tmp_path / "run")
+    found = xr.open_zarr(tmp_path / "run", consolidated=False, chunks=None)
+    xr.testing.assert_equal(found.load(), dataset())
+
+
+def test_what_is_no_whole_archive_has_no_attributes(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no zip")
+    assert archive_attrs(tmp_path / "text") == archive_attrs(tmp_path / "missing") == {}
+    whole = packed(dataset())
+    for size in (len(whole) // 2, len(whole) - 1):
+        (tmp_path / "part").write_bytes(whole[:size])
+        assert archive_attrs(tmp_path / "part") == {}
+    with zipfile.ZipFile(tmp_path / "empty", "w") as archive:
+        archive.writestr("zarr.json", "{")
+    assert archive_attrs(tmp_path / "empty") == {}
