@@ -91,18 +91,25 @@ class Transformer(nn.Module):
         return Shown(f"{block}.w1", f"{block}.w1 > {block}.w2")
 
 
-def block_pairs(block: str, heads: int) -> list[Pair]:
+def block_pairs(
+    block: str,
+    heads: int,
+    *,
+    attention: str = "attn",
+    output: str = "out_proj",
+    mlp: tuple[str, str] = ("w1", "w2"),
+) -> list[Pair]:
     """The pairs inside one block: Q-K per head on their output sides, V-O, O-W1, W1-W2."""
-    attention = f"{block}.attn"
+    inside, (first, second) = f"{block}.{attention}", mlp
     queries_keys = [
-        Pair(f"{attention}.h{h}.q", f"{attention}.h{h}.k", kind="qk", later_side="out")
+        Pair(f"{inside}.h{h}.q", f"{inside}.h{h}.k", kind="qk", later_side="out")
         for h in range(heads)
     ]
     return [
         *queries_keys,
-        Pair(f"{attention}.v", f"{attention}.out_proj", kind="vo"),
-        Pair(f"{attention}.out_proj", f"{block}.w1", kind="o-w1"),
-        Pair(f"{block}.w1", f"{block}.w2", kind="w1-w2"),
+        Pair(f"{inside}.v", f"{inside}.{output}", kind="vo"),
+        Pair(f"{inside}.{output}", f"{block}.{first}", kind=f"o-{first}"),
+        Pair(f"{block}.{first}", f"{block}.{second}", kind=f"{first}-{second}"),
     ]
 
 

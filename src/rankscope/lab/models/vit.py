@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from rankscope.lab.models.initialisation import draw_defaults, undrawn
+from rankscope.lab.models.transformer import block_pairs
 from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
 
@@ -110,7 +111,13 @@ class Vit(nn.Module):
         for i in range(self.config.depth):
             earlier, kind = (f"blocks.{i - 1}.fc2", "fc2-qkv") if i else ("patches", "input")
             pairs += [Pair(earlier, f"blocks.{i}.attention.{role}", kind=kind) for role in "qkv"]
-            pairs += block_pairs(f"blocks.{i}", self.config.heads)
+            pairs += block_pairs(
+                f"blocks.{i}",
+                self.config.heads,
+                attention="attention",
+                output="o",
+                mlp=("fc1", "fc2"),
+            )
         return (*pairs, Pair(f"blocks.{self.config.depth - 1}.fc2", "head", kind="output"))
 
     def shown(self) -> Shown:
@@ -126,21 +133,6 @@ def flat_patches(
     rows, columns = images.shape[2] // side, images.shape[3] // side
     grid = images.reshape(*images.shape[:2], rows, side, columns, side)
     return grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
-
-
-def block_pairs(block: str, heads: int) -> list[Pair]:
-    """The pairs inside one block: Q-K per head on their output sides, V-O, O-fc1, fc1-fc2."""
-    attention = f"{block}.attention"
-    queries_keys = [
-        Pair(f"{attention}.h{h}.q", f"{attention}.h{h}.k", kind="qk", later_side="out")
-        for h in range(heads)
-    ]
-    return [
-        *queries_keys,
-        Pair(f"{attention}.v", f"{attention}.o", kind="vo"),
-        Pair(f"{attention}.o", f"{block}.fc1", kind="o-fc1"),
-        Pair(f"{block}.fc1", f"{block}.fc2", kind="fc1-fc2"),
-    ]
 
 
 class Block(nn.Module):
