@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from rankscope import store
 from rankscope.store.archive import archive_attrs, open_archive, packed
 
 
@@ -65,3 +66,16 @@ def test_what_is_no_whole_archive_has_no_attributes(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "empty", "w") as archive:
         archive.writestr("zarr.json", "{")
     assert archive_attrs(tmp_path / "empty") == {}
+
+
+def test_a_file_opens_like_a_folder(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr.zip"
+    path.write_bytes(packed(xr.Dataset({"S": ("k", [3.0, 1.0])}, attrs={"seed": 4})))
+    xr.testing.assert_identical(store.open(path), open_archive(path))
+
+
+def test_what_is_no_such_file(tmp_path: Path) -> None:
+    (tmp_path / "text.zarr.zip").write_text("no zip")
+    for name in ("text.zarr.zip", "nothing.zarr.zip"):
+        with pytest.raises(ValueError, match=f"{name} is not a run in one file"):
+            store.open(tmp_path / name)

@@ -14,7 +14,6 @@ import xarray as xr
 from rankscope import store
 from rankscope.lab.experiment import Experiment, MissingRun, Results, TooFewRuns
 from rankscope.lab.stored_run import State, StoredRun, stored_runs
-from rankscope.store.archive import open_archive
 
 Found = TypeVar("Found")
 
@@ -85,8 +84,6 @@ def read_shelf(experiment: Experiment, out: Path, *, seeds: tuple[int, ...] = ()
 def _read(stored: StoredRun) -> xr.Dataset | str:
     """What is stored, or why it is not there."""
     state = stored.state
-    if state == "whole" and stored.kept:
-        return open_archive(stored.path)
     if state == "whole":
         ds = store.open(stored.path)
         return ds.load() if ds.nbytes < SMALL else ds

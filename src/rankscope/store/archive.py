@@ -37,6 +37,8 @@ def packed(ds: xr.Dataset) -> bytes:
 
 def open_archive(path: Path) -> xr.Dataset:
     """The Dataset in the file at `path`, read whole."""
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is not a run in one file; give a {SUFFIX}, or a run's folder")
     with ZipStore(path, mode="r") as store:
         ds: xr.Dataset = xr.open_zarr(store, chunks=None, consolidated=True).load()
     return ds

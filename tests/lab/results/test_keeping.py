@@ -147,7 +147,7 @@ def test_a_verdict_that_changes_while_files_do_not_needs_a_reason(
     def other(path: Path) -> xr.Dataset:
         return open_archive(path).assign(loss=open_archive(path)["loss"] * 0 + 1)
 
-    monkeypatch.setattr("rankscope.lab.shelf.open_archive", other)
+    monkeypatch.setattr("rankscope.store.reader.open_archive", other)
     with pytest.raises(ValueError, match=r"P1 \(paper2000\).*has changed since it was judged"):
         keep(tmp_path / "more", results)
     assert content(results) == before
