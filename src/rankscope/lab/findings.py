@@ -120,7 +120,7 @@ def verdict_of(key: str, claim: Claim, attempt: Attempt[Verdict]) -> Verdict:
     A network that has all its runs and says no settles it, whatever others lack.
     """
     first = " ".join(docstring(claim).partition("\n\n")[0].split())
-    rule = first.removeprefix(f"{key}. ").removeprefix("Yes: ")
+    rule = first.removeprefix(f"{key}. ")
     verdict = attempt.found or undecided(key, rule, f"could not be judged: {attempt.reason}")
     assert verdict.claim == key, f"calls {verdict.claim} by the key {key}"
     if not attempt.lost:

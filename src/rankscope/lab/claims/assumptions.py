@@ -24,9 +24,11 @@ TITLE = (
 
 
 def assumptions_hold(results: Results) -> Verdict:
-    """B5. Yes: winners are unique; the smallest eigenvalue of the Hessian of u -> L(u, s u) on the
-    support is positive; |change of z| after 1000 epochs is at most 5% of the perturbation, in
-    every trial at alpha = 1e-32.
+    """B5. Assumptions 4.2-4.4 hold on the toy task.
+
+    Yes: winners are unique; the smallest eigenvalue of the Hessian of u -> L(u, s u) on the support
+    is positive; |change of z| after 1000 epochs is at most 5% of the perturbation, in every trial
+    at alpha = 1e-32.
     """
     outcomes, rows = _nothing_yet(results), list[tuple[Cell, ...]]()
     for network, seed, ds in _runs(results):

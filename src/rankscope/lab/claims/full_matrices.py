@@ -12,11 +12,11 @@ FIRST = 3
 
 
 def values_rise_in_turn(results: Results) -> Verdict:
-    """B6. Yes: half-rise times of at least the first 3 singular values of both products lie
-    further apart than their 10-90% widths.
+    """B6. With full matrices, singular values appear one after another.
 
-    Each teacher, alpha and product is judged as a network of its own. Where the next value has not
-    risen and settled yet, nothing is told.
+    Yes: half-rise times of at least the first 3 singular values of both products lie further apart
+    than their 10-90% widths. Each teacher, alpha and product is judged as a network of its own.
+    Where the next value has not risen and settled yet, nothing is told.
     """
     outcomes: dict[str, dict[int, Outcome]] = {}
     rows: list[tuple[Cell, ...]] = []

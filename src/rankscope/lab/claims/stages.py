@@ -19,8 +19,10 @@ ROUNDING = 16.0  # float64 roundings in one step of gradient descent
 
 
 def loss_is_stagewise(results: Results) -> Verdict:
-    """B1. Yes: the share of the loss's decrease that falls in the steepest tenth of rescaled time
-    rises at each smaller alpha.
+    """B1. The loss falls in stages: plateaus and drops that are sharper the smaller alpha is.
+
+    Yes: the share of the loss's decrease that falls in the steepest tenth of rescaled time rises at
+    each smaller alpha.
     """
     return _sharper("B1", results, saturated=2.0)
 
@@ -65,8 +67,10 @@ def steepest_share(ds: xr.Dataset, *, cells: int = 2000) -> float:
 
 
 def one_coordinate_per_stage(results: Results) -> Verdict:
-    """B2. Yes: at every alpha <= 1e-8, when a coordinate of the flow becomes active in a resolved
-    stage, no other does within half of that stage and half of the one before.
+    """B2. At most one coordinate becomes active per stage.
+
+    Yes: at every alpha <= 1e-8, when a coordinate of the flow becomes active in a resolved stage,
+    no other does within half of that stage and half of the one before.
     """
     return _one_at_a_time("B2", results, lambda stage: stage.resolved)
 
@@ -98,8 +102,10 @@ def _one_at_a_time(key: str, results: Results, counts: Callable[[StageInFlow], b
 
 
 def times_converge(results: Results) -> Verdict:
-    """B3. Yes: on resolved stages the flow's coordinates come in Algorithm 1's order, with its
-    signs, and log(1/alpha) (t_k - T_k) agrees within 5% between the two smallest alphas.
+    """B3. Trajectories converge to Algorithm 1's: order, and times within O(1/log(1/alpha)) of T_k.
+
+    Yes: on resolved stages the flow's coordinates come in Algorithm 1's order, with its signs, and
+    log(1/alpha) (t_k - T_k) agrees within 5% between the two smallest alphas.
     """
     return _as_predicted("B3", results, lambda stage: stage.resolved)
 
@@ -133,8 +139,10 @@ def _as_predicted(key: str, results: Results, counts: Callable[[StageInFlow], bo
 
 
 def conservation_holds(results: Results) -> Verdict:
-    """B4. Yes: u^2 - v^2 drifts by less than 1e-8 of itself along the flow in (u, v), and one
-    step of gradient descent multiplies it by 1 - rate^2 g^2 to rounding.
+    """B4. u^2 - v^2 is conserved along the flow.
+
+    Yes: it drifts by less than 1e-8 of itself along the flow in (u, v), and one step of gradient
+    descent multiplies it by 1 - rate^2 g^2 to rounding.
     """
     runs = {name: seeds for name, seeds in results.items() if name.endswith("/conservation")}
     outcomes: dict[str, dict[int, Outcome]] = {}

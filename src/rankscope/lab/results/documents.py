@@ -60,12 +60,16 @@ def fill(results: Path, papers: Sequence[Paper], ledger: Ledger) -> list[str]:
             new = filled(text, {name: made[name] for name in names})
             if new != text:
                 path.write_text(new)
-    return problems(results, papers, ledger)
+    return _differences(results, made)
 
 
 def problems(results: Path, papers: Sequence[Paper], ledger: Ledger) -> list[str]:
     """Whether the tables in the documents are those that the verdicts give."""
-    made, found = tables(results, papers, ledger), list[str]()
+    return _differences(results, tables(results, papers, ledger))
+
+
+def _differences(results: Path, made: Mapping[str, str]) -> list[str]:
+    found = list[str]()
     for path, names in _documents(results).items():
         text = path.read_text() if path.exists() else ""
         for name in names:
