@@ -77,6 +77,8 @@ class VitConfig:
 class Vit(nn.Module):
     """Images to logits of the classes, read off the class token; no dropout."""
 
+    fusable = True
+
     def __init__(self, config: VitConfig) -> None:
         super().__init__()
         self.config = config

@@ -17,7 +17,13 @@ from rankscope.lab.training.evaluation import Evaluation, Truncation
 from rankscope.lab.training.loop import End, Loop, Meter
 from rankscope.lab.training.optimizers import Optimizer
 from rankscope.lab.training.rates import Constant, RateSchedule, total
-from rankscope.lab.training.step import GraphedStep, Precision, StepFunction, eager_step
+from rankscope.lab.training.step import (
+    GraphedStep,
+    Precision,
+    StepFunction,
+    compiler_at_hand,
+    eager_step,
+)
 from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.surroundings import surroundings
 from rankscope.lab.training.task import Place, Problem, Task
@@ -176,15 +182,17 @@ class TrainingRun:
         optimizer: torch.optim.Optimizer,
         tracker: Tracker,
     ) -> StepFunction:
+        # Gradients on their way to other processes are no part of a graph.
+        graphed = self.place.device != "cpu" and problem.capturable and group.size == 1
         step = eager_step(
             group.shared(problem, parts=self._parts(group)),
             optimizer,
             accumulate=self._parts(group),
             clip=self.clip,
             precision=self.precision,
+            compiled=graphed and isinstance(problem.model, Fusable) and compiler_at_hand(),
         )
-        # Gradients on their way to other processes are no part of a graph.
-        if self.place.device == "cpu" or not problem.capturable or group.size > 1:
+        if not graphed:
             return step
         return GraphedStep(step, problem.model, optimizer, paused=tracker.paused)
 
@@ -233,6 +241,13 @@ class Tapped(Protocol):
     """A convolutional one also those of the taps beside the centre."""
 
     def tap_pairs(self) -> tuple[Pair, ...]: ...
+
+
+@runtime_checkable
+class Fusable(Protocol):
+    """One whose step a GPU spends between the products, so that compiling it pays."""
+
+    fusable: bool
 
 
 def pairs_of(model: nn.Module) -> tuple[Pair, ...]:

@@ -1,9 +1,12 @@
 """One optimizer step, run as it is written or, on a GPU, replayed as a graph of its kernels."""
 
+import importlib.util
+import os
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal
+from typing import Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -24,9 +27,13 @@ def eager_step(
     accumulate: int,
     clip: float | None,
     precision: Precision,
+    compiled: bool = False,
 ) -> StepFunction:
-    """A function that learns from one batch and returns its loss, detached."""
-    model = problem.model
+    """A function that learns from one batch and returns its loss, detached.
+
+    compiled: kernels of the model are fused; the first step takes a minute.
+    """
+    model = cast(nn.Module, torch.compile(problem.model)) if compiled else problem.model
     device = next(model.parameters()).device
     parameters = list(model.parameters())
 
@@ -50,6 +57,14 @@ def _parts(batch: Batch, count: int) -> list[Batch]:
     if count == 1:
         return [batch]
     return list(zip(*(tensor.chunk(count) for tensor in batch), strict=True))
+
+
+def compiler_at_hand() -> bool:
+    """Whether kernels for a GPU can be compiled here: that takes Triton and a C compiler."""
+    compilers = (os.environ.get("CC"), "gcc", "clang", "cc")
+    return importlib.util.find_spec("triton") is not None and any(
+        shutil.which(name) for name in compilers if name
+    )
 
 
 def mixed_precision(
