@@ -29,13 +29,12 @@ class RandomImages:
     """As many random images as CIFAR-10 has, of its shape."""
 
     count: int = 50_000
-    size: int = 32
+    shape: tuple[int, int, int] = (3, 32, 32)
 
     def build(self, folder: Path | None = None) -> Images:
         generator = torch.Generator().manual_seed(0)
-        shape = (self.count, 3, self.size, self.size)
         return Images(
-            torch.randint(256, shape, generator=generator, dtype=torch.uint8),
+            torch.randint(256, (self.count, *self.shape), generator=generator, dtype=torch.uint8),
             torch.randint(10, (self.count,), generator=generator),
             10,
         )

@@ -11,6 +11,7 @@ from lab.toy_runs import Log
 from lab.training.test_run import RUN, die_after, executed, silent
 from lab.training.toy_task import CloudTask
 from rankscope import store
+from rankscope.lab.catalogue import load
 from rankscope.lab.execution import attempt
 from rankscope.lab.stored_run import StoredRun
 from rankscope.lab.thread_execution import execute
@@ -18,6 +19,7 @@ from rankscope.lab.training import loop
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Place
+from rankscope.tracker import Every
 
 pytestmark = pytest.mark.gpu
 
@@ -74,3 +76,17 @@ def test_bfloat16(tmp_path: Path) -> None:
     run: TrainingRun = replace(ON_GPU, precision="bfloat16")
     ds = executed(run, tmp_path / "run")
     assert float(ds["training_loss"][-1]) < 0.5 * float(ds["training_loss"][0])
+
+
+@pytest.mark.parametrize(
+    "name", ["yunis2024/vgg", "yunis2024/unet", "yunis2024/lm", "boix2023/vit-cifar10"]
+)
+def test_compiled_steps_learn_what_the_cpu_does(tmp_path: Path, name: str) -> None:
+    declared = next(iter(load(name, "smoke").runs.values()))
+    assert isinstance(declared, TrainingRun)
+    run = replace(declared, steps=8, snapshots=Every(4), stop=None, truncation=None)
+    compiled, cpu = (
+        executed(replace(run, place=Place(device=device)), tmp_path / device)
+        for device in ("cuda", "cpu")
+    )
+    np.testing.assert_allclose(compiled["training_loss"], cpu["training_loss"], rtol=1e-2)

@@ -50,6 +50,8 @@ class TransformerConfig:
 class Transformer(nn.Module):
     """Tokens to logits of the next token; no norm after the last layer, output not tied."""
 
+    fusable = True
+
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
         self.config = config

@@ -65,6 +65,8 @@ class Unet(nn.Module):
     Layers embed; conv1, dense1, norm1 ... down; tconv4, up_dense4, up_norm4 ... tconv1 up.
     """
 
+    fusable = True
+
     def __init__(self, config: UnetConfig) -> None:
         super().__init__()
         self.config = config

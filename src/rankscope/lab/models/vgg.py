@@ -57,6 +57,8 @@ class VggConfig:
 class Vgg(nn.Module):
     """Images to logits of the classes; layers conv1 ... conv13, norm1 ... norm13, head."""
 
+    fusable = True
+
     def __init__(self, config: VggConfig) -> None:
         super().__init__()
         self.config = config

@@ -148,11 +148,12 @@ class Loop:
     def _save(self, step: int) -> float:
         """What lies before a checkpoint must be in the store before the checkpoint is there.
 
-        Returns the seconds it took.
+        Returns the seconds it took, without those in which the tracker did what was its to do.
         """
         began = time.monotonic()
         self.tracker.flush()
+        flushed = time.monotonic()
         self.checkpoint.save(step, self.problem.model, self.optimizer)
-        took = time.monotonic() - began
-        self.meter.held_seconds += took
-        return took
+        saved = time.monotonic()
+        self.meter.held_seconds += saved - began
+        return saved - flushed

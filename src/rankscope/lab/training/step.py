@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Literal, cast
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -31,9 +31,11 @@ def eager_step(
 ) -> StepFunction:
     """A function that learns from one batch and returns its loss, detached.
 
-    compiled: kernels of the model are fused; the first step takes a minute.
+    compiled: its small kernels are fused, for which the first step takes a minute.
     """
-    model = cast(nn.Module, torch.compile(problem.model)) if compiled else problem.model
+    model, loss_of = problem.model, problem.loss
+    if compiled:
+        loss_of = torch.compile(loss_of, dynamic=False)
     device = next(model.parameters()).device
     parameters = list(model.parameters())
 
@@ -42,7 +44,7 @@ def eager_step(
         losses = []
         for part in _parts(batch, accumulate):
             with mixed_precision(device, precision):
-                loss = problem.loss(model, *part)
+                loss = loss_of(model, *part)
             (loss / accumulate if accumulate > 1 else loss).backward()
             losses.append(loss.detach())
         if clip is not None:

@@ -1,0 +1,108 @@
+"""One training step of each large network on a GPU: `python -m benchmarks gpu_steps`.
+
+The same step replayed as a graph of the kernels that its code calls, and of those that a compiler
+fused from them. Data are random, of the paper's shapes.
+"""
+
+import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from benchmarks.gpu_training import RandomImages
+from benchmarks.timing import ratios, seconds
+from rich.console import Console
+from rich.table import Table
+
+from rankscope.lab.data.tokens import Tokens
+from rankscope.lab.experiments.boix2023 import vit_cifar10
+from rankscope.lab.experiments.yunis2024 import lm, unet, vgg
+from rankscope.lab.tasks.classification import Classification
+from rankscope.lab.tasks.diffusion import Diffusion
+from rankscope.lab.tasks.language import LanguageModelling
+from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.surroundings import surroundings
+from rankscope.lab.training.task import Place, Task
+
+STEPS = 20  # of one measurement
+RUNS = {
+    "VGG-16": vgg.PAPER,
+    "UNet": unet.PAPER,
+    "Transformer": lm.PAPER,
+    "ViT": vit_cifar10.PAPER,
+}
+
+
+@dataclass(frozen=True)
+class RandomTokens:
+    """Text without sense."""
+
+    vocabulary: int
+
+    def build(self, *, folder: Path | None) -> Tokens:
+        generator = torch.Generator().manual_seed(0)
+        train, validation = (
+            torch.randint(self.vocabulary, (n,), generator=generator, dtype=torch.int32)
+            for n in (200_000, 5_000)
+        )
+        return Tokens(train, validation, self.vocabulary)
+
+
+def random_data(task: Task) -> Task:
+    """The same task on random data of the same shape."""
+    match task:
+        case Classification():
+            return replace(task, images=RandomImages(2_000), test=RandomImages(1_000))
+        case Diffusion():
+            return replace(task, images=RandomImages(2_000, shape=task.images.shape))
+        case LanguageModelling():
+            return replace(task, text=RandomTokens(task.text.vocabulary))
+    raise ValueError(f"there is no random data for {task}")
+
+
+def main() -> None:
+    if not torch.cuda.is_available():
+        Console().print("gpu_steps: torch sees no GPU, nothing is measured")
+        return
+    table = Table(title="one step of the paper's size, milliseconds")
+    for heading in ("network", "batch", "graph", "compiled graph", "ratio"):
+        table.add_column(heading, justify="left" if heading == "network" else "right")
+    for name, run in RUNS.items():
+        times = measure(replace(run, task=random_data(run.task), place=Place("cuda")))
+        shown = (f"{1e3 * each / STEPS:.2f}" for each in times.values())
+        table.add_row(name, str(run.batch), *shown, f"{ratios(times, to='compiled')['graph']:.2f}")
+    Console(width=100).print(table)
+
+
+def measure(run: TrainingRun) -> dict[str, float]:
+    """Seconds of `STEPS` steps, of either kind in turn."""
+    with ExitStack() as stack:
+        stack.enter_context(surroundings(torch.device(run.place.device)))
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        with torch.compiler.set_stance("force_eager"):
+            graph = captured_steps(run, folder / "graph.zarr", stack)
+        return seconds(
+            {"graph": graph, "compiled": captured_steps(run, folder / "compiled.zarr", stack)}
+        )
+
+
+def captured_steps(run: TrainingRun, path: Path, stack: ExitStack) -> Callable[[], None]:
+    """What takes `STEPS` steps on one batch; the first is taken here, which captures them."""
+    loop, _ = stack.enter_context(run.assembled(path, seed=0, progress=silent))
+    batch = loop.problem.draw(loop.order(0), torch.Generator().manual_seed(0))
+    loop.learn(batch)
+
+    def steps() -> None:
+        for _ in range(STEPS):
+            loop.learn(batch)
+
+    return steps
+
+
+def silent(fraction: float, note: str = "") -> None: ...
+
+
+if __name__ == "__main__":
+    main()
