@@ -43,7 +43,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, entries
     "small": (5, 4, 40, 10),
     "smoke": (2, 3, 10, 4),
 }
-SECONDS: dict[Scale, int | None] = {"paper": None, "small": 200, "smoke": 8}
+SECONDS: dict[Scale, int | None] = {"paper": 1800, "small": 200, "smoke": 8}
 
 
 def experiment(scale: Scale) -> Experiment:
