@@ -141,6 +141,17 @@ def test_results(
     page = Path("results/report-paper/index.html")
     assert (ran.code, ran.out.splitlines()[-1]) == (0, f"Report: {page}")
     assert "<pre>rankscope report results</pre>" in page.read_text()
+    ran = Ran(monkey, capsys, "report", "results", "--scale", "small")
+    assert ran.code == 2 and "kept, which are of scale paper; leave out --scale small" in ran.err
+    assert Ran(monkey, capsys, "report", "results", "--scale", "paper").code == 0
+    found = json.loads(Ran(monkey, capsys, "list", "--out", "elsewhere", "--json").out)
+    assert [(entry["scale"], entry["whole"], entry["kept"]) for entry in found] == [
+        ("paper", 0, 2),
+        ("small", 0, 0),
+        ("smoke", 0, 0),
+    ]
+    found = json.loads(Ran(monkey, capsys, "list", "--out", "results", "--json").out)
+    assert [(entry["scale"], entry["whole"]) for entry in found] == [("paper", 2)]
     monkey.setattr("rankscope.lab.demo.RUNS", {"paper2000": {name: ("rates/fast",)}})
     at_paper = ("--scale", "paper")
     for command in (("run", name, *at_paper), ("reproduce", "paper2000", *at_paper), ("demo",)):

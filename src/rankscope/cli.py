@@ -200,7 +200,10 @@ def report(
     paper: Annotated[
         str | None, typer.Argument(help="Only this one.", show_default="all papers")
     ] = None,
-    scale: ScaleOption = "small",
+    scale: Annotated[
+        Literal["paper", "small", "smoke"] | None,
+        typer.Option(help="That of the runs.", show_default="small; of kept results paper"),
+    ] = None,
 ) -> None:
     """Write the report again from the runs that are there; nothing is run.
 
@@ -208,20 +211,10 @@ def report(
     that are not there are left out and named. **rankscope report results** makes it of the results
     that are kept, which are of scale paper.
     """
-    from rankscope.lab import reproduction
-    from rankscope.lab.kept_run import is_results
+    from rankscope.lab.reproduction import report_again
 
     command = _command("reproduce", paper, scale=scale, out=out)
-    if is_results(out):
-        scale = "paper"
-        command = shlex.join(["rankscope", "report", str(out), *([paper] if paper else [])])
-    done = reproduction.rebuild(
-        reproduction.chosen(paper, scale),
-        out,
-        reproduction.report_folder(paper, scale, out),
-        command=command,
-    )
-    if not done:
+    if not report_again(paper, scale, out, command=command):
         raise typer.Exit(1)
 
 
@@ -253,7 +246,10 @@ def results_due(results: ResultsArgument = RESULTS) -> None:
 @results.command("keep")
 def results_keep(
     runs: Annotated[
-        Path, typer.Argument(help="Folder of runs, or of results kept on another machine.")
+        Path,
+        typer.Argument(
+            help="Folder of runs, or of results kept on another machine; RESULTS to judge anew."
+        ),
     ],
     results: ResultsArgument = RESULTS,
     new_rules: Annotated[
@@ -300,7 +296,11 @@ def list_experiments(
     out: Annotated[Path, typer.Option(help="Folder in which to look for runs.")] = RUNS,
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """Show the experiments, what each scale costs, and how much of it is there."""
+    """Show the experiments, what each scale costs, and how much of it is there.
+
+    Runs of scale paper that are kept in results/ are counted beside those in OUT, or alone if
+    that is OUT.
+    """
     from json import dumps
 
     from rich.console import Console
@@ -308,7 +308,7 @@ def list_experiments(
     from rankscope.lab.catalogue import entries
     from rankscope.lab.tables import experiment_table
 
-    found = entries(out)
+    found = entries(out, results=RESULTS)
     if json:
         typer.echo(dumps([entry._asdict() for entry in found], indent=1))
     else:

@@ -79,6 +79,9 @@ def test_more_than_five_trials_of_a_noise_are_wrapped() -> None:
     ds = ds.assign_coords(kind=("trial", ["plateau"] * 15))
     grid = perturbations(ds, "plateau").axes[0].get_gridspec()
     assert (grid.nrows, grid.ncols) == (6, 5)  # two panels to a row of trials
+    six = ds.isel(trial=slice(0, 6)).assign_coords(noise=("trial", ["tied"] * 6))
+    grid = perturbations(six, "plateau").axes[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == (4, 3)  # not five and one
 
 
 def test_a_kind_the_run_lacks_is_named() -> None:

@@ -71,6 +71,8 @@ def training(
             "part_of": ("matrix", [*([""] * matrices), names[0]]),
             "pair": [*between, f"{between[0]} [tap 0,1]"],
             "pair_kind": ("pair", [*(["conv"] * pairs), "tap"]),
+            "earlier": ("pair", [names[j] for j in (*range(pairs), 0)]),
+            "later": ("pair", [names[j + 1] for j in (*range(pairs), 0)]),
             "chance": ("pair", np.full(pairs + 1, 0.01)),
             "i": np.arange(1, TOP + 1),
         },

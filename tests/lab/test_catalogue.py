@@ -48,9 +48,9 @@ def test_an_unknown_name(name: str, hint: str) -> None:
 def test_entries_count_what_is_there(tmp_path: Path) -> None:
     small = stored_runs(load("paper2000/slow-decay", "small"), tmp_path)
     execute(small[:2], jobs=1, watcher=Log())
-    paper, there, smoke = entries(tmp_path)
+    paper, there, smoke = entries(tmp_path, results=tmp_path / "results")
     assert there == (
-        "paper2000/slow-decay", "A loss decays at two rates.", "small", 90.0, "2 cores", 3, 6, 2
+        "paper2000/slow-decay", "A loss decays at two rates.", "small", 90.0, "2 cores", 3, 6, 2, 0
     )  # fmt: skip
     assert (paper.scale, paper.expected_seconds, paper.whole) == ("paper", 7200, 0)
     assert (smoke.scale, smoke.expected_seconds, smoke.total) == ("smoke", None, 2)

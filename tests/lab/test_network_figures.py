@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from figures.test_networks import panels
+from figures.test_networks import cells, panels
 from figures.training_runs import label_runs, training, trainings
 from rankscope.lab.claims.grokking import steepest_drop
 from rankscope.lab.experiment import FigureMaker
@@ -130,3 +130,25 @@ def test_figures_of_our_own_say_so_in_their_title() -> None:
         if inspect.getdoc(maker).partition("\n")[0].endswith("(not in the paper).")
     }
     assert ours == {name for name in ALL_FIGURES if not name.startswith("figure-")}
+
+
+@pytest.mark.parametrize("maker", ALL_FIGURES.values(), ids=ALL_FIGURES.keys())
+def test_bands_and_means_over_seeds_are_spoken_of_only_where_there_are_several(
+    maker: FigureMaker,
+) -> None:
+    sentences = " ".join(inspect.getdoc(maker).split()).split(". ")
+    over_seeds = [said for said in sentences if "bands" in said and "highest" in said]
+    assert all("ith several seeds" in said for said in over_seeds), over_seeds
+
+
+def test_overlaps_of_matrices_that_decayed_to_nothing_are_left_out() -> None:
+    """The middle matrix, of both pairs, falls to 1e-42 at the fourth of six snapshots."""
+    results = trainings("vgg", seeds=2)
+    for ds in results["vgg/decay-0.1"].values():
+        ds["singular_values"][3:, 1] *= 1e-42
+    diagonal, every, levels, relative = panels(figure_5(results).subfigs[0].axes)[4::5]
+    for axes in (diagonal, every, relative):
+        drawn = np.isfinite(cells(axes))
+        assert drawn[:, :3].all() and not drawn[:, 3:].any()
+    *measured, _ = levels.lines  # the last is the level of chance
+    assert all(np.isnan(line.get_ydata()[3:]).all() for line in measured)

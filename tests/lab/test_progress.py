@@ -24,6 +24,20 @@ def test_all_lines_and_the_failures(width: int = 100) -> None:
     assert "failed b, seed 0: ValueError: [no]" in console.file.getvalue()
 
 
+def test_what_several_runs_fail_for_is_told_once() -> None:
+    console = Console(file=io.StringIO(), width=100)
+    with Bars(console, total=3) as bars:
+        for title, reason in (("a", "no data"), ("b", "the disk is full"), ("c", "no data")):
+            bars.started(title)
+            bars.ended(Ended(title, 1.0, reason))
+    told = [line for line in console.file.getvalue().splitlines() if line.startswith("failed")]
+    assert told == [
+        "failed a: no data",
+        "failed b: the disk is full",
+        "failed c: for the same reason as a",
+    ]
+
+
 def shown(bars: Bars, width: int) -> list[str]:
     page = Console(width=width)
     with page.capture() as capture:

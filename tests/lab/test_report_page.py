@@ -109,7 +109,7 @@ def test_everything_is_on_the_page(report: Report) -> None:
         "Figure 1",
         "Figure 2. A figure of x < y & 'z'.",
         "Second paragraph of two lines.",
-        "rates/slow, seed 2: failed (ArithmeticError: the loss is not a number)",
+        "rates/slow of seed 2: failed (ArithmeticError: the loss is not a number)",
         "6 runs, 1 not there",
         "do <it> again",
         "N&B",

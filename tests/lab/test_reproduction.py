@@ -70,7 +70,7 @@ def test_a_failed_run_costs_its_network_only(
     broken = replace(SLOW, runs={"slow/run": Decay(fails=(0, 1, 2))})
     assert not reproduce((joint(FAST, broken),), tmp_path, tmp_path / "r", command="", jobs=1)
     printed = capsys.readouterr()
-    assert "failed: slow/run, seed 2; see" in printed.err
+    assert "failed: slow/run, seed 0 and 2 more; see" in printed.err
     assert re.search(r"P1 +the loss falls +undecided", printed.out)
     page = (tmp_path / "r" / "index.html").read_text()
     assert "without slow: failed (ArithmeticError: the loss is not a number)" in page

@@ -32,20 +32,36 @@ def seeds_of_all(results: Results) -> dict[str, list[int]]:
 
 
 def test_one_network_costs_the_others_nothing() -> None:
-    attempt = with_whole_seeds(seeds_of_all, SHELF, group=network)
+    attempt = with_whole_seeds(seeds_of_all, SHELF)
     assert attempt.found == {"a/x": [0], "a/y": [0], "b/x": [0, 1]}
-    assert attempt.lost == ("a/y, seed 1: was not run", "c: was not run")
-    assert attempt.incomplete == {"a", "c"} and attempt.fault is None
+    assert attempt.lost == ("a/y of seed 1: was not run", "c: was not run")
+    assert attempt.complete == {"b"} and attempt.fault is None
 
 
-def test_runs_that_stand_and_fall_together() -> None:
-    attempt = with_whole_seeds(seeds_of_all, {name: SHELF[name] for name in ("a/x", "a/y", "b/x")})
-    assert attempt.found == {"a/x": [0], "a/y": [0], "b/x": [0]}
-    assert with_whole_seeds(seeds_of_all, SHELF).found is None
+def test_everything_that_a_network_lacks_is_named() -> None:
+    """Not the first run alone that a function asks for in vain."""
+    shelf: Shelf = {
+        "a/x": {0: WHOLE, 1: WHOLE, 2: WHOLE},
+        "a/y": {0: LACKS, 1: LACKS, 2: WHOLE},
+        "a/z": {0: LACKS, 1: LACKS, 2: "failed (Error)"},
+        "b": {0: LACKS, 1: WHOLE, 2: WHOLE},
+    }
+    attempt = with_whole_seeds(seeds_of_all, shelf)
+    assert attempt.found == {"b": [1, 2]}
+    assert attempt.lost == (
+        "a/y, z of seeds 0, 1: was not run",
+        "a/z of seed 2: failed (Error)",
+        "b of seed 0: was not run",
+    )
+
+
+def test_of_many_runs_that_are_not_there_the_number_is_said() -> None:
+    shelf: Shelf = {"a/x": {0: WHOLE}, **{f"a/{i}": {0: LACKS} for i in range(5)}}
+    assert with_whole_seeds(seeds_of_all, shelf).lost == ("5 of 6 a runs of seed 0: was not run",)
 
 
 def test_a_function_that_asks_for_less_loses_nothing() -> None:
-    attempt = with_whole_seeds(lambda results: len(results["b/x"].values()), SHELF, group=network)
+    attempt = with_whole_seeds(lambda results: len(results["b/x"].values()), SHELF)
     assert (attempt.found, attempt.lost) == (2, ())
 
 
@@ -69,17 +85,28 @@ def test_a_figure_that_has_nothing_to_show_is_not_a_mistake() -> None:
     assert attempt.found is None and attempt.fault is not None
 
 
-@pytest.mark.parametrize(("says_no", "holds"), [("b", "no"), ("a", "undecided")])
+@pytest.mark.parametrize(
+    ("says_no", "holds"),
+    [
+        ("b", "no"),
+        ("a", "undecided"),
+        ("b/x", "no"),
+        ("a/x, K-Q", "undecided"),
+        ("b, K-Q", "no"),
+        ("x", "undecided"),
+    ],
+)
 def test_only_a_network_with_all_its_runs_settles_a_claim(says_no: str, holds: str) -> None:
     def claim(results: Results) -> Verdict:
         """It holds."""
         seeds_of_all(results)
-        outcome = {name: {s: (1.0, name != says_no) for s in range(3)} for name in ("a", "b")}
+        judged = ("a", "b", says_no)
+        outcome = {name: {s: (1.0, name != says_no) for s in range(3)} for name in judged}
         return judge("Q", "it holds", outcome, bound="")
 
-    verdict = verdict_of("Q", claim, with_whole_seeds(claim, SHELF, group=network))
+    verdict = verdict_of("Q", claim, with_whole_seeds(claim, SHELF))
     assert verdict.holds == holds
-    assert verdict.evidence == ("without a/y, seed 1: was not run", "without c: was not run")
+    assert verdict.evidence == ("without a/y of seed 1: was not run", "without c: was not run")
 
 
 def test_what_is_small_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

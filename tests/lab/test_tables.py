@@ -81,7 +81,7 @@ def test_experiments() -> None:
     lines = printed(
         experiment_table(
             [
-                Entry("paper/a", "What it is.", "small", 95, "2 cores", 3, 12, 5),
+                Entry("paper/a", "What it is.", "small", 95, "2 cores", 3, 12, 5, 7),
                 Entry("paper/a", "What it is.", "smoke", None, "2 cores", 1, 4, 4),
                 Entry("paper/b", "Another.", "small", 60, "a GPU", 3, 3, 3),
                 Entry("paper/b", "Another.", "smoke", 5, "2 cores", 1, 1, 1),
@@ -92,6 +92,7 @@ def test_experiments() -> None:
         ["paper/a"],
         ["What", "it", "is."],
         ["small", "2", "min,", "2", "cores", "4", "x", "3", "seeds", "5", "of", "12"],
+        ["7", "kept"],
         ["smoke", "?", "4", "x", "1", "seeds", "all"],
         ["paper/b"],
         ["Another."],
@@ -100,6 +101,7 @@ def test_experiments() -> None:
         ["paper"],
         ["All", "of", "it:", "rankscope", "reproduce", "paper"],
         ["small", "3", "min,", "2", "cores", "and", "a", "GPU", "15", "8", "of", "15"],
+        ["7", "kept"],
         ["smoke", "?", "5", "all"],
     ]
 

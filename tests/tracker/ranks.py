@@ -125,7 +125,7 @@ def refusal(case: Case, model: nn.Module, rank: int) -> str:
 
 
 def train(case: Case, model: nn.Module) -> str:
-    """Four steps; says why the tracker failed, or None."""
+    """Four steps and a snapshot at the end; says why the tracker failed, or None."""
     optimizer, path = torch.optim.SGD(model.parameters(), lr=0.1), case.path
     if case.trouble == "disk":
         path.touch()
@@ -148,6 +148,7 @@ def train(case: Case, model: nn.Module) -> str:
             # Under FSDP2 a sharded scalar: only all ranks together can read it.
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1e6)
             optimizer.step()
+        tracker.snapshot(4, loss=4.0, norm=norm)
     return f"failed: {tracker.failed}"
 
 

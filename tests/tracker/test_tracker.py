@@ -1,6 +1,8 @@
 """What a tracked run holds, against a dense computation of the same weights."""
 
 import json
+import time
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -271,11 +273,64 @@ def test_resume_goes_on_with_the_same_reference(tmp_path) -> None:
         np.testing.assert_array_equal(one[name].values, two[name].values)
 
 
+def test_a_snapshot_at_the_end_whatever_the_schedule_says(tmp_path) -> None:
+    training = Training(mlp(), 6)
+    with rs.Tracker(training.model, tmp_path / "run", schedule=[0]) as tracker:
+        for step in range(5):
+            tracker.observe(step, loss=1.0)
+            training.step()
+        tracker.snapshot(5, loss=0.5)
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 5] and list(ds.loss.values) == [1.0, 0.5]
+    dense = np.linalg.svd(training.weights()["2.weight"], compute_uv=False)
+    np.testing.assert_allclose(ds.singular_values.sel(step=5, matrix="2")[:4], dense, rtol=2e-6)
+
+
+def test_a_snapshot_of_a_step_that_was_observed(tmp_path) -> None:
+    """Not due, it is taken; due, it is there. Scalars of every step come from `observe` alone."""
+    with rs.Tracker(mlp(), tmp_path / "run", schedule=[0, 3], every_step=("loss",)) as tracker:
+        for step in range(4):
+            tracker.observe(step, loss=float(step))
+            if step >= 2:
+                tracker.snapshot(step, loss=-1.0)
+    assert tracker.failed is None
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 2, 3] and list(ds.loss.values) == [0.0, -1.0, 3.0]
+    assert list(ds.loss_every_step.values) == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_a_snapshot_that_is_asked_for_waits_where_a_scheduled_one_is_skipped(tmp_path) -> None:
+    class Slow:
+        directions: ClassVar[dict[str, int]] = {}
+
+        def __call__(self, tensors, directions) -> dict[str, float]:
+            time.sleep(0.2)
+            return {}
+
+    with rs.Tracker(
+        mlp(), tmp_path / "run", schedule=1, when_full="skip", places=1, probe=Slow()
+    ) as tracker:
+        tracker.observe(0)
+        tracker.observe(1)
+        tracker.snapshot(2)
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 2] and ds.attrs["skipped"] == [1]
+
+
+def test_a_snapshot_first_of_all_after_a_break(tmp_path) -> None:
+    run(tmp_path / "run", steps=4)
+    with rs.Tracker(mlp(), tmp_path / "run", resume=True) as tracker:
+        tracker.snapshot(2, loss=9.0)
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 1, 2] and float(ds.loss[2]) == 9.0
+
+
 def test_paused_sees_nothing(tmp_path) -> None:
     with rs.Tracker(mlp(), tmp_path / "run", schedule=1) as tracker:
         tracker.observe(0)
         with tracker.paused():
             tracker.observe(1)
+            tracker.snapshot(1)
         tracker.observe(2)
     assert list(rs.open(tmp_path / "run").step.values) == [0, 2]
 

@@ -53,11 +53,14 @@ def perturbations(ds: xr.Dataset, kind: Literal["plateau", "newly active"]) -> F
 
 
 def trial_rows(ds: xr.Dataset) -> list[list[int]]:
-    """Positions of trials by noise, then start time; a new row for a new noise."""
+    """Positions of trials by noise, then start time; a new row for a new noise.
+
+    Where the trials of a noise need several rows, these are about equally long.
+    """
     noise, start = ds["noise"].to_numpy(), ds["start_time"].to_numpy()
     order = sorted(range(len(noise)), key=lambda j: (str(noise[j]), start[j]))
     groups = [list(group) for _, group in groupby(order, key=lambda j: str(noise[j]))]
-    return [g[first : first + COLUMNS] for g in groups for first in range(0, len(g), COLUMNS)]
+    return [row.tolist() for g in groups for row in np.array_split(g, -(-len(g) // COLUMNS))]
 
 
 def coordinate_colours(ds: xr.Dataset) -> dict[int, Colour]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rankscope.lab.experiment import SCALES, Experiment, Scale
+from rankscope.lab.kept_run import is_results
 from rankscope.lab.paper import Paper
 from rankscope.lab.stored_run import stored_runs
 
@@ -67,7 +68,7 @@ def _unknown(kind: str, name: str, modules: dict[str, str]) -> ValueError:
 
 
 class Entry(NamedTuple):
-    """An experiment at one scale, of which `whole` of `total` runs are there."""
+    """An experiment at one scale, of which `whole` of `total` runs are there, and some are kept."""
 
     experiment: str
     summary: str
@@ -77,21 +78,36 @@ class Entry(NamedTuple):
     seeds: int
     total: int
     whole: int
+    kept: int = 0
 
 
-def entries(out: Path) -> list[Entry]:
-    """Every experiment at every scale, and how much of it is in `out`."""
-    found = []
-    for name in names():
-        for scale in SCALES:
-            experiment = load(name, scale)
-            runs = stored_runs(experiment, out)
-            whole = sum(run.state == "whole" for run in runs)
-            cost, seeds = (experiment.expected_seconds, experiment.expected_on), experiment.seeds
-            found.append(
-                Entry(name, summary(name), scale, *cost, len(seeds), total=len(runs), whole=whole)
-            )
-    return found
+def entries(out: Path, *, results: Path) -> list[Entry]:
+    """Every experiment at every scale, how much of it is in `out`, and how much in `results`.
+
+    Where `out` is itself a folder of results, at scale paper alone: nothing else is kept.
+    """
+    if is_results(out):
+        return [_entry(load(name, "paper"), out, None) for name in names()]
+    kept = results if is_results(results) else None
+    return [_entry(load(name, scale), out, kept) for name in names() for scale in SCALES]
+
+
+def _entry(experiment: Experiment, out: Path, results: Path | None) -> Entry:
+    return Entry(
+        experiment.name,
+        summary(experiment.name),
+        experiment.scale,
+        experiment.expected_seconds,
+        experiment.expected_on,
+        seeds=len(experiment.seeds),
+        total=len(experiment.runs) * len(experiment.seeds),
+        whole=_whole(experiment, out),
+        kept=_whole(experiment, results) if results and experiment.scale == "paper" else 0,
+    )
+
+
+def _whole(experiment: Experiment, folder: Path) -> int:
+    return sum(run.state == "whole" for run in stored_runs(experiment, folder))
 
 
 def _modules(package: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from rankscope.figures import save
 from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Scale
 from rankscope.lab.paper import Paper
 from rankscope.lab.reading import network
-from rankscope.lab.shelf import Attempt, Group, Shelf, read_shelf, together, with_whole_seeds
+from rankscope.lab.shelf import Attempt, Shelf, read_shelf, with_whole_seeds
 from rankscope.lab.verdict import Verdict, undecided
 from rankscope.store.files import replace_file
 
@@ -59,7 +59,6 @@ class Subject:
     experiments: tuple[Experiment, ...]
     claims: Mapping[str, Claim]
     figures: Mapping[str, FigureMaker]
-    group: Group = together
 
 
 def subject_of(experiment: Experiment) -> Subject:
@@ -68,8 +67,8 @@ def subject_of(experiment: Experiment) -> Subject:
 
 
 def joint_subject(paper: Paper) -> Subject:
-    """All experiments of a paper, of which each network stands or falls by itself."""
-    return Subject(paper.name, paper.experiments, paper.claims, paper.figures, network)
+    """All experiments of a paper."""
+    return Subject(paper.name, paper.experiments, paper.claims, paper.figures)
 
 
 def find(experiment: Experiment, out: Path, *, seeds: tuple[int, ...] = ()) -> Findings:
@@ -97,14 +96,11 @@ def examine(
     shelves: what is stored, by the names of experiments.
     """
     shelf = {run: of for each in subject.experiments for run, of in shelves[each.name].items()}
-    judged = {
-        key: with_whole_seeds(claim, shelf, group=subject.group)
-        for key, claim in subject.claims.items()
-    }
+    judged = {key: with_whole_seeds(claim, shelf) for key, claim in subject.claims.items()}
     verdicts = tuple(verdict_of(key, subject.claims[key], each) for key, each in judged.items())
     drawings, faults = [], [attempt.fault for attempt in judged.values()]
     for name, maker in subject.figures.items():
-        attempt = with_whole_seeds(maker, shelf, group=subject.group)
+        attempt = with_whole_seeds(maker, shelf)
         files: tuple[Path, ...] = ()
         if attempt.found is not None:
             with rc_context({"svg.hashsalt": name}):  # names in the file, alike at each drawing
@@ -126,9 +122,15 @@ def verdict_of(key: str, claim: Claim, attempt: Attempt[Verdict]) -> Verdict:
     if not attempt.lost:
         return verdict
     evidence = (*(f"without {lost}" for lost in attempt.lost), *verdict.evidence)
-    whole = [each for each in verdict.networks if each.network not in attempt.incomplete]
-    settled = "" not in attempt.incomplete and any(each.holds == "no" for each in whole)
+    settled = any(
+        each.holds == "no" and _asked(each.network) in attempt.complete for each in verdict.networks
+    )
     return replace(verdict, holds="no" if settled else "undecided", evidence=evidence)
+
+
+def _asked(judged: str) -> str:
+    """ "vit" of "vit/scale-1, K-Q": claims may judge a network run by run, or in parts."""
+    return network(judged.partition(", ")[0])
 
 
 def _remarks_on(name: str, attempt: Attempt[Figure]) -> list[str]:

@@ -6,6 +6,7 @@ Each function makes one; its docstring is the caption. Networks that were not ru
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -30,15 +31,16 @@ Thing = TypeVar("Thing")
 
 NAMES = {"vgg": "VGG", "unet": "UNet", "lstm": "LSTM", "lm": "Transformer", "grok": "grokking"}
 PAPER = ("vgg", "unet", "lstm", "lm")  # in the order of the paper's panels
+TINY = float(np.finfo(np.float32).tiny)
 
 
 def figure_1(results: Results) -> Figure:
     """Singular values of one weight matrix in the middle of each network, over training.
 
-    Each line is one singular value, darker where larger, averaged over seeds; pale bands around
-    the 1st, 4th, 16th, 64th reach from the lowest to the highest seed. Snapshots stand at equal
-    distances; ticks give the training step. The paper says: large values grow out of proportion
-    to small ones.
+    Each line is one singular value, darker where larger. With several seeds it is their mean, and
+    pale bands around the 1st, 4th, 16th, 64th reach from the lowest to the highest seed. Snapshots
+    stand at equal distances; ticks give the training step. The paper says: large values grow out of
+    proportion to small ones.
     """
     return spectra_of_networks(base_settings(results))
 
@@ -46,10 +48,10 @@ def figure_1(results: Results) -> Figure:
 def figure_2(results: Results) -> Figure:
     """Normalised effective rank of every weight matrix over training.
 
-    A row is a matrix, the first of the network on top; a column is a snapshot; colours are means
-    over seeds, on a scale of its own for each network. The effective rank is exp of the entropy of
-    the singular values as shares of their sum, divided by min(m, n). The paper says: it falls in
-    nearly all matrices.
+    A row is a matrix, the first of the network on top; a column is a snapshot; each network has a
+    colour scale of its own. The effective rank is exp of the entropy of the singular values as
+    shares of their sum, divided by min(m, n), and with several seeds their mean. The paper says:
+    it falls in nearly all matrices.
     """
     return ranks_of_networks(base_settings(results))
 
@@ -63,10 +65,11 @@ def figure_3(results: Results) -> Figure:
     chance, so that bands in this map need not be alignment. Third (not in the paper): a divided by
     the pair's own background, the mean overlap of directions that do not belong together; white is
     chance, red above, blue below. Most rules on alignment judge this number. Fourth (not in the
-    paper): a of the pair of the first row, with bands over seeds, as measured and divided by the
-    lengths of the vectors' parts that meet, with the background of both and the chance level of
-    random directions. The paper says: alignment is weak, absent at the start, and appears early in
-    the top directions, then diffuses.
+    paper): a of the pair of the first row, as measured and divided by the lengths of the vectors'
+    parts that meet, with the background of both and the chance level of random directions. With
+    several seeds all this is their mean, and bands reach from the lowest to the highest. The paper
+    says: alignment is weak, absent at the start, and appears early in the top directions, then
+    diffuses.
     """
     return alignment_of_networks(base_settings(results))
 
@@ -89,8 +92,10 @@ def figure_5(results: Results) -> Figure:
     Each decay has two rows. Upper, as in the paper: overlaps A_ii of one pair on the left, their
     mean a over the first ten directions for every pair on the right. Lower (not in the paper): a of
     the pair on the left, as measured and normalised, with background and chance; and on the right a
-    over background for every pair: white is chance, red above, blue below. The decays of a network
-    share scales. The paper says: more decay, stronger alignment, strongest in the Transformer.
+    over background for every pair: white is chance, red above, blue below. Grey, and where lines
+    end: a matrix has decayed to nothing, and what is left of its directions is rounding. The decays
+    of a network share scales. The paper says: more decay, stronger alignment, strongest in the
+    Transformer.
     """
     return alignment_by_decay(sweep_settings(results))
 
@@ -99,10 +104,10 @@ def figure_6(results: Results) -> Figure:
     """Training loss of each network, and of the same network with half of each SVD removed.
 
     Rows are decays, from none at the top. Every matrix but the last linear layer is replaced by
-    the top or by the bottom half of its SVD; BatchNorm statistics are measured anew. Lines are
-    means over seeds, bands reach from the lowest to the highest; dotted: the loss of the best
-    guess that ignores the input. The paper says: the top half comes close to the full network, the
-    closer the more decay; the bottom half does not; training still works at high decay.
+    the top or by the bottom half of its SVD; BatchNorm statistics are measured anew. With several
+    seeds, lines are means and bands reach from the lowest to the highest. Dotted: the loss of the
+    best guess that ignores the input. The paper says: the top half comes close to the full network,
+    the closer the more decay; the bottom half does not; training still works at high decay.
     """
     return losses_by_decay(sweep_settings(results))
 
@@ -111,9 +116,10 @@ def figure_7(results: Results) -> Figure:
     """A multilayer perceptron that learns true labels (top) and random labels (bottom).
 
     Singular values of one middle matrix, normalised effective rank of each matrix, and alignment of
-    each neighbouring pair with its background (dashed); bands reach over seeds, and both rows
-    share their vertical axes. The paper says: with true labels the middle layers have lower rank
-    and stay aligned; with random labels alignment comes and fades.
+    each neighbouring pair with its background (dashed). Both rows share their vertical axes; with
+    several seeds, lines are means and bands reach from the lowest to the highest. The paper says:
+    with true labels the middle layers have lower rank and stay aligned; with random labels
+    alignment comes and fades.
     """
     runs = {"true labels": "mlp/true-labels", "random labels": "mlp/random-labels"}
     settings = [setting(title, results[name]) for title, name in runs.items() if name in results]
@@ -123,10 +129,11 @@ def figure_7(results: Results) -> Figure:
 def grokking(results: Results) -> Figure:
     """Loss, validation accuracy and effective ranks of modular addition (not in the paper).
 
-    Columns are decays, steps are logarithmic, bands reach over seeds. Among the ranks, black: their
-    mean over matrices. Vertical lines, a colour for each seed: dotted where half of the held-out
-    sums are right for the first time; dashed, at the largest decay, which is judged, where the mean
-    rank falls most steeply. The question: does rank fall when the network begins to generalise?
+    Columns are decays, steps are logarithmic; with several seeds, lines are means and bands reach
+    from the lowest to the highest. Among the ranks, black: their mean over matrices. Vertical
+    lines, a colour for each seed: dotted where half of the held-out sums are right for the first
+    time; dashed, at the largest decay, which is judged, where the mean rank falls most steeply. The
+    question: does rank fall when the network begins to generalise?
     """
     settings = some(by_decay(results, "grok"), "grok")
     return grokking_by_decay(settings, mean=mean_rank, jump=crossing, drop=steepest_drop)
@@ -146,8 +153,9 @@ def decay_overview(results: Results) -> Figure:
 
     Top: normalised effective rank, median over matrices. Middle: mean overlap a of the first ten
     directions, median over pairs, as measured and normalised, each with its background. Bottom: a
-    over background, median over pairs; dotted, chance. A point is one seed, hollow if it collapsed;
-    lines go through the means of the others.
+    over background, median over pairs; dotted, chance. Pairs in which a matrix has decayed to
+    nothing are left out. A point is one seed, hollow if it collapsed; lines go through the means of
+    the others.
     """
     return ends_by_decay(sweep_settings(results, of=(*PAPER, "grok")))
 
@@ -196,8 +204,18 @@ def by_decay(results: Results, network: str) -> list[Setting]:
 
 def setting(title: str, seeds: Mapping[int, xr.Dataset]) -> Setting:
     """Runs of all seeds in order, without the pairs of other taps; collapsed ones named."""
-    runs = tuple(reading.neighbours(seeds[seed]) for seed in sorted(seeds))
+    runs = tuple(measurable(reading.neighbours(seeds[seed])) for seed in sorted(seeds))
     return Setting(title, runs, tuple(map(reading.collapsed, runs)))
+
+
+def measurable(ds: xr.Dataset) -> xr.Dataset:
+    """Overlaps are NaN while one of the two matrices is zero, or as good as.
+
+    What float32 no longer holds to its usual precision has directions that are made of rounding.
+    """
+    leading = ds.isel(k=[0])
+    S = leading["singular_values"]
+    return ds.assign(reading.overlaps(leading.assign(singular_values=S.where(S >= TINY, 0.0))))
 
 
 def some(things: list[Thing], needed: str) -> list[Thing]:

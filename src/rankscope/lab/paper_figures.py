@@ -27,8 +27,8 @@ def stage_figures(network: str) -> dict[str, FigureMaker]:
     """Loss and entries by alpha, flows against Algorithm 1's staircase, errors of its times."""
     return {
         "loss": partial(_loss, network=network),
-        "entries-kq": partial(_entries, network=network, kind="kq"),
-        "entries-vo": partial(_entries, network=network, kind="vo"),
+        "entries-kq": partial(_entries_kq, network=network),
+        "entries-vo": partial(_entries_vo, network=network),
         "staircase": partial(_staircase, network=network),
         "activation-errors": partial(_errors, network=network),
     }
@@ -48,7 +48,11 @@ def rises_figure(results: Results, *, run: str) -> Figure:
 def perturbation_figure(
     results: Results, *, run: str, kind: Literal["plateau", "newly active"]
 ) -> Figure:
-    """Figs. 9 and 10: perturbed runs beside the run that was not."""
+    """Weights after a perturbation beside those of the run that was not perturbed (figs. 9, 10).
+
+    Perturbed at plateaus in figure 9, where an entry has just become active in figure 10. The paper
+    says training brings them back: they were close to a strict local minimum.
+    """
     return perturbations(first_seed(results, run), kind)
 
 
@@ -70,13 +74,25 @@ def _loss(results: Results, *, network: str) -> Figure:
     return loss_by_alpha(first_flows(results, network))
 
 
-def _entries(results: Results, *, network: str, kind: Literal["kq", "vo"]) -> Figure:
-    """The diagonal entries of a product of weights over rescaled time, a panel for each alpha
-    (figs. 7, 8).
+def _entries_kq(results: Results, *, network: str) -> Figure:
+    """The entries of K-Q, the product of key and query weights, over rescaled time, a panel for
+    each alpha (fig. 7).
 
-    They leave zero one after another, in an order and at times that settle as alpha falls.
+    Each line is one diagonal entry. In colour are those that become active at the smallest alpha,
+    by their order among the entries of both products. The paper says the lines tend to a limit as
+    alpha falls: entries leave zero one after another, in an order and at times that settle.
     """
-    return entries_by_alpha(first_flows(results, network), kind)
+    return entries_by_alpha(first_flows(results, network), "kq")
+
+
+def _entries_vo(results: Results, *, network: str) -> Figure:
+    """The entries of V-O, the product of value and output weights, over rescaled time, a panel for
+    each alpha (fig. 8).
+
+    Lines and colours as those of K-Q. The paper says the same of them: as alpha falls they tend to
+    a limit in which entries leave zero one after another.
+    """
+    return entries_by_alpha(first_flows(results, network), "vo")
 
 
 def _staircase(results: Results, *, network: str) -> Figure:

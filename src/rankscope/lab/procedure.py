@@ -37,14 +37,18 @@ def conduct(
     check_folder(out)
     wanted = stored_runs(placed(experiment, placement.place), out, seeds=seeds)
     ended = run_missing(wanted, placement, jobs=jobs, talk=talk)
+    every = (*experiment.seeds, *(seed for seed in seeds or () if seed not in experiment.seeds))
+    whole = any(run.state == "whole" for run in stored_runs(experiment, out, seeds=every))
     findings = find(experiment, out, seeds=seeds or experiment.seeds)
     if as_json:
         content = verdicts_json(experiment.name, experiment.scale, findings.verdicts)
         print(json.dumps(content, indent=1, allow_nan=False))
-    else:
+    elif whole:
         show_verdicts(findings)
-    for line in (*findings.faults, *findings.remarks):
+    for line in (*findings.faults, *(findings.remarks if whole else ())):
         say(talk, line)
+    if not whole:
+        say(talk, "No run is whole, so no figure is drawn and no claim is judged.")
     for path in (experiment.folder(out) / "verdicts.json", *findings.figures):
         say(talk, f"wrote {path}")
     name_failures(wanted, ended, talk)
@@ -67,6 +71,7 @@ def run_missing(
     missing = [run for run, state in zip(wanted, states, strict=True) if state != "whole"]
     if kept := len(wanted) - len(missing):
         say(talk, f"{kept} of {len(wanted)} runs are there already.")
+    begun: dict[str, list[str]] = {}
     for run, state in zip(wanted, states, strict=True):
         if state == "changed":
             say(
@@ -77,7 +82,9 @@ def run_missing(
         elif state == "interrupted":
             before = f"failed before ({run.failure})" if run.failure else "was begun, not finished"
             how = "it goes on from its checkpoint" if run.checkpointed else "it begins anew"
-            say(talk, f"{run.title} {before}; {how}")
+            begun.setdefault(f"{before}; {how}", []).append(run.title)
+    for what, titles in begun.items():
+        say(talk, f"{_counted(titles)} {what}")
     bars = Bars(talk, total=len(missing))
     if not missing:  # processes that wait for a run are to hear that there is none
         return placement.execute([], jobs=jobs, watcher=bars)
@@ -90,10 +97,19 @@ def run_missing(
 
 
 def name_failures(wanted: Iterable[StoredRun], ended: Iterable[Ended], talk: Console) -> None:
-    failed = {run.title for run in ended if run.failure}
+    """Where to read more of each reason, once for all runs that failed for it."""
+    failed = {run.title: run.failure for run in ended if run.failure}
+    alike: dict[str, list[StoredRun]] = {}
     for run in wanted:
         if run.title in failed:
-            say(talk, f"failed: {run.title}; see {run.failure_file}")
+            alike.setdefault(failed[run.title], []).append(run)
+    for runs in alike.values():
+        titles = [run.title for run in runs]
+        say(talk, f"failed: {_counted(titles)}; see {runs[0].failure_file}")
+
+
+def _counted(titles: list[str]) -> str:
+    return titles[0] + (f" and {len(titles) - 1} more" if len(titles) > 1 else "")
 
 
 def show_verdicts(findings: Findings) -> None:

@@ -27,6 +27,7 @@ class Bars:
         self._finished = 0
         self._running: dict[str, TaskID] = {}
         self._fractions: dict[str, float] = {}
+        self._failed_first: dict[str, str] = {}  # reason -> title
         self._progress = Progress(
             TextColumn("{task.description}", table_column=Column(no_wrap=True)),
             BarColumn(bar_width=12),
@@ -55,11 +56,7 @@ class Bars:
         self._finished += 1
         self._advance()
         if ended.failure:
-            self._console.print(
-                f"[red]failed[/red] {escape(ended.title)}: {escape(ended.failure)}",
-                highlight=False,
-                soft_wrap=True,
-            )
+            self._tell_failure(ended.title, ended.failure)
 
     def __enter__(self) -> "Bars":
         self._progress.start()
@@ -72,6 +69,14 @@ class Bars:
         trace: TracebackType | None,
     ) -> None:
         self._progress.stop()
+
+    def _tell_failure(self, title: str, reason: str) -> None:
+        """A reason that was told of another run, such as data that are missing, is not repeated."""
+        first = self._failed_first.setdefault(reason, title)
+        said = reason if first == title else f"for the same reason as {first}"
+        self._console.print(
+            f"[red]failed[/red] {escape(title)}: {escape(said)}", highlight=False, soft_wrap=True
+        )
 
     def _advance(self) -> None:
         done = self._finished + sum(self._fractions.values())

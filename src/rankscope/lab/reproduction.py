@@ -6,6 +6,7 @@
 <out>/report-<scale>/           the same of all papers together
 """
 
+import shlex
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from rich.console import Console
 
 from rankscope.lab.catalogue import load_paper, paper_names
 from rankscope.lab.experiment import Experiment, Scale
+from rankscope.lab.kept_run import is_results
 from rankscope.lab.paper import Paper
 from rankscope.lab.placement import Placement, placed
 from rankscope.lab.procedure import check_folder, name_failures, run_missing, say
@@ -50,6 +52,25 @@ def reproduce(
     name_failures(wanted, ended, talk)
     show(report, folder, talk)
     return not any(run.failure for run in ended) and not any(f.faults for f in report.findings)
+
+
+def report_again(paper: str | None, scale: Scale | None, out: Path, *, command: str) -> bool:
+    """Report on what is stored of one paper, or of all; True if no claim or figure failed.
+
+    scale: by default small, and paper of kept results, which have no other.
+    command: what would make such runs. Nothing makes kept results, so their page names this.
+    """
+    if is_results(out):
+        if scale not in (None, "paper"):
+            raise ValueError(
+                f"{out} has results that are kept, which are of scale paper; leave out --scale "
+                f"{scale}, or give a folder of runs"
+            )
+        scale = "paper"
+        command = shlex.join(["rankscope", "report", str(out), *([paper] if paper else [])])
+    scale = scale or "small"
+    folder = report_folder(paper, scale, out)
+    return rebuild(chosen(paper, scale), out, folder, command=command)
 
 
 def rebuild(papers: tuple[Paper, ...], out: Path, folder: Path, *, command: str) -> bool:

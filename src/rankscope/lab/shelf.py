@@ -1,10 +1,11 @@
 """The stored runs that claims and figures are made of, and what to do where one is not there.
 
-A seed without one of the runs that a function asks for is left out, and named.
+Runs of one network stand or fall together: where one that a function asks for lacks a seed, that
+seed of the network is left out, and what is not there of it is named.
 """
 
 import traceback
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -13,6 +14,7 @@ import xarray as xr
 
 from rankscope import store
 from rankscope.lab.experiment import Experiment, MissingRun, Results, TooFewRuns
+from rankscope.lab.reading import network, variant
 from rankscope.lab.stored_run import State, StoredRun, stored_runs
 
 Found = TypeVar("Found")
@@ -20,8 +22,7 @@ Found = TypeVar("Found")
 # Run name -> seed -> what it stored, or why that is not there.
 Shelf = Mapping[str, Mapping[int, xr.Dataset | str]]
 
-# Which runs stand or fall together: where one lacks a seed, the seed is left out of all of them.
-Group = Callable[[str], str]
+NetworkSeed = tuple[str, int]
 
 ABSENT: dict[State, str] = {
     "missing": "was not run",
@@ -29,6 +30,7 @@ ABSENT: dict[State, str] = {
     "changed": "was run as it was declared before",
     "foreign": "is not an experiment's",
 }
+MOST_NAMED = 4  # runs of a network that are not there; of more their number is said
 SMALL = 2**26  # bytes: what is smaller is read once, and not by each claim and figure anew
 
 
@@ -92,18 +94,18 @@ def _read(stored: StoredRun) -> xr.Dataset | str:
 
 @dataclass(frozen=True)
 class Attempt(Generic[Found]):
-    """What a claim or figure made of the runs; `lost` says which it would have needed too.
+    """What a claim or figure made of the runs; `lost` says what is not there of seeds it lacks.
 
     Nothing was found if every seed lacks one, if these runs cannot have what was asked for (`lack`
     says what that is), or if the code raised: `fault` is the traceback.
-    incomplete: the groups of runs to which those that were lost belong.
+    complete: the networks that lack no seed.
     """
 
     found: Found | None
     lost: tuple[str, ...]
     lack: str = ""
     fault: str | None = None
-    incomplete: frozenset[str] = frozenset()
+    complete: frozenset[str] = frozenset()
 
     @property
     def reason(self) -> str:
@@ -113,38 +115,27 @@ class Attempt(Generic[Found]):
         return self.lack or "no seed has all the runs it needs"
 
 
-def together(name: str) -> str:
-    """All runs of an experiment stand or fall together."""
-    return ""
-
-
-def with_whole_seeds(
-    function: Callable[[Results], Found], shelf: Shelf, *, group: Group = together
-) -> Attempt[Found]:
-    """What `function` makes of the seeds that have every run it asks for.
+def with_whole_seeds(function: Callable[[Results], Found], shelf: Shelf) -> Attempt[Found]:
+    """What `function` makes of the seeds that have every run of a network it asks for.
 
     One mistake in its code must not cost what the other claims and figures have to say.
     """
-    without: set[tuple[str, int]] = set()
-    lost: list[str] = []
+    without: dict[NetworkSeed, None] = {}  # in the order they were missed
 
     def ended(found: Found | None, **why: str) -> Attempt[Found]:
-        return Attempt(found, tuple(lost), incomplete=frozenset(of for of, _ in without), **why)
+        complete = frozenset(map(network, shelf)) - {of for of, _ in without}
+        return Attempt(found, tuple(_lost(shelf, without)), complete=complete, **why)
 
-    while results := results_of(shelf, without=without, group=group):
+    while results := results_of(shelf, without=without):
         try:
             return ended(function(results))
         except UndeclaredRun as missing:
             return ended(None, lack=str(missing))
         except MissingRun as missing:
-            of = group(missing.name)
-            if of and _empty(shelf, of, group):  # a whole network, named once
-                without |= {(of, seed) for seed in shelf[missing.name]}
-                lost.append(f"{of}: {shelf[missing.name][missing.seed]}")
-                continue
+            of = network(missing.name)
             assert (of, missing.seed) not in without
-            without.add((of, missing.seed))
-            lost.append(str(missing))
+            seeds = shelf[missing.name] if _empty(shelf, of) else [missing.seed]
+            without |= dict.fromkeys((of, seed) for seed in seeds)
         except TooFewRuns as lack:
             return ended(None, lack=str(lack))
         except Exception:
@@ -152,26 +143,45 @@ def with_whole_seeds(
     return ended(None)
 
 
-def _empty(shelf: Shelf, of: str, group: Group) -> bool:
-    return all(
-        isinstance(entry, str)
-        for name, seeds in shelf.items()
-        if group(name) == of
-        for entry in seeds.values()
-    )
+def _empty(shelf: Shelf, of: str) -> bool:
+    """Whether nothing is there of a network."""
+    every = [seeds.values() for name, seeds in shelf.items() if network(name) == of]
+    return all(isinstance(entry, str) for entries in every for entry in entries)
 
 
-def results_of(
-    shelf: Shelf, *, without: Collection[tuple[str, int]] = (), group: Group = together
-) -> Runs:
+def _lost(shelf: Shelf, without: Collection[NetworkSeed]) -> Iterator[str]:
+    """ "a/x, y of seeds 0, 1: was not run"; of a network of which nothing is there "a: ..."."""
+    for of in dict.fromkeys(of for of, _ in without):
+        runs = [name for name in shelf if network(name) == of]
+        seeds = [seed for each, seed in without if each == of]
+        alike: dict[tuple[tuple[str, ...], str], list[int]] = {}  # runs, reason
+        for seed in seeds:
+            entries = {name: shelf[name].get(seed) for name in runs}
+            why = {name: entry for name, entry in entries.items() if isinstance(entry, str)}
+            for reason in dict.fromkeys(why.values()):
+                absent = tuple(name for name in why if why[name] == reason)
+                alike.setdefault((absent, reason), []).append(seed)
+        for (names, reason), lacking in alike.items():
+            all_of_it = len(names) == len(runs) and len(lacking) == len(shelf[runs[0]])
+            yield f"{of if all_of_it else _named(names, runs, lacking)}: {reason}"
+
+
+def _named(names: Sequence[str], runs: Sequence[str], seeds: Sequence[int]) -> str:
+    shown = ", ".join([names[0], *map(variant, names[1:])])
+    if len(names) > MOST_NAMED:
+        shown = f"{len(names)} of {len(runs)} {network(names[0])} runs"
+    return f"{shown} of seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
+def results_of(shelf: Shelf, *, without: Collection[NetworkSeed] = ()) -> Runs:
     """What claims and figures are given; empty if no run is whole but for seeds left out.
 
-    without: (group, seed) of those. A run of which no seed is left is not there. What is whole
-    comes first, since runtime type checkers look at the first entry of a mapping.
+    A run of which no seed is left is not there. What is whole comes first, since runtime type
+    checkers look at the first entry of a mapping.
     """
     kept = {
         name: sorted(
-            ((s, entry) for s, entry in seeds.items() if (group(name), s) not in without),
+            ((s, entry) for s, entry in seeds.items() if (network(name), s) not in without),
             key=lambda item: isinstance(item[1], str),
         )
         for name, seeds in shelf.items()

@@ -84,8 +84,10 @@ def _cost(seconds: float | int | None, machine: str) -> str:
 
 
 def _there(entries: Sequence[Entry]) -> str:
-    whole, total = (sum(getattr(entry, of) for entry in entries) for of in ("whole", "total"))
-    return "all" if whole == total else f"{whole} of {total}"
+    """ "4 of 12", and on a line of its own how many are kept in a folder of results."""
+    whole, total, kept = (sum(getattr(e, of) for e in entries) for of in ("whole", "total", "kept"))
+    shown = "all" if whole == total else f"{whole} of {total}"
+    return f"{shown}\n{kept} kept" if kept else shown
 
 
 def duration(seconds: float | int | None) -> str:

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Literal, SupportsFloat
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rankscope import snapshot
 from rankscope.matrices import views
@@ -61,7 +61,8 @@ class Tracker:
     top: how many leading directions enter an overlap.
     every_step: names of scalars to keep at every step, not only at snapshots.
     probe: what else to measure of the weights at each snapshot, beside training: see `Probe`.
-    when_full: what to do when snapshots come faster than they are measured: "block" or "skip".
+    when_full: what to do when scheduled snapshots come faster than they are measured: "block" or
+        "skip".
     places: how many copies of the watched weights may wait to be measured.
     device: where to decompose; by default on the host, for matrices of a shorter side above 1024
         where the model is.
@@ -112,6 +113,7 @@ class Tracker:
         self._stopped = False
         self._pauses = 0
         self._first_after_resume = resume
+        self._latest: int | None = None  # the last step that was due; the same on all ranks
         self._rows: list[tuple[int, Mapping[str, SupportsFloat]]] = []
         self._began = time.perf_counter()
 
@@ -193,26 +195,45 @@ class Tracker:
         except Exception as failure:
             self._fail(failure)
 
+    def snapshot(self, step: int, **scalars: SupportsFloat) -> None:
+        """A snapshot whatever the schedule says, of the end of training for instance.
+
+        It waits for a free place. Where `step` was the last one due, nothing happens.
+        """
+        if self._stopped or self._pauses or step == self._latest:
+            return
+        try:
+            self._begin(step)
+            self._take(step, scalars, block=True)
+        except Exception as failure:
+            self._fail(failure)
+
     def _observe(self, step: int, scalars: Mapping[str, SupportsFloat]) -> None:
+        self._begin(step)
+        if self._every_step:
+            self._keep_row(step, scalars)
+        if self._schedule(step):
+            self._take(step, scalars, block=self._block)
+
+    def _begin(self, step: int) -> None:
+        """What a resumed run has from its first step on is trained anew."""
         if self._first_after_resume:
             self._first_after_resume = False
             self._submit(lambda recorder: recorder.forget_from(step))
-        if self._every_step:
-            self._keep_row(step, scalars)
-        if not self._schedule(step):
-            return
+
+    def _take(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
         self._hear_worker()
         if self._sharded and self._stop_together():
             return
+        self._latest = step
         if self._sharded or self._worker is not None:
-            self._snapshot(step, self._watch.tensors(), scalars)
+            self._copy(step, scalars, block=block)
 
-    def _snapshot(
-        self, step: int, tensors: Mapping[str, Tensor], scalars: Mapping[str, SupportsFloat]
-    ) -> None:
+    def _copy(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
+        tensors = self._watch.tensors()
         columns = {name: [kept(value)] for name, value in scalars.items()}
         began = time.perf_counter()
-        place = self._free_place()
+        place = self._free_place(block=block)
         waited = time.perf_counter() - began
         whole = gathered(tensors)
         try:
@@ -232,12 +253,12 @@ class Tracker:
             after=lambda: staging.give_back(place),
         )
 
-    def _free_place(self) -> Place | None:
-        """A place to copy to; None if this process does not write, or if full and told to skip."""
+    def _free_place(self, *, block: bool) -> Place | None:
+        """A place to copy to; None if this process does not write, or if full and not to wait."""
         place = None
         while place is None and self._worker is not None and self._worker.alive:
-            place = self._staging.take(timeout=0.2 if self._block else 0.0)
-            if not self._block:
+            place = self._staging.take(timeout=0.2 if block else 0.0)
+            if not block:
                 break
         return place
 

@@ -147,6 +147,15 @@ def test_constants_of_b3_are_those_of_the_closed_form() -> None:
             assert float(str(column).strip("* ")) == pytest.approx(expected, abs=0.0051)
 
 
+def test_a_coordinate_that_stays_at_zero_has_no_error() -> None:
+    flows = {alpha: flow_run(GOAL, alpha) for alpha in ALPHAS}
+    flows[-300.0] = flows[-300.0].isel(crossing=slice(0, -1))
+    cells = [cell for row in times_converge(results(flows)).tables[0].rows for cell in row[3:]]
+    per_row = len(ALPHAS) - 1
+    assert cells.pop(-per_row + ALPHAS[1:].index(-300.0)) == "-*"
+    assert all(math.isfinite(float(str(cell).strip("* "))) for cell in cells)
+
+
 def test_unresolved_stages_decide_nothing() -> None:
     """At 1e-8 the gap of stages 3 and 4 is below 10 transitions; at 1e-2 none is resolved."""
     flows = {alpha: flow_run(GOAL, alpha) for alpha in (-2.0, -4.0)}

@@ -80,7 +80,7 @@ def test_all_is_well(results: Path) -> None:
         (
             "../README.md",
             replaced("| yes |", "| YES |"),
-            "README.md: the table of results is not what the verdicts give",
+            "README.md: the table of claims is not what the verdicts give",
         ),
         (
             "../docs/results.md",

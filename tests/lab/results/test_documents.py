@@ -46,11 +46,13 @@ def test_values_of_another_kind_are_not_shown() -> None:
 
 
 def test_what_was_not_run_is_named_beside_what_was() -> None:
-    lost = ("without unet: was not run", "without lm/decay-0, seed 1: was not run", "else")
+    part = "lm/decay-0, decay-1 of seed 1"
+    lost = (f"without {part}: was not run", "without unet: was not run", "without vgg: failed", "e")
     assert measured(replace(verdict("Y1", vgg=seeds(0.5)), evidence=lost)) == (
-        "width: vgg 0.5; bound < 1; without unet, lm/decay-0, seed 1"
+        f"width: vgg 0.5; bound < 1; without unet, vgg and {part}"
     )
-    assert measured(replace(verdict("Y1"), evidence=lost)) == "without unet, lm/decay-0, seed 1"
+    assert measured(replace(verdict("Y1"), evidence=lost[:1])) == f"without {part}"
+    assert measured(replace(verdict("Y1"), evidence=lost[1:])) == "without unet, vgg"
 
 
 @pytest.mark.parametrize(
@@ -114,6 +116,8 @@ def test_the_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ["width: a 0.5; bound < 1", "yes"],
         *[["not run yet", "undecided"]] * 2,
     ]
+    firsts = made["claims"].splitlines()[2:]
+    assert [row.split(" | ")[0] for row in firsts] == ["| P2", "| P10"]
     assert made["runs"].splitlines()[2:] == [
         f"| {NAME} | 2 | 0, 2 | 3 min | 9 images/s | one H200 | c0ffeec0ff |"
     ]
@@ -123,6 +127,24 @@ def test_every_claim_of_what_is_due_has_a_row(tmp_path: Path) -> None:
     made = tables(tmp_path, [yunis2024.paper("paper"), boix2023.paper("paper")], Ledger())
     rows = [row.split(" | ")[0].removeprefix("| ") for row in made["results"].splitlines()[2:]]
     assert {*SAYS} <= {*rows}
+    firsts = [row.split(" | ") for row in made["claims"].splitlines()[2:]]
+    assert [row[0].removeprefix("| ") for row in firsts] == [*SAYS]
+    # B1 is judged in two experiments, of which the paper has one.
+    assert [row[4] for row in firsts if row[0] == "| B1"] == [
+        "`rankscope run boix2023/toy-diag --scale paper` |"
+    ]
+
+
+def test_a_claim_is_shown_with_what_its_second_rule_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_toys(monkeypatch)
+    joint = replace(paper("paper"), claims={key: losses_fall for key in ("P2", "P2-b", "P2-c")})
+    verdicts = [verdict("P2", a=seeds(2, 2, 2)), verdict("P2-b", a=seeds(0.5, 0.5, 0.5))]
+    write_json(verdicts_json("paper2000", "paper", verdicts), tmp_path / "paper2000/verdicts.json")
+    made = tables(tmp_path, [joint], Ledger())
+    (row,) = made["claims"].splitlines()[2:]
+    assert row.split(" | ")[3] == "no. P2-b: yes"
 
 
 def test_text_around_a_table_stays() -> None:

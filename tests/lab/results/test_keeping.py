@@ -11,8 +11,10 @@ from lab.results.toy_results import NAME, content, kept, make, use_toys
 from lab.toy_experiments.paper2000.slow_decay import experiment
 from lab.toy_runs import Decay
 from rankscope import store
+from rankscope.lab.findings import Findings, Subject
 from rankscope.lab.kept_run import Compaction, compact, kept_path
 from rankscope.lab.results.checking import problems
+from rankscope.lab.results.judging import Shelves, judge_subject
 from rankscope.lab.results.keeping import keep
 from rankscope.lab.results.ledger import read_ledger
 from rankscope.lab.stored_run import stored_runs
@@ -70,8 +72,7 @@ def test_keeping_again_changes_nothing(tmp_path: Path) -> None:
     before = content(results)
     assert keep(tmp_path / "runs", results)
     assert content(results) == before
-    (tmp_path / "nothing").mkdir()
-    assert keep(tmp_path / "nothing", results)  # runs that were kept need not stay
+    assert keep(results, results)  # runs that were kept need not stay
     assert content(results) == before
 
 
@@ -129,6 +130,41 @@ def test_a_changed_rule_needs_a_reason(tmp_path: Path, monkeypatch: pytest.Monke
     assert (first["holds"], first["bound"]) == ("undecided", "< 0.2") and first["value"] < 0.2
     assert rules_of(results)[0] != rule
     assert keep(tmp_path / "runs", results)
+
+
+def test_what_is_kept_is_judged_anew_by_other_rules(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = kept(tmp_path, 0)
+    (rule, *_) = rules_of(results)
+    rewrite(monkeypatch, TOY, "part < 0.2", "part < 0.3")
+    assert keep(results, results, new_rules="a fifth was a misprint")
+    assert rules_of(results)[0] != rule and not problems(results)
+
+
+@pytest.mark.parametrize(
+    ("runs", "of_kept", "times"),
+    [("runs", False, 1), ("runs", True, 1), ("more", True, 2), ("more", False, 3)],
+)
+def test_what_is_the_same_is_judged_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: str, of_kept: bool, times: int
+) -> None:
+    """With what is new once more, and by the runs themselves if these are there."""
+    results, offered = kept(tmp_path, 0), tmp_path / runs
+    make(tmp_path / "more", 1)
+    if of_kept:
+        offered = tmp_path / "elsewhere"
+        assert keep(tmp_path / runs, offered)
+    said = list[str]()
+
+    def counted(subject: Subject, shelves: Shelves) -> Findings:
+        said.append(subject.name)
+        return judge_subject(subject, shelves)
+
+    for module in ("judging", "keeping"):
+        monkeypatch.setattr(f"rankscope.lab.results.{module}.judge_subject", counted)
+    assert keep(offered, results)
+    assert sorted(said) == sorted(times * ["paper2000", NAME])
 
 
 def rules_of(results: Path) -> list[str]:
@@ -234,12 +270,17 @@ def test_results_of_another_machine_are_taken_over(tmp_path: Path) -> None:
     assert not problems(results)
 
 
-def test_results_are_not_kept_where_they_are(tmp_path: Path) -> None:
+def test_folders_that_have_nothing_to_keep(tmp_path: Path) -> None:
     results = kept(tmp_path, 0)
     with pytest.raises(ValueError, match="typo is not a folder; give the one in which"):
         keep(tmp_path / "typo", results)
-    with pytest.raises(ValueError, match="give the folder that they are from"):
-        keep(results, results)
+    make(tmp_path / "whole", 1)
+    (tmp_path / "nothing").mkdir()
+    for folder in ("nothing", "whole/paper2000", "docs"):
+        with pytest.raises(ValueError, match=f"{folder} has no whole run of scale paper; give"):
+            keep(tmp_path / folder, results)
+    with pytest.raises(ValueError, match="nothing has no whole run"):
+        keep(tmp_path / "nothing", tmp_path / "nothing")  # nor are results there
     (run, *_) = stored_runs(experiment("paper"), results)
     assert run.kept and run.state == "whole"
     with pytest.raises(ValueError, match="is where results are kept; choose another --out"):

@@ -13,7 +13,9 @@ from rankscope.lab.stored_run import stored_runs
 
 NAME = "paper2000/slow-decay"
 PROGRAM = (Batch(NAME, (0,)), Batch(NAME, (1, 2), optional=True))
-MARKERS = "".join(f"<!-- {name}:begin -->\n<!-- {name}:end -->\n" for name in ("results", "runs"))
+MARKERS = "".join(
+    f"<!-- {name}:begin -->\n<!-- {name}:end -->\n" for name in ("claims", "results", "runs")
+)
 DOCUMENT = f"Before.\n{MARKERS}After.\n"
 
 

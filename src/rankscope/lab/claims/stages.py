@@ -187,10 +187,15 @@ def _error_table(title: str, stages: list[StageInFlow]) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for k in sorted({each.stage for each in shown}):
         row = sorted((each for each in shown if each.stage == k), key=lambda each: -each.alpha)
-        errors = (f"{100 * each.error:+.2f}{'*' if each.resolved else ' '}" for each in row)
-        rows.append((k, row[0].winner, round(row[0].predicted, 4), *errors))
+        rows.append((k, row[0].winner, round(row[0].predicted, 4), *map(_shown_error, row)))
     columns = ("stage", "winner", "T_k", *(f"1e{alpha:g}" for alpha in alphas))
     return Table(columns, tuple(rows), f"{title}: (t_k - T_k) / T_k in percent; * is resolved")
+
+
+def _shown_error(stage: StageInFlow) -> str:
+    """ "-" where the flow did not activate the coordinate before its end."""
+    error = "-" if math.isnan(stage.error) else f"{100 * stage.error:+.2f}"
+    return f"{error}{'*' if stage.resolved else ' '}"
 
 
 def _finished(flows: Iterable[xr.Dataset]) -> bool:

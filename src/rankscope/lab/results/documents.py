@@ -1,6 +1,7 @@
 """Tables in README.md and docs/results.md that are made from the verdicts, between two markers.
 
-<!-- results:begin --> claims and verdicts <!-- results:end -->
+<!-- claims:begin --> every claim and its verdict <!-- claims:end -->
+<!-- results:begin --> the same by every rule, in every experiment <!-- results:end -->
 <!-- runs:begin --> where the runs come from <!-- runs:end -->
 """
 
@@ -19,11 +20,12 @@ from rankscope.lab.tables import duration, number, span
 from rankscope.lab.verdict import NetworkVerdict, Verdict
 
 # Beside the folder of results, if that lies in a repository: which tables each has.
-DOCUMENTS = {"README.md": ("results",), "docs/results.md": ("results", "runs")}
+DOCUMENTS = {"README.md": ("claims",), "docs/results.md": ("results", "runs")}
 CLAIM_COLUMNS = ("claim", "the paper says", "measured", "verdict", "command")
 RUN_COLUMNS = ("experiment", "runs", "seeds", "together", "speed of a run", "device", "commit")
 NOT_RUN = "not run yet"
-LOST = "without "  # begins a sentence on a run that a verdict lacks
+LOST = "without "  # begins a sentence on what a verdict lacks
+OF_SEED = " of seed"  # in it, unless that is a whole network
 
 SAYS = {
     "Y1": "large singular values grow faster than small ones",
@@ -88,15 +90,32 @@ def _documents(results: Path) -> dict[Path, tuple[str, ...]]:
 
 def tables(results: Path, papers: Iterable[Paper], ledger: Ledger) -> dict[str, str]:
     """Every generated table by the name of its markers."""
-    rows = [
-        _claim_row(claim, verdict, subject)
-        for paper in papers
-        for claim, verdict, subject in sorted(_claims(paper, ledger, results), key=_order)
-    ]
-    return {"results": markdown(CLAIM_COLUMNS, rows), "runs": markdown(RUN_COLUMNS, _runs(ledger))}
+    shown = [list(_claims(paper, ledger, results)) for paper in papers]
+    every = [_claim_row(*each) for of_paper in shown for each in sorted(of_paper, key=_order)]
+    first = [row for of_paper in shown for row in _first_rows(of_paper)]
+    return {
+        "claims": markdown(CLAIM_COLUMNS, first),
+        "results": markdown(CLAIM_COLUMNS, every),
+        "runs": markdown(RUN_COLUMNS, _runs(ledger)),
+    }
 
 
 Shown = tuple[str, Verdict | None, Subject]  # a claim, and what its runs say if there are any
+
+
+def _first_rows(shown: Sequence[Shown]) -> Iterator[tuple[str, ...]]:
+    """A row for each claim: of the experiment due first, with what second rules say of its runs."""
+    due = {batch.experiment: i for i, batch in reversed([*enumerate(program.PROGRAM)])}
+    by_time = sorted(shown, key=lambda each: due.get(each[2].name, len(due)), reverse=True)
+    firsts = {each[0]: each for each in by_time if not second_rule(each[0])}
+    for claim, verdict, subject in sorted(firsts.values(), key=_order):
+        *row, said, command = _claim_row(claim, verdict, subject)
+        seconds = [
+            f"{other}: {again.holds}"
+            for other, again, of in shown
+            if again and of.name == subject.name and other != claim == first_rule(other)
+        ]
+        yield *row, ". ".join([said, *seconds]), command
 
 
 def _claims(paper: Paper, ledger: Ledger, results: Path) -> Iterator[Shown]:
@@ -123,9 +142,17 @@ def _claim_row(claim: str, verdict: Verdict | None, subject: Subject) -> tuple[s
 
 def says(claim: str) -> str:
     """Of "Y3-median" what is said of Y3, and that the rule is a second one."""
-    first, _, second = claim.partition("-")
-    phrase = SAYS.get(first, "")
-    return f"{phrase} (second rule)" if second and phrase else phrase
+    phrase = SAYS.get(first_rule(claim), "")
+    return f"{phrase} (second rule)" if second_rule(claim) and phrase else phrase
+
+
+def first_rule(claim: str) -> str:
+    """ "Y3" of "Y3-median", and of "Y3"."""
+    return claim.partition("-")[0]
+
+
+def second_rule(claim: str) -> bool:
+    return first_rule(claim) != claim
 
 
 def measured(verdict: Verdict) -> str:
@@ -137,9 +164,17 @@ def measured(verdict: Verdict) -> str:
     if values := "; ".join(filter(None, map(_network_value, alike))):
         values = f"{verdict.quantity}: {values}" if verdict.quantity else values
         values += f"; bound {verdict.bound}" if verdict.bound else ""
+    shown = "; ".join(filter(None, (values, _lost(verdict))))
+    return shown or "; ".join(verdict.evidence[:1]) or "-"
+
+
+def _lost(verdict: Verdict) -> str:
+    """ "without unet, lm and vgg/decay-0, decay-0.1 of seed 1": whole networks first; or ""."""
     lost = [each.partition(":")[0] for each in verdict.evidence if each.startswith(LOST)]
-    without = f"{LOST}{', '.join(each.removeprefix(LOST) for each in lost)}" if lost else ""
-    return "; ".join(filter(None, (values, without))) or "; ".join(verdict.evidence[:1]) or "-"
+    names = [each.removeprefix(LOST) for each in lost]
+    parts = [name for name in names if OF_SEED in name]
+    whole = ", ".join(name for name in names if OF_SEED not in name)
+    return f"{LOST}{' and '.join(filter(None, (whole, *parts)))}" if names else ""
 
 
 def _network_value(network: NetworkVerdict) -> str:

@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -86,23 +86,43 @@ def read_verdicts(subject: Subject, results: Path) -> list[Verdict]:
     return [*map(Verdict.from_json, read_json(path)["verdicts"])] if path.exists() else []
 
 
-def changed_claims(papers: Iterable[Paper], results: Path) -> list[ClaimKey]:
-    """Claims with another rule than before, and those whose files now say something else.
+@dataclass(frozen=True)
+class Judged:
+    """What the files with this hash say of a subject, by the code that there is now."""
 
-    Subjects of which a file is not as it was kept, or a run declared otherwise, cannot tell.
+    inputs: str
+    findings: Findings
+
+
+def judge_kept(papers: Iterable[Paper], results: Path) -> dict[str, Judged]:
+    """Every subject by its name.
+
+    One of which a file is not as it was kept, or a run declared otherwise, is left out.
     """
-    ledger = read_ledger(results)
-    found = changed_rules(results, rule_hashes(subjects(papers, ledger)))
+    ledger, found = read_ledger(results), dict[str, Judged]()
     for paper in papers:
         shelves = read_shelves(paper, results)
         for subject in subjects([paper], ledger):
             if _as_kept(subject, ledger, results):
-                now = {v.claim: v.to_json() for v in judge_subject(subject, shelves).verdicts}
-                found += [
-                    (subject.name, each.claim)
-                    for each in read_verdicts(subject, results)
-                    if any(disagreements(each.to_json(), now.get(each.claim)))
-                ]
+                findings = judge_subject(subject, shelves)
+                found[subject.name] = Judged(inputs_of(subject, ledger), findings)
+    return found
+
+
+def changed_claims(
+    papers: Iterable[Paper], results: Path, judged: Mapping[str, Judged]
+) -> list[ClaimKey]:
+    """Claims with another rule than before, and those whose files now say something else."""
+    there = subjects(papers, read_ledger(results))
+    found = changed_rules(results, rule_hashes(there))
+    for subject in there:
+        if subject.name in judged:
+            now = {v.claim: v.to_json() for v in judged[subject.name].findings.verdicts}
+            found += [
+                (subject.name, each.claim)
+                for each in read_verdicts(subject, results)
+                if any(disagreements(each.to_json(), now.get(each.claim)))
+            ]
     return list(dict.fromkeys(found))
 
 

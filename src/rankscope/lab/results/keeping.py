@@ -11,7 +11,7 @@ All is made in a copy first, so that what is refused leaves no trace. What was k
 """
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,17 +22,20 @@ from rich.console import Console
 from rankscope import store
 from rankscope.lab.catalogue import load
 from rankscope.lab.experiment import Experiment
-from rankscope.lab.findings import Subject, write_json
+from rankscope.lab.findings import Findings, Subject, write_json
 from rankscope.lab.identity import declaration
-from rankscope.lab.kept_run import LEDGER, LIMIT, compact, compaction_of, kept_path
+from rankscope.lab.kept_run import LEDGER, LIMIT, compact, compaction_of, is_results, kept_path
 from rankscope.lab.paper import Paper
 from rankscope.lab.procedure import say
 from rankscope.lab.results import documents
 from rankscope.lab.results.drawing import draw
 from rankscope.lab.results.judging import (
     VERDICTS,
+    Judged,
     changed_claims,
     content_of,
+    inputs_of,
+    judge_kept,
     judge_subject,
     keys_of,
     outcomes,
@@ -66,17 +69,18 @@ Offers = Mapping[Key, StoredRun]
 def keep(runs: Path, results: Path, *, new_rules: str | None = None) -> bool:
     """Keep what is whole in `runs`; True if no run was refused, and no claim or figure raised.
 
-    runs: a folder of runs, or of results that were kept on another machine.
+    runs: a folder of runs, or of results that were kept on another machine; `results` itself to
+    judge anew what is kept.
     new_rules: why verdicts of files that are the same have changed, or the rules behind them.
     """
     talk, papers = Console(stderr=True), due_papers()
-    _check_folders(runs, results)
-    offers, refusals = offered([e for paper in papers for e in paper.experiments], runs)
+    offers, refusals = _offered(papers, runs, results)
     with TemporaryDirectory() as folder:
         staged = Path(folder) / results.name
         if results.exists():
             shutil.copytree(results, staged, ignore=shutil.ignore_patterns("report-*"))
-        changed = changed_claims(papers, staged)
+        before = judge_kept(papers, staged)
+        changed = changed_claims(papers, staged, before)
         if changed and not new_rules:
             names = ", ".join(f"{claim} ({subject})" for subject, claim in changed)
             raise ValueError(
@@ -86,23 +90,33 @@ def keep(runs: Path, results: Path, *, new_rules: str | None = None) -> bool:
             )
         replaced = _verdicts_of(changed, papers, staged)
         taken = _take(offers, staged)
-        troubles = [*refusals, *_judge_and_draw(papers, offers, staged)]
+        rules = {subject for subject, _ in changed}
+        faults = _judge_and_draw(papers, offers, staged, before=before, changed=rules)
         ledger = read_ledger(staged)
         there = subjects(papers, ledger)
         write_rules(staged, rule_hashes(there), reason=new_rules or "", replaced=replaced)
         _publish(staged, results)
-    troubles += documents.fill(results, papers, ledger)
+    troubles = [*refusals, *faults, *documents.fill(results, papers, ledger)]
     for line in (*taken, *troubles):
         say(talk, line)
     say(talk, f"{len(offers)} whole runs in {runs}, {len(ledger.done)} kept in {results}")
     return not troubles
 
 
-def _check_folders(runs: Path, results: Path) -> None:
+def _offered(papers: Iterable[Paper], runs: Path, results: Path) -> tuple[Offers, list[str]]:
+    """As `offered`; nothing where what is kept is judged anew."""
     if not runs.is_dir():
         raise ValueError(f"{runs} is not a folder; give the one in which the runs are")
-    if runs.resolve() == results.resolve():
-        raise ValueError(f"{runs} is where results are kept; give the folder that they are from")
+    if is_results(results) and runs.resolve() == results.resolve():
+        return {}, []
+    found, refused = offered([e for paper in papers for e in paper.experiments], runs)
+    if not (found or refused):
+        place = f"{runs}/<paper>/<experiment>/paper/<run>/seed-<number>"
+        raise ValueError(
+            f"{runs} has no whole run of scale paper; give a folder as rankscope run writes it, "
+            f"with runs at {place}, or {results} to judge anew what is kept"
+        )
+    return found, refused
 
 
 def offered(experiments: Iterable[Experiment], runs: Path) -> tuple[Offers, list[str]]:
@@ -189,15 +203,29 @@ def _refuse_too_large(name: str, done: Mapping[Key, Done]) -> None:
         )
 
 
-def _judge_and_draw(papers: Iterable[Paper], offers: Offers, results: Path) -> list[str]:
-    """Write verdicts and figures of every subject; tracebacks of claims and figures that raised."""
+def _judge_and_draw(
+    papers: Iterable[Paper],
+    offers: Offers,
+    results: Path,
+    *,
+    before: Mapping[str, Judged],
+    changed: Collection[str],
+) -> list[str]:
+    """Write verdicts and figures of every subject; tracebacks of claims and figures that raised.
+
+    before: what was said of the files that there were; of those that are the same it still is.
+    changed: subjects with a claim that is judged otherwise.
+    """
     ledger, figures, faults = read_ledger(results), dict[str, Drawn](), list[str]()
+    itself = {key: stored for key, stored in offers.items() if not stored.kept}
     for paper in papers:
         shelves = read_shelves(paper, results)
-        whole = {name: _with_whole(shelf, name, offers) for name, shelf in shelves.items()}
+        whole = {name: _with_whole(shelf, name, itself) for name, shelf in shelves.items()}
         for subject in subjects([paper], ledger):
-            findings = judge_subject(subject, shelves)
-            if not offers.keys().isdisjoint(keys_of(subject)):
+            known = _known(before.get(subject.name), inputs_of(subject, ledger))
+            findings = known or judge_subject(subject, shelves)
+            new = known is None or subject.name in changed
+            if new and not itself.keys().isdisjoint(keys_of(subject)):
                 by_whole = judge_subject(subject, whole)
                 _refuse_difference(subject, by_whole.verdicts, findings.verdicts)
             write_json(content_of(subject, findings), results / subject.name / VERDICTS)
@@ -210,12 +238,17 @@ def _judge_and_draw(papers: Iterable[Paper], offers: Offers, results: Path) -> l
     return faults
 
 
-def _with_whole(shelf: Shelf, experiment: str, offers: Offers) -> Shelf:
+def _known(judged: Judged | None, inputs: str) -> Findings | None:
+    """What files with this hash say, if that was found out."""
+    return judged.findings if judged and judged.inputs == inputs else None
+
+
+def _with_whole(shelf: Shelf, experiment: str, runs: Offers) -> Shelf:
     """With the runs themselves in place of what is kept of them."""
     itself = {
         (run, seed): store.open(each.path)
-        for (name, run, seed), each in offers.items()
-        if name == experiment and not each.kept
+        for (name, run, seed), each in runs.items()
+        if name == experiment
     }
     return {
         run: {seed: itself.get((run, seed), kept) for seed, kept in seeds.items()}
