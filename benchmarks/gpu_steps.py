@@ -23,6 +23,7 @@ from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.tasks.diffusion import Diffusion
 from rankscope.lab.tasks.language import LanguageModelling
 from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.step import compiler_at_hand
 from rankscope.lab.training.surroundings import surroundings
 from rankscope.lab.training.task import Place, Task
 
@@ -65,6 +66,9 @@ def random_data(task: Task) -> Task:
 def main() -> None:
     if not torch.cuda.is_available():
         Console().print("gpu_steps: torch sees no GPU, nothing is measured")
+        return
+    if not compiler_at_hand():
+        Console().print("gpu_steps: Triton, a C compiler or Python's headers are missing")
         return
     table = Table(title="one step of the paper's size, milliseconds")
     for heading in ("network", "batch", "graph", "compiled graph", "ratio"):

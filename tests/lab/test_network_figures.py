@@ -112,7 +112,7 @@ def test_settings_know_which_of_their_seeds_collapsed() -> None:
 
 @pytest.mark.parametrize("maker", ALL_FIGURES.values(), ids=ALL_FIGURES.keys())
 def test_without_its_networks_a_figure_says_what_it_needs(maker: FigureMaker) -> None:
-    with pytest.raises(ValueError, match=r"needs runs of .*; the results have none"):
+    with pytest.raises(ValueError, match=r"needs runs of .*; no seed has all of them"):
         maker({})
 
 

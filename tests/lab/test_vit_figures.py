@@ -189,7 +189,7 @@ def test_time_is_the_step_where_epochs_are_not_declared() -> None:
 
 @pytest.mark.parametrize("maker", EVERY.values(), ids=EVERY.keys())
 def test_without_its_networks_a_figure_says_what_it_needs(maker: FigureMaker) -> None:
-    with pytest.raises(TooFewRuns, match=r"needs runs of .*; the results have none"):
+    with pytest.raises(TooFewRuns, match=r"needs runs of .*; no seed has all of them"):
         maker({})
 
 

@@ -46,6 +46,38 @@ def test_written_out(attention: type[nn.Module]) -> None:
     check_heads(products(nn.ModuleDict({"attn": module})), x, module(x))
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("W_q", "W_k", "W_v", "W_o"),
+        ("proj_q", "proj_k", "proj_v", "proj_o"),
+        ("to_queries", "to_keys", "to_values", "unifyheads"),
+        ("Q", "K", "V", "out"),
+    ],
+)
+def test_other_names_of_the_same(names: tuple[str, ...]) -> None:
+    meta, renamed = cases.Meta(), nn.Module()
+    renamed.nh = meta.n_local_heads  # type: ignore[assignment]
+    for name, projection in zip(names, (meta.wq, meta.wk, meta.wv, meta.wo), strict=True):
+        renamed.add_module(name, projection)
+    expected, found = (products(nn.ModuleDict({"attn": each})) for each in (meta, renamed))
+    assert expected.keys() == found.keys() and len(found) == 12
+    for name, product in expected.items():
+        assert torch.equal(found[name].left, product.left)
+        assert torch.equal(found[name].right, product.right)
+
+
+def test_projections_that_no_rule_knows_are_named() -> None:
+    """Three layers alike beside a number of heads; an MLP has neither."""
+    mixer, mlp = nn.Module(), nn.Module()
+    mixer.n_heads = 2  # type: ignore[assignment]
+    for name in ("ask", "tell", "say"):
+        mixer.add_module(name, nn.Linear(4, 4))
+        mlp.add_module(name, nn.Linear(4, 4))
+    assert "['ask', 'tell', 'say'], names no rule knows" in str(views(mixer).coverage)
+    assert "no rule knows" not in str(views(mlp).coverage)
+
+
 def tiny(config: Any, **sizes: Any) -> Any:
     """A configuration that returns attention probabilities."""
     made = config(**sizes)

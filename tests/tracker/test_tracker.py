@@ -286,6 +286,24 @@ def test_a_snapshot_at_the_end_whatever_the_schedule_says(tmp_path) -> None:
     np.testing.assert_allclose(ds.singular_values.sel(step=5, matrix="2")[:4], dense, rtol=2e-6)
 
 
+def test_a_step_that_is_due_after_a_snapshot_of_it(tmp_path) -> None:
+    with rs.Tracker(mlp(), tmp_path / "run", schedule=[0, 3, 4, 6]) as tracker:
+        for step in range(7):
+            if step == 3:
+                tracker.snapshot(step, loss=-1.0)
+            tracker.observe(step, loss=float(step))
+    assert tracker.failed is None
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 3, 4, 6] and list(ds.loss.values) == [0.0, -1.0, 4.0, 6.0]
+
+
+def test_a_snapshot_after_the_end_is_warned_of(tmp_path) -> None:
+    with rs.Tracker(mlp(), tmp_path / "run", schedule=[0]) as tracker:
+        tracker.observe(0)
+    with pytest.warns(RuntimeWarning, match="is closed, so no snapshot of step 1 is taken"):
+        tracker.snapshot(1)
+
+
 def test_a_snapshot_of_a_step_that_was_observed(tmp_path) -> None:
     """Not due, it is taken; due, it is there. Scalars of every step come from `observe` alone."""
     with rs.Tracker(mlp(), tmp_path / "run", schedule=[0, 3], every_step=("loss",)) as tracker:

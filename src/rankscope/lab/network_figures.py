@@ -6,7 +6,6 @@ Each function makes one; its docstring is the caption. Networks that were not ru
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
@@ -31,7 +30,6 @@ Thing = TypeVar("Thing")
 
 NAMES = {"vgg": "VGG", "unet": "UNet", "lstm": "LSTM", "lm": "Transformer", "grok": "grokking"}
 PAPER = ("vgg", "unet", "lstm", "lm")  # in the order of the paper's panels
-TINY = float(np.finfo(np.float32).tiny)
 
 
 def figure_1(results: Results) -> Figure:
@@ -204,22 +202,13 @@ def by_decay(results: Results, network: str) -> list[Setting]:
 
 def setting(title: str, seeds: Mapping[int, xr.Dataset]) -> Setting:
     """Runs of all seeds in order, without the pairs of other taps; collapsed ones named."""
-    runs = tuple(measurable(reading.neighbours(seeds[seed])) for seed in sorted(seeds))
+    near = (reading.neighbours(seeds[seed]) for seed in sorted(seeds))
+    runs = tuple(ds.assign(reading.overlaps(ds)) for ds in near)
     return Setting(title, runs, tuple(map(reading.collapsed, runs)))
-
-
-def measurable(ds: xr.Dataset) -> xr.Dataset:
-    """Overlaps are NaN while one of the two matrices is zero, or as good as.
-
-    What float32 no longer holds to its usual precision has directions that are made of rounding.
-    """
-    leading = ds.isel(k=[0])
-    S = leading["singular_values"]
-    return ds.assign(reading.overlaps(leading.assign(singular_values=S.where(S >= TINY, 0.0))))
 
 
 def some(things: list[Thing], needed: str) -> list[Thing]:
     """`things`, if there are any."""
     if not things:
-        raise TooFewRuns(f"this figure needs runs of {needed}; the results have none")
+        raise TooFewRuns(f"this figure needs runs of {needed}; no seed has all of them")
     return things

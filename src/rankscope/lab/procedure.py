@@ -48,7 +48,7 @@ def conduct(
     for line in (*findings.faults, *(findings.remarks if whole else ())):
         say(talk, line)
     if not whole:
-        say(talk, "No run is whole, so no figure is drawn and no claim is judged.")
+        say(talk, "No run is whole, so no figure is drawn and every claim is undecided.")
     for path in (experiment.folder(out) / "verdicts.json", *findings.figures):
         say(talk, f"wrote {path}")
     name_failures(wanted, ended, talk)
@@ -71,7 +71,7 @@ def run_missing(
     missing = [run for run, state in zip(wanted, states, strict=True) if state != "whole"]
     if kept := len(wanted) - len(missing):
         say(talk, f"{kept} of {len(wanted)} runs are there already.")
-    begun: dict[str, list[str]] = {}
+    begun: dict[tuple[str | None, bool], list[str]] = {}
     for run, state in zip(wanted, states, strict=True):
         if state == "changed":
             say(
@@ -80,11 +80,12 @@ def run_missing(
                 f"run again, and the earlier result is kept as {run.aside()}",
             )
         elif state == "interrupted":
-            before = f"failed before ({run.failure})" if run.failure else "was begun, not finished"
-            how = "it goes on from its checkpoint" if run.checkpointed else "it begins anew"
-            begun.setdefault(f"{before}; {how}", []).append(run.title)
-    for what, titles in begun.items():
-        say(talk, f"{_counted(titles)} {what}")
+            begun.setdefault((run.failure, run.checkpointed), []).append(run.title)
+    for (failure, checkpointed), titles in begun.items():
+        was, it = ("was", "it") if len(titles) == 1 else ("were", "each")
+        before = f"failed before ({failure})" if failure else f"{was} begun, not finished"
+        how = "goes on from its checkpoint" if checkpointed else "begins anew"
+        say(talk, f"{_counted(titles)} {before}; {it} {how}")
     bars = Bars(talk, total=len(missing))
     if not missing:  # processes that wait for a run are to hear that there is none
         return placement.execute([], jobs=jobs, watcher=bars)

@@ -22,6 +22,7 @@ OVERLAPS = tuple(
 
 LOSS_SHARE = 0.95  # of a constant predictor's loss
 NORM_SHARE = 1e-2  # of the initial Frobenius norm
+TINY = float(np.finfo(np.float32).tiny)  # below it fewer digits are left, and none in the end
 
 # Seed -> Dataset. Said with Any, since a runtime type checker would look at the first one, and one
 # that is missing raises when it is looked at.
@@ -71,10 +72,11 @@ def neighbours(ds: xr.Dataset) -> xr.Dataset:
 def overlaps(ds: xr.Dataset) -> xr.Dataset:
     """The overlaps of pairs and their backgrounds; NaN while one of the two matrices is zero.
 
-    The singular vectors of a zero matrix are the solver's choice.
+    The singular vectors of a zero matrix are the solver's choice, and those of one whose numbers
+    float32 no longer holds to its usual precision are made of rounding.
     """
     found = ds[[name for name in OVERLAPS if name in ds]]
-    zero = ds["singular_values"].isel(k=0).transpose("step", "matrix").to_numpy() == 0
+    zero = ds["singular_values"].isel(k=0).transpose("step", "matrix").to_numpy() < TINY
     zero_at = dict(zip(ds["matrix"].to_numpy(), zero.T, strict=True))
     never = np.zeros(ds.sizes["step"], bool)
     ends = zip(ds["earlier"].to_numpy(), ds["later"].to_numpy(), strict=True)

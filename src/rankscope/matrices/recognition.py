@@ -1,5 +1,6 @@
 """Attention recognised by the names of its projections; head counts come from attributes."""
 
+from collections import Counter
 from functools import singledispatch
 
 from torch import nn
@@ -16,6 +17,7 @@ from rankscope.matrices.attention import (
 )
 from rankscope.matrices.wrappers import children
 
+# In names capitals and underscores do not count: see `plain`.
 SEPARATE = (
     ("q_proj", "k_proj", "v_proj"),  # Llama, OPT, CLIP, GPT-J
     ("query", "key", "value"),  # BERT
@@ -25,16 +27,22 @@ SEPARATE = (
     ("q_lin", "k_lin", "v_lin"),  # DistilBERT
     ("query_proj", "key_proj", "value_proj"),  # DeBERTa
     ("c_q", "c_k", "c_v"),  # nanochat
+    ("proj_q", "proj_k", "proj_v"),
+    ("queries", "keys", "values"),
+    ("to_queries", "to_keys", "to_values"),
 )
 QUERY_AND_KEY_VALUE = (("q_attn", "c_attn"), ("to_q", "to_kv"), ("q", "kv"))
 FUSED = ("qkv", "to_qkv", "qkv_proj", "c_attn", "Wqkv", "query_key_value", "W_pack")
 OUTPUT = (
     *("o_proj", "out_proj", "c_proj", "proj", "projection", "to_out"),
-    *("dense", "o", "wo", "Wo", "out_lin"),
+    *("dense", "o", "wo", "out", "out_lin", "proj_o", "fc_out", "unify_heads"),
 )
 
 # Key heads need no attribute: their number is the rows of the key projection over the head width.
-HEADS = ("num_heads", "n_heads", "n_head", "heads", "num_attention_heads", "nhead", "n_local_heads")
+HEADS = (
+    *("num_heads", "n_heads", "n_head", "heads", "num_attention_heads"),
+    *("nhead", "n_local_heads", "nh"),
+)
 HEAD_DIM = (
     *("head_dim", "dim_head", "d_head", "head_size", "attention_head_size"),
     *("key_value_proj_dim", "d_kv"),
@@ -80,8 +88,11 @@ def recognised(module: nn.Module, name: str) -> Attention | str | None:
 
 def _looks_like_attention(module: nn.Module, name: str) -> str | None:
     kind = type(module).__name__
-    layers = [key for key, child in children(module).items() if isinstance(child, nn.Linear)]
-    if not layers or not ("attention" in kind.lower() or "attn" in kind.lower()):
+    linear = {k: child for k, child in children(module).items() if isinstance(child, nn.Linear)}
+    layers, shapes = list(linear), Counter(child.weight.shape for child in linear.values())
+    named = "attention" in kind.lower() or "attn" in kind.lower()
+    alike = max(shapes.values(), default=0) >= 3 and attribute(module, HEADS) is not None
+    if not layers or not (named or alike):
         return None
     return f"attention {name!r} ({kind}) has projections {layers}, names no rule knows"
 
@@ -89,10 +100,12 @@ def _looks_like_attention(module: nn.Module, name: str) -> str | None:
 def _separate(module: nn.Module, name: str, prefix: str = "", output: str = "") -> Attention | None:
     """Three projections, in `module` or in its child `prefix`, where the attributes are too."""
     holder = children(module)[prefix] if prefix else module
-    names = next((names for names in SEPARATE if set(names) <= holder._modules.keys()), None)
+    written = {plain(child): child for child in holder._modules}
+    names = next((names for names in SEPARATE if set(map(plain, names)) <= written.keys()), None)
     if names is None:
         return None
-    query, key, value = (f"{prefix}.{child}" if prefix else child for child in names)
+    found = (written[plain(each)] for each in names)
+    query, key, value = (f"{prefix}.{child}" if prefix else child for child in found)
     return separate_attention(
         module,
         name,
@@ -163,10 +176,15 @@ def _output(module: nn.Module) -> str | None:
         (
             key
             for key, child in children(module).items()
-            if key in OUTPUT and not isinstance(child, nn.Identity)
+            if plain(key) in map(plain, OUTPUT) and not isinstance(child, nn.Identity)
         ),
         None,
     )
+
+
+def plain(name: str) -> str:
+    """ "wq" of "W_q"."""
+    return name.lower().replace("_", "")
 
 
 def attribute(module: nn.Module, names: tuple[str, ...]) -> int | None:

@@ -110,7 +110,7 @@ class Tracker:
         self._block = when_full == "block"
         self._strict = strict
         self._failure: BaseException | None = None
-        self._stopped = False
+        self._stopped = self._closed = False
         self._pauses = 0
         self._first_after_resume = resume
         self._latest: int | None = None  # the last step that was due; the same on all ranks
@@ -198,8 +198,16 @@ class Tracker:
     def snapshot(self, step: int, **scalars: SupportsFloat) -> None:
         """A snapshot whatever the schedule says, of the end of training for instance.
 
-        It waits for a free place. Where `step` was the last one due, nothing happens.
+        It waits for a free place. Nothing happens where `step` was the last one due, even if that
+        was skipped; a later `observe` of the same step takes none. Steps go forward.
         """
+        if self._closed:
+            warnings.warn(
+                f"{self.path} is closed, so no snapshot of step {step} is taken; call it inside "
+                "the tracker's with block",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         if self._stopped or self._pauses or step == self._latest:
             return
         try:
@@ -212,7 +220,7 @@ class Tracker:
         self._begin(step)
         if self._every_step:
             self._keep_row(step, scalars)
-        if self._schedule(step):
+        if self._schedule(step) and step != self._latest:
             self._take(step, scalars, block=self._block)
 
     def _begin(self, step: int) -> None:
@@ -306,6 +314,7 @@ class Tracker:
 
     def close(self) -> None:
         """Commits what is waiting and ends the run; safe to call twice."""
+        self._closed = True
         if self._worker is None or self._recorder is None or not self._worker.alive:
             return
         wall = time.perf_counter() - self._began

@@ -241,7 +241,8 @@ def test_a_step_replayed_on_a_gpu_is_that_of_the_cpu(tmp_path: Path) -> None:
     for device, precision in (("cpu", "float32"), ("cuda", "float32"), ("cuda", "bfloat16")):
         placed = replace(run, precision=precision, place=Place(device=device))
         stored = StoredRun("vit", 0, placed, tmp_path / f"{device}-{precision}")
-        assert attempt(stored, lambda fraction, note="": None).failure is None
+        with torch.compiler.set_stance("force_eager"):  # shapes are checked, see test_step.py
+            assert attempt(stored, lambda fraction, note="": None).failure is None
         losses[device, precision] = store.open(stored.path)["training_loss"].to_numpy()
     np.testing.assert_allclose(losses["cuda", "float32"], losses["cpu", "float32"], rtol=1e-2)
     np.testing.assert_allclose(losses["cuda", "bfloat16"], losses["cpu", "float32"], rtol=3e-2)

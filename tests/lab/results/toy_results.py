@@ -10,6 +10,7 @@ from rankscope.lab.execution import execute
 from rankscope.lab.results.keeping import keep
 from rankscope.lab.results.ledger import Batch
 from rankscope.lab.stored_run import stored_runs
+from rankscope.lab.verdict import Outcome, Verdict, judge
 
 NAME = "paper2000/slow-decay"
 PROGRAM = (Batch(NAME, (0,)), Batch(NAME, (1, 2), optional=True))
@@ -47,3 +48,11 @@ def content(results: Path) -> dict[str, bytes]:
     files = [*results.rglob("*"), *results.parent.glob("*.md"), *results.parent.glob("docs/*.md")]
     beside = results.parent
     return {p.relative_to(beside).as_posix(): p.read_bytes() for p in files if p.is_file()}
+
+
+def verdict(claim: str, **networks: dict[int, Outcome]) -> Verdict:
+    return judge(claim, "", networks, bound="< 1", quantity="width")
+
+
+def seeds(*values: float) -> dict[int, Outcome]:
+    return {seed: (value, value < 1) for seed, value in enumerate(values)}

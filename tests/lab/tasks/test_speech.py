@@ -19,7 +19,7 @@ from rankscope.lab.tasks.speech import (
     require_room,
 )
 from rankscope.lab.training.optimizers import AdamW
-from rankscope.lab.training.step import GraphedStep, eager_step
+from rankscope.lab.training.step import GraphedStep, plain_step
 from rankscope.lab.training.task import Place
 
 MODEL = BiLstmConfig(hidden=3, layers=2)
@@ -224,7 +224,7 @@ def test_a_replayed_step_learns_what_a_written_one_does() -> None:
     def losses(device: str) -> list[float]:
         problem = SpeechRecognition(FormantSpeech(20), MODEL).build(Place(device=device), seed=0)
         optimizer = AdamW(rate=1e-3).build(problem.model.parameters(), torch.device(device))
-        step = eager_step(problem, optimizer, accumulate=1, clip=None, precision="float32")
+        step = plain_step(problem, optimizer, accumulate=1, clip=None, precision="float32")
         if device == "cuda":
             step = GraphedStep(step, problem.model, optimizer, paused=nullcontext)
         chosen = [torch.tensor([3, 1, 4]), torch.tensor([0, 2, 5])] * 3

@@ -9,6 +9,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,12 +22,13 @@ from rankscope.interventions import reestimate_batchnorm
 from rankscope.lab.execution import attempt
 from rankscope.lab.stored_run import StoredRun
 from rankscope.lab.training import loop
+from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.order import Order, generator
 from rankscope.lab.training.rates import Cosine, Drops
 from rankscope.lab.training.run import TrainingRun
-from rankscope.tracker import Epochs, Every
+from rankscope.tracker import Epochs, Every, Tracker
 
 RUN = TrainingRun(
     task=CloudTask(),
@@ -154,6 +156,28 @@ def killed_in_a_process(path: Path) -> None:
 
     loop.Meter.tick = slowly  # type: ignore[method-assign]
     attempt(StoredRun("toy", 0, RUN, path), silent)
+
+
+def test_a_slow_tracker_makes_checkpoints_no_rarer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved: list[int] = []
+    flush, save = Tracker.flush, Checkpoint.save
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", 1.0)
+
+    def slow(tracker: Tracker) -> None:
+        time.sleep(0.05)
+        flush(tracker)
+
+    def counted(checkpoint: Checkpoint, step: int, *state: Any) -> None:
+        saved.append(step)
+        save(checkpoint, step, *state)
+
+    monkeypatch.setattr(Tracker, "flush", slow)
+    monkeypatch.setattr(Checkpoint, "save", counted)
+    executed(replace(RUN, steps=20), tmp_path / "run")
+    assert len(saved) >= 6
 
 
 def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path: Path) -> None:

@@ -86,5 +86,5 @@ def nearest_decay(results: Results, network: str) -> Iterator[str]:
 
 def nothing_to_judge(claim: str, sentence: str, networks: Collection[str], bound: str) -> Verdict:
     """Undecided, since no run is there that the claim speaks of."""
-    reason = f"speaks of {', '.join(networks)}, of which there is no run with what it reads"
+    reason = f"speaks of {', '.join(networks)}, of which no seed has all runs that it reads"
     return undecided(claim, sentence, reason, bound=bound)

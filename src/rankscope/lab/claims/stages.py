@@ -69,8 +69,9 @@ def steepest_share(ds: xr.Dataset, *, cells: int = 2000) -> float:
 def one_coordinate_per_stage(results: Results) -> Verdict:
     """B2. At most one coordinate becomes active per stage.
 
-    Yes: at every alpha <= 1e-8, when a coordinate of the flow becomes active in a resolved stage,
-    no other does within half of that stage and half of the one before.
+    Yes: at every alpha <= 1e-8, in each resolved stage, counted from half of the one before to half
+    of its own, exactly one coordinate of the flow becomes active. A stage in which none does is
+    none of the flow's.
     """
     return _one_at_a_time("B2", results, lambda stage: stage.resolved)
 
@@ -85,12 +86,20 @@ def one_coordinate_per_clear_stage(results: Results) -> Verdict:
 
 
 def _one_at_a_time(key: str, results: Results, counts: Callable[[StageInFlow], bool]) -> Verdict:
-    outcomes = _nothing_yet(results)
+    outcomes, rows = _nothing_yet(results), list[tuple[Cell, ...]]()
     for network, seed, flows in _flows(results):
         stages = stages_in_flows(results[f"{network}/algorithm"][seed], flows)
-        found = [stage.activations for stage in stages if counts(stage)]
+        counted = [stage for stage in stages if counts(stage)]
+        found = [stage.activations for stage in counted]
         outcome = (max(found, default=None), _all(n == 1 for n in found))
         outcomes[network][seed] = outcome if _finished(flows.values()) else (None, None)
+        rows += (
+            (network, seed, f"1e{each.alpha:g}", each.stage, each.winner, each.activations)
+            for each in counted
+            if each.activations != 1
+        )
+    columns = ("network", "seed", "alpha", "stage", "winner", "coordinates")
+    others = Table(columns, tuple(rows), "stages in which not exactly one becomes active")
     return judge(
         key,
         "at most one coordinate becomes active per stage",
@@ -98,6 +107,7 @@ def _one_at_a_time(key: str, results: Results, counts: Callable[[StageInFlow], b
         bound="= 1",
         quantity="most coordinates in such a stage",
         evidence=[CLEAR] if key == "B2-clear" else [],
+        tables=[others] if rows else [],
     )
 
 

@@ -16,41 +16,22 @@ from rankscope.lab.paper import Paper
 from rankscope.lab.results import ledger as program
 from rankscope.lab.results.judging import read_verdicts, subjects
 from rankscope.lab.results.ledger import Done, Key, Ledger, run_command
-from rankscope.lab.tables import duration, number, span
-from rankscope.lab.verdict import NetworkVerdict, Verdict
+from rankscope.lab.results.phrases import (
+    first_rule,
+    measured,
+    outcome,
+    says,
+    second_rule,
+    summary,
+)
+from rankscope.lab.tables import duration
+from rankscope.lab.verdict import Verdict
 
 # Beside the folder of results, if that lies in a repository: which tables each has.
 DOCUMENTS = {"README.md": ("claims",), "docs/results.md": ("results", "runs")}
 CLAIM_COLUMNS = ("claim", "the paper says", "measured", "verdict", "command")
 RUN_COLUMNS = ("experiment", "runs", "seeds", "together", "speed of a run", "device", "commit")
 NOT_RUN = "not run yet"
-LOST = "without "  # begins a sentence on what a verdict lacks
-OF_SEED = " of seed"  # in it, unless that is a whole network
-
-SAYS = {
-    "Y1": "large singular values grow faster than small ones",
-    "Y2": "effective rank falls in nearly all matrices",
-    "Y3": "neighbouring layers align weakly, not from the start, in the top ranks only",
-    "Y3b": "alignment peaks early, then diffuses",
-    "Y4": "more weight decay, lower rank",
-    "Y5": "more weight decay, stronger alignment, most in the Transformer",
-    "Y6": "the top half of each SVD stands for the network, the more so with decay",
-    "Y7": "high decay still trains, but for the VGG",
-    "Y8": "true labels give lower rank in the middle than random ones, and alignment that stays",
-    "Y9": "rank drops as a network groks",
-    "Y10": "queries and keys align best",
-    "Y11": "filters align best at their centre",
-    "Y12": "seeds agree",
-    "B1": "the loss falls in stages, sharper as alpha falls",
-    "B2": "one coordinate per stage",
-    "B3": "times converge to Algorithm 1's like 1 / log(1/alpha)",
-    "B4": "u² - v² is conserved",
-    "B5": "assumptions 4.2-4.4 hold",
-    "B6": "with full matrices, singular values appear in turn",
-    "B7": "in ViTs the rank of the change from the start grows gradually",
-    "B8": "a smaller start gives a change of lower rank",
-    "B9": "the change is far lower in rank than the product it starts from",
-}
 
 
 def fill(results: Path, papers: Sequence[Paper], ledger: Ledger) -> list[str]:
@@ -92,9 +73,11 @@ def tables(results: Path, papers: Iterable[Paper], ledger: Ledger) -> dict[str, 
     """Every generated table by the name of its markers."""
     shown = [list(_claims(paper, ledger, results)) for paper in papers]
     every = [_claim_row(*each) for of_paper in shown for each in sorted(of_paper, key=_order)]
-    first = [row for of_paper in shown for row in _first_rows(of_paper)]
+    firsts = [(each, of_paper) for of_paper in shown for each in _firsts(of_paper)]
+    holds = summary([verdict for (_, verdict, _), _ in firsts])
+    first = markdown(CLAIM_COLUMNS, [_row_with_others(*each) for each in firsts])
     return {
-        "claims": markdown(CLAIM_COLUMNS, first),
+        "claims": f"{holds}\n\n{first}",
         "results": markdown(CLAIM_COLUMNS, every),
         "runs": markdown(RUN_COLUMNS, _runs(ledger)),
     }
@@ -103,19 +86,34 @@ def tables(results: Path, papers: Iterable[Paper], ledger: Ledger) -> dict[str, 
 Shown = tuple[str, Verdict | None, Subject]  # a claim, and what its runs say if there are any
 
 
-def _first_rows(shown: Sequence[Shown]) -> Iterator[tuple[str, ...]]:
-    """A row for each claim: of the experiment due first, with what second rules say of its runs."""
-    due = {batch.experiment: i for i, batch in reversed([*enumerate(program.PROGRAM)])}
-    by_time = sorted(shown, key=lambda each: due.get(each[2].name, len(due)), reverse=True)
-    firsts = {each[0]: each for each in by_time if not second_rule(each[0])}
-    for claim, verdict, subject in sorted(firsts.values(), key=_order):
-        *row, said, command = _claim_row(claim, verdict, subject)
-        seconds = [
-            f"{other}: {again.holds}"
-            for other, again, of in shown
-            if again and of.name == subject.name and other != claim == first_rule(other)
-        ]
-        yield *row, ". ".join([said, *seconds]), command
+def _firsts(shown: Sequence[Shown]) -> list[Shown]:
+    """Every claim by its first rule, of the experiment that is due first."""
+    due = [batch.experiment for batch in program.PROGRAM]
+
+    def place(each: Shown) -> int:
+        name = each[2].name
+        return due.index(name) if name in due else len(due)
+
+    late_first = sorted(shown, key=place, reverse=True)
+    firsts = {each[0]: each for each in late_first if not second_rule(each[0])}
+    return sorted(firsts.values(), key=_order)
+
+
+def _row_with_others(first: Shown, shown: Sequence[Shown]) -> tuple[str, ...]:
+    """With what second rules say of the same runs, and what other experiments of the claim."""
+    claim, _, subject = first
+    *row, said, command = _claim_row(*first)
+    seconds = [
+        f"{rule}: {other.holds}"
+        for rule, other, of in shown
+        if other and of.name == subject.name and rule != claim == first_rule(rule)
+    ]
+    elsewhere = [
+        f"{of.name}: {other.holds}"
+        for rule, other, of in shown
+        if other and of.name != subject.name and rule == claim
+    ]
+    return *row, ". ".join([said, *seconds, *elsewhere]), command
 
 
 def _claims(paper: Paper, ledger: Ledger, results: Path) -> Iterator[Shown]:
@@ -138,69 +136,6 @@ def _order(shown: Shown) -> tuple[int, str, str]:
 def _claim_row(claim: str, verdict: Verdict | None, subject: Subject) -> tuple[str, ...]:
     said = (measured(verdict), outcome(verdict)) if verdict else (NOT_RUN, "undecided")
     return claim, says(claim), *said, f"`{command_of(claim, subject)}`"
-
-
-def says(claim: str) -> str:
-    """Of "Y3-median" what is said of Y3, and that the rule is a second one."""
-    phrase = SAYS.get(first_rule(claim), "")
-    return f"{phrase} (second rule)" if second_rule(claim) and phrase else phrase
-
-
-def first_rule(claim: str) -> str:
-    """ "Y3" of "Y3-median", and of "Y3"."""
-    return claim.partition("-")[0]
-
-
-def second_rule(claim: str) -> bool:
-    return first_rule(claim) != claim
-
-
-def measured(verdict: Verdict) -> str:
-    """What the value is, its range over seeds for each network, the bound, and what is missing.
-
-    Networks whose values are of another kind have none here.
-    """
-    alike = [each for each in verdict.networks if each.network not in verdict.apart]
-    if values := "; ".join(filter(None, map(_network_value, alike))):
-        values = f"{verdict.quantity}: {values}" if verdict.quantity else values
-        values += f"; bound {verdict.bound}" if verdict.bound else ""
-    shown = "; ".join(filter(None, (values, _lost(verdict))))
-    return shown or "; ".join(verdict.evidence[:1]) or "-"
-
-
-def _lost(verdict: Verdict) -> str:
-    """ "without unet, lm and vgg/decay-0, decay-0.1 of seed 1": whole networks first; or ""."""
-    lost = [each.partition(":")[0] for each in verdict.evidence if each.startswith(LOST)]
-    names = [each.removeprefix(LOST) for each in lost]
-    parts = [name for name in names if OF_SEED in name]
-    whole = ", ".join(name for name in names if OF_SEED not in name)
-    return f"{LOST}{' and '.join(filter(None, (whole, *parts)))}" if names else ""
-
-
-def _network_value(network: NetworkVerdict) -> str:
-    if network.interval is None:
-        return ""
-    low, high = network.interval
-    value = number(low) if number(low) == number(high) else span(network.interval)
-    return f"{network.network} {value}"
-
-
-def outcome(verdict: Verdict) -> str:
-    """The verdict; what each network says where they differ, and seeds where they are too few."""
-    parts = {each.network: _of_network(each) for each in verdict.networks}
-    if set(parts.values()) <= {verdict.holds}:
-        return verdict.holds
-    return f"{verdict.holds}: {'; '.join(f'{name} {said}' for name, said in parts.items())}"
-
-
-def _of_network(network: NetworkVerdict) -> str:
-    if network.holds != "undecided":
-        return network.holds
-    mets = [seed.met for seed in network.seeds]
-    told = len(mets) - mets.count(None)
-    said = [f"met in {mets.count(True)} of {told}"] if told else []
-    said += [f"cannot tell in {mets.count(None)}"] if mets.count(None) else []
-    return ", ".join(said)
 
 
 def command_of(claim: str, subject: Subject) -> str:

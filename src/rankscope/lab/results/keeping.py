@@ -99,7 +99,8 @@ def keep(runs: Path, results: Path, *, new_rules: str | None = None) -> bool:
     troubles = [*refusals, *faults, *documents.fill(results, papers, ledger)]
     for line in (*taken, *troubles):
         say(talk, line)
-    say(talk, f"{len(offers)} whole runs in {runs}, {len(ledger.done)} kept in {results}")
+    found = f"{len(offers)} whole runs in {runs}" if offers else "judged anew"
+    say(talk, f"{found}, {len(ledger.done)} kept in {results}")
     return not troubles
 
 

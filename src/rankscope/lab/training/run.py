@@ -21,8 +21,9 @@ from rankscope.lab.training.step import (
     GraphedStep,
     Precision,
     StepFunction,
+    compiled_loss,
     compiler_at_hand,
-    eager_step,
+    plain_step,
 )
 from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.surroundings import surroundings
@@ -94,7 +95,7 @@ class TrainingRun:
                 end = loop.advance(first, self.steps)
                 speed = loop.meter.speed
             if loop.group.leads:
-                self._keep_facts(loop.problem, path, speed=speed, end=end)
+                self._keep_facts(loop, path, speed=speed, end=end)
 
     @contextmanager
     def assembled(self, path: Path, *, seed: int, progress: Progress) -> Iterator[tuple[Loop, int]]:
@@ -182,22 +183,30 @@ class TrainingRun:
         optimizer: torch.optim.Optimizer,
         tracker: Tracker,
     ) -> StepFunction:
-        # Gradients on their way to other processes are no part of a graph.
-        graphed = self.place.device != "cpu" and problem.capturable and group.size == 1
-        step = eager_step(
+        step = plain_step(
             group.shared(problem, parts=self._parts(group)),
             optimizer,
             accumulate=self._parts(group),
             clip=self.clip,
             precision=self.precision,
-            compiled=graphed and isinstance(problem.model, Fusable) and compiler_at_hand(),
+            loss=compiled_loss(problem) if self._compiled(group, problem) else None,
         )
-        if not graphed:
+        if not self._graphed(group, problem):
             return step
         return GraphedStep(step, problem.model, optimizer, paused=tracker.paused)
 
-    def _keep_facts(self, problem: Problem, path: Path, *, speed: float, end: End) -> None:
+    def _graphed(self, group: Group, problem: Problem) -> bool:
+        """Gradients on their way to other processes are no part of a graph."""
+        return self.place.device != "cpu" and problem.capturable and group.size == 1
+
+    def _compiled(self, group: Group, problem: Problem) -> bool:
+        model = problem.model
+        asked = isinstance(model, Fusable) and model.fusable
+        return asked and self._graphed(group, problem) and compiler_at_hand()
+
+    def _keep_facts(self, loop: Loop, path: Path, *, speed: float, end: End) -> None:
         """What the store says of the training as a whole."""
+        problem = loop.problem
         facts: dict[str, Any] = {
             "decay": self.optimizer.decay,
             "paper_decay": self.paper_decay,
@@ -209,6 +218,7 @@ class TrainingRun:
             "shown_pair": problem.shown.pair,
             "unit": problem.unit,
             "speed": speed,
+            "compiled": self._compiled(loop.group, problem),
             "parameters": sum(each.numel() for each in problem.model.parameters()),
         }
         if end.why != "diverged":
@@ -245,7 +255,7 @@ class Tapped(Protocol):
 
 @runtime_checkable
 class Fusable(Protocol):
-    """One whose step a GPU spends between the products, so that compiling it pays."""
+    """Of a large one most of a GPU's time goes into what is not matrix products: fusing it pays."""
 
     fusable: bool
 

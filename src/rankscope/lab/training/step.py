@@ -1,11 +1,13 @@
 """One optimizer step, run as it is written or, on a GPU, replayed as a graph of its kernels."""
 
-import importlib.util
 import os
 import shutil
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -14,28 +16,28 @@ from torch import Tensor, nn
 from rankscope.lab.training.task import Batch, Problem
 
 Precision = Literal["float32", "bfloat16"]
+LossFunction = Callable[..., Tensor]  # of a model and the tensors of a batch
 StepFunction = Callable[[Batch], Tensor]
 
 WARM_UP = 3  # steps before a capture, in which libraries choose their kernels and memory
 CAPTURING = threading.Lock()
+MOST_NETWORKS = 64  # of one kind, compiled in one process
 
 
-def eager_step(
+def plain_step(
     problem: Problem,
     optimizer: torch.optim.Optimizer,
     *,
     accumulate: int,
     clip: float | None,
     precision: Precision,
-    compiled: bool = False,
+    loss: LossFunction | None = None,
 ) -> StepFunction:
     """A function that learns from one batch and returns its loss, detached.
 
-    compiled: its small kernels are fused, for which the first step takes a minute.
+    loss: `problem.loss`, or what computes the same.
     """
-    model, loss_of = problem.model, problem.loss
-    if compiled:
-        loss_of = torch.compile(loss_of, dynamic=False)
+    model, loss_of = problem.model, loss or problem.loss
     device = next(model.parameters()).device
     parameters = list(model.parameters())
 
@@ -61,12 +63,28 @@ def _parts(batch: Batch, count: int) -> list[Batch]:
     return list(zip(*(tensor.chunk(count) for tensor in batch), strict=True))
 
 
+def compiled_loss(problem: Problem) -> LossFunction:
+    """Its loss with small kernels fused, forwards and backwards; the first call takes a minute.
+
+    Networks of one kind share their code, and torch would silently stop compiling it for the ninth.
+    """
+    compiled = torch.compile(problem.loss, dynamic=False)
+
+    def loss(model: nn.Module, *batch: Tensor) -> Tensor:
+        with torch._dynamo.config.patch(recompile_limit=MOST_NETWORKS):
+            found: Tensor = compiled(model, *batch)
+            return found
+
+    return loss
+
+
 def compiler_at_hand() -> bool:
-    """Whether kernels for a GPU can be compiled here: that takes Triton and a C compiler."""
-    compilers = (os.environ.get("CC"), "gcc", "clang", "cc")
-    return importlib.util.find_spec("triton") is not None and any(
-        shutil.which(name) for name in compilers if name
-    )
+    """Whether Triton can make kernels here; for each it compiles a little C against Python's."""
+    if os.environ.get("TORCH_COMPILE_DISABLE") == "1":  # torch's own switch
+        return False
+    compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
+    header = Path(sysconfig.get_path("include"), "Python.h")
+    return bool(find_spec("triton") and compiler and shutil.which(compiler) and header.exists())
 
 
 def mixed_precision(

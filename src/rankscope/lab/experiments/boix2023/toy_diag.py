@@ -42,7 +42,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages
     "smoke": (5, 4, 30, 3),
 }
 NUMBERS = {"loss": "figure-6", "entries-kq": "figure-7", "entries-vo": "figure-8"}
-SECONDS: dict[Scale, int] = {"paper": 1400, "small": 60, "smoke": 5}
+SECONDS: dict[Scale, int] = {"paper": 3200, "small": 60, "smoke": 5}
 
 
 def experiment(scale: Scale) -> Experiment:

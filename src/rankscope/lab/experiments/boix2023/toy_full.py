@@ -35,7 +35,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages 
     "small": (15, 10, 300, 8),
     "smoke": (8, 10, 60, 3),
 }
-SECONDS: dict[Scale, int] = {"paper": 280, "small": 30, "smoke": 4}
+SECONDS: dict[Scale, int] = {"paper": 820, "small": 30, "smoke": 4}
 
 
 def experiment(scale: Scale) -> Experiment:

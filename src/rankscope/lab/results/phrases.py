@@ -1,0 +1,113 @@
+"""What tables say of a claim and its verdict, in words."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from rankscope.lab.tables import number, span
+from rankscope.lab.verdict import LEAST_SEEDS, NetworkVerdict, Verdict
+
+LOST = "without "  # begins a sentence on what a verdict lacks
+OF_SEED = " of seed"  # in it, unless that is a whole network
+
+SAYS = {
+    "Y1": "large singular values grow faster than small ones",
+    "Y2": "effective rank falls in nearly all matrices",
+    "Y3": "neighbouring layers align weakly, not from the start, in the top ranks only",
+    "Y3b": "alignment peaks early, then diffuses",
+    "Y4": "more weight decay, lower rank",
+    "Y5": "more weight decay, stronger alignment, most in the Transformer",
+    "Y6": "the top half of each SVD stands for the network, the more so with decay",
+    "Y7": "high decay still trains, but for the VGG",
+    "Y8": "true labels give lower rank in the middle than random ones, and alignment that stays",
+    "Y9": "rank drops as a network groks",
+    "Y10": "queries and keys align best",
+    "Y11": "filters align best at their centre",
+    "Y12": "seeds agree",
+    "B1": "the loss falls in stages, sharper as alpha falls",
+    "B2": "one coordinate per stage",
+    "B3": "times converge to Algorithm 1's like 1 / log(1/alpha)",
+    "B4": "u² - v² is conserved",
+    "B5": "assumptions 4.2-4.4 hold",
+    "B6": "with full matrices, singular values appear in turn",
+    "B7": "in ViTs the rank of the change from the start grows gradually",
+    "B8": "a smaller start gives a change of lower rank",
+    "B9": "the change is far lower in rank than the product it starts from",
+}
+
+
+def says(claim: str) -> str:
+    """Of "Y3-median" what is said of Y3, and that the rule is a second one."""
+    phrase = SAYS.get(first_rule(claim), "")
+    return f"{phrase} (second rule)" if second_rule(claim) and phrase else phrase
+
+
+def first_rule(claim: str) -> str:
+    """ "Y3" of "Y3-median", and of "Y3"."""
+    return claim.partition("-")[0]
+
+
+def second_rule(claim: str) -> bool:
+    return first_rule(claim) != claim
+
+
+def measured(verdict: Verdict) -> str:
+    """What the value is, its range over seeds for each network, the bound, and what is missing.
+
+    Networks whose values are of another kind have none here.
+    """
+    alike = [each for each in verdict.networks if each.network not in verdict.apart]
+    if values := "; ".join(filter(None, map(_network_value, alike))):
+        values = f"{verdict.quantity}: {values}" if verdict.quantity else values
+        values += f"; bound {verdict.bound}" if verdict.bound else ""
+    shown = "; ".join(filter(None, (values, lost(verdict))))
+    return shown or "; ".join(verdict.evidence[:1]) or "-"
+
+
+def lost(verdict: Verdict) -> str:
+    """ "without unet, lm and vgg/decay-0, decay-0.1 of seed 1": whole networks first; or ""."""
+    lost = [each.partition(":")[0] for each in verdict.evidence if each.startswith(LOST)]
+    names = [each.removeprefix(LOST) for each in lost]
+    parts = [name for name in names if OF_SEED in name]
+    whole = ", ".join(name for name in names if OF_SEED not in name)
+    return f"{LOST}{' and '.join(filter(None, (whole, *parts)))}" if names else ""
+
+
+def _network_value(network: NetworkVerdict) -> str:
+    if network.interval is None:
+        return ""
+    low, high = network.interval
+    value = number(low) if number(low) == number(high) else span(network.interval)
+    return f"{network.network} {value}"
+
+
+def outcome(verdict: Verdict) -> str:
+    """The verdict; what each network says where they differ, and seeds where they are too few."""
+    parts = {each.network: _of_network(each) for each in verdict.networks}
+    if set(parts.values()) <= {verdict.holds}:
+        return verdict.holds
+    return f"{verdict.holds}: {'; '.join(f'{name} {said}' for name, said in parts.items())}"
+
+
+def _of_network(network: NetworkVerdict) -> str:
+    if network.holds != "undecided":
+        return network.holds
+    mets = [seed.met for seed in network.seeds]
+    told = len(mets) - mets.count(None)
+    said = [f"met in {mets.count(True)} of {told}"] if told else []
+    said += [f"cannot tell in {mets.count(None)}"] if mets.count(None) else []
+    return ", ".join(said)
+
+
+def summary(verdicts: Sequence[Verdict | None]) -> str:
+    """How many claims hold; undecided ones by whether more runs could settle them."""
+    said = Counter(each.holds if each and not waits(each) else "waiting" for each in verdicts)
+    settled = (
+        f"{said['yes']} yes, {said['no']} no, {said['undecided']} undecided with all their runs"
+    )
+    return f"{len(verdicts)} claims: {settled}, {said['waiting']} waiting for runs."
+
+
+def waits(verdict: Verdict) -> bool:
+    """Whether it is undecided for want of runs."""
+    few = any(len(each.seeds) < LEAST_SEEDS for each in verdict.networks)
+    return verdict.holds == "undecided" and (few or not verdict.networks or bool(lost(verdict)))
