@@ -70,4 +70,4 @@ def test_other_networks_and_runs_it_does_not_speak_of_say_nothing() -> None:
     ):
         verdict = judged(results)
         assert (verdict.holds, verdict.networks) == ("undecided", ())
-        assert verdict.evidence[0].startswith("speaks of vgg, lm, of which there is no run")
+        assert verdict.evidence[0].startswith("speaks of vgg, lm, of which no seed has all runs")
