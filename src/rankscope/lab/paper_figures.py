@@ -1,7 +1,6 @@
 """Figures of boix2023's toy experiments by their number, from the runs of an experiment."""
 
 from functools import partial
-from typing import Literal
 
 import xarray as xr
 from matplotlib.figure import Figure
@@ -45,15 +44,21 @@ def rises_figure(results: Results, *, run: str) -> Figure:
     return singular_value_rises(ds, rise_dataset(ds))
 
 
-def perturbation_figure(
-    results: Results, *, run: str, kind: Literal["plateau", "newly active"]
-) -> Figure:
-    """Weights after a perturbation beside those of the run that was not perturbed (figs. 9, 10).
+def plateau_figure(results: Results, *, run: str) -> Figure:
+    """Weights perturbed at random times, beside those of the run that was not perturbed (fig. 9).
 
-    Perturbed at plateaus in figure 9, where an entry has just become active in figure 10. The paper
-    says training brings them back: they were close to a strict local minimum.
+    The paper says training brings them back: they were close to a strict local minimum.
     """
-    return perturbations(first_seed(results, run), kind)
+    return perturbations(first_seed(results, run), "plateau")
+
+
+def newly_active_figure(results: Results, *, run: str) -> Figure:
+    """Weights perturbed when one of them had just become active, beside those of the run that was
+    not perturbed (fig. 10).
+
+    The paper says training goes to the same minimum as without the perturbation.
+    """
+    return perturbations(first_seed(results, run), "newly active")
 
 
 def first_seed(results: Results, run: str) -> xr.Dataset:

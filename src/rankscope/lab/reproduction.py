@@ -22,7 +22,7 @@ from rankscope.lab.procedure import check_folder, name_failures, run_missing, sa
 from rankscope.lab.report import Report, report_on, write_verdicts
 from rankscope.lab.report_page import write_page
 from rankscope.lab.stored_run import StoredRun, stored_runs
-from rankscope.lab.tables import short_verdict_table
+from rankscope.lab.tables import verdict_table
 
 
 def reproduce(
@@ -147,5 +147,5 @@ def show(report: Report, folder: Path, talk: Console) -> None:
     for paper in report.papers:
         for part in paper.parts:
             console.print(part.experiment or paper.paper.name, style="bold", highlight=False)
-            console.print(short_verdict_table(part.findings.verdicts))
+            console.print(verdict_table(part.findings.verdicts))
     say(console, f"Report: {path}")

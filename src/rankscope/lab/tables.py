@@ -9,45 +9,43 @@ from rich.table import Table
 
 from rankscope.lab import verdict
 from rankscope.lab.catalogue import Entry
-from rankscope.lab.verdict import Holds, NetworkVerdict, Verdict
+from rankscope.lab.verdict import Holds, Verdict
 
 COLOURS: dict[Holds, str] = {"yes": "green", "no": "red", "undecided": "yellow"}
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
-    """One row per claim; where several networks were asked, one more for each of them."""
-    verdicts = list(verdicts)
-    table = _table("claim", "says", "holds", "value", "bound", range_over(verdicts))
-    for each in verdicts:
-        table.add_row(
-            each.claim,
-            escape(each.sentence)
-            + (f"\n[dim]{escape(each.quantity)}[/dim]" if each.quantity else ""),
-            _coloured(each.holds),
-            number(each.value),
-            escape(each.bound),
-            span(each.interval),
-        )
-        for network in each.networks if len(each.networks) > 1 else ():
-            table.add_row(*_network_row(network))
-    return table
+    """One row per claim; under its sentence what the value is, the bound, and what networks say.
 
-
-def short_verdict_table(verdicts: Iterable[Verdict]) -> Table:
-    """One row per claim, and under its sentence the bound and what each network says.
-
-    For a whole paper: 80 columns have room for it.
+    80 columns have room for it.
     """
     table = _table("claim", "says", "holds", "value")
     for each in verdicts:
-        networks = ", ".join(
-            f"{escape(network.network)} {_coloured(network.holds)}" for network in each.networks
-        )
-        bound = f"[dim]bound {escape(each.bound)}[/dim]" if each.bound else ""
-        lines = (escape(each.sentence), bound, networks if len(each.networks) > 1 else "")
+        lines = (escape(each.sentence), _meaning(each), _networks(each))
         says = "\n".join(filter(None, lines))
         table.add_row(each.claim, says, _coloured(each.holds), number(each.value))
     return table
+
+
+def _meaning(judged: Verdict) -> str:
+    seeds = "" if len(judged.networks) > 1 else _range(judged.interval)
+    parts = (judged.quantity, f"bound {judged.bound}" if judged.bound else "", seeds)
+    said = escape("; ".join(filter(None, parts)))
+    return f"[dim]{said}[/dim]" if said else ""
+
+
+def _networks(judged: Verdict) -> str:
+    """Where there are several, what each says."""
+    said = [
+        " ".join(filter(None, (escape(of.network), _coloured(of.holds), _range(of.interval))))
+        for of in judged.networks
+    ]
+    return "; ".join(said) if len(said) > 1 else ""
+
+
+def _range(interval: tuple[float, float] | None) -> str:
+    """ "0.1 to 0.3", or "" where seeds do not differ or there is nothing."""
+    return "" if interval is None or interval[0] == interval[1] else span(interval)
 
 
 def evidence(judged: Verdict) -> Sequence[str | Table]:
@@ -105,11 +103,6 @@ def _table(*columns: str) -> Table:
     for column in table.columns:
         column.no_wrap = column.header in {"claim", "holds", "value", "scale", "there"}
     return table
-
-
-def _network_row(network: NetworkVerdict) -> Sequence[str]:
-    value, interval = number(network.value), span(network.interval)
-    return ("", f"  {escape(network.network)}", _coloured(network.holds), value, "", interval)
 
 
 def _evidence_table(claim: str, evidence: verdict.Table) -> Table:

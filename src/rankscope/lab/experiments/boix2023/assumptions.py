@@ -39,7 +39,7 @@ from functools import partial
 
 from rankscope.lab.claims.assumptions import assumptions_hold, assumptions_hold_in_the_limit
 from rankscope.lab.experiment import Experiment, Run, Scale
-from rankscope.lab.paper_figures import perturbation_figure
+from rankscope.lab.paper_figures import newly_active_figure, plateau_figure
 from rankscope.lab.simulations.perturbation import PerturbationRun
 from rankscope.lab.simulations.task import DiagonalTask
 
@@ -69,10 +69,8 @@ def experiment(scale: Scale) -> Experiment:
         seeds=(0,) if scale == "smoke" else (0, 1, 2),
         claims={"B5": assumptions_hold, "B5-limit": assumptions_hold_in_the_limit},
         figures={
-            "figure-9": partial(perturbation_figure, run="teacher-1/alpha-1e-32", kind="plateau"),
-            "figure-10": partial(
-                perturbation_figure, run="teacher-1/alpha-1e-32", kind="newly active"
-            ),
+            "figure-9": partial(plateau_figure, run=FIGURES_FROM),
+            "figure-10": partial(newly_active_figure, run=FIGURES_FROM),
         },
         expected_seconds=SECONDS[scale],
     )
