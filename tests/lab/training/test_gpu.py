@@ -88,7 +88,9 @@ import numpy as np
 import torch
 
 from rankscope import store
+from rankscope.lab.catalogue import load
 from rankscope.lab.training.task import Place
+from rankscope.tracker import Every
 
 name, folder = sys.argv[1:]
 declared = next(iter(load(name, "smoke").runs.values()))
