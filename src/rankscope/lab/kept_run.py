@@ -63,6 +63,7 @@ VIT = Compaction(
 FLOWS = Compaction(bits={"z": 8, "y": 8})
 COMPACTIONS = {
     "yunis2024/vgg": Compaction(bits={**BITS, "singular_values": 8}),
+    "yunis2024/lm": Compaction(bits={**BITS, "singular_values": 7}),
     "boix2023/toy-diag": FLOWS,
     "boix2023/diag-transformer": FLOWS,
     "boix2023/vit-cifar10": VIT,
