@@ -84,7 +84,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Report]:
     toy = replace(
         toy,
         claims={**toy.claims, "P<3": nasty},
-        figures={**toy.figures, "figure-2": drawn},
+        figures={**toy.figures, "losses-1e-32": drawn},
     )
     execute(stored_runs(toy, out), jobs=1, watcher=Log())
     paper = Paper("paper2000", "Losses & their <decay>", "small", (toy,))
@@ -107,7 +107,7 @@ def test_everything_is_on_the_page(report: Report) -> None:
         "a <br> b",
         "<s>",
         "Figure 1",
-        "Figure 2. A figure of x < y & 'z'.",
+        "Losses 1e-32. A figure of x < y & 'z'.",
         "Second paragraph of two lines.",
         "rates/slow of seed 2: failed (ArithmeticError: the loss is not a number)",
         "6 runs, 1 not there",

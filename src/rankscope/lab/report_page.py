@@ -236,7 +236,8 @@ def _figure(part: Part, drawing: Drawing) -> str:
 
 
 def _title(name: str) -> str:
-    return name.replace("-", " ").capitalize()
+    words = re.sub(r"(?<!\de)-", " ", name)  # not the minus of 1e-32
+    return words[:1].upper() + words[1:]
 
 
 def _image(files: Sequence[Path], title: str) -> str:
