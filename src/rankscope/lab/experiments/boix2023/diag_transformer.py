@@ -1,4 +1,4 @@
-"""Stages of a diagonal Transformer (boix2023, Examples 3.2 and 4.6), which nobody has shown.
+"""Stages of a diagonal Transformer (boix2023, Examples 3.2 and 4.6), stated there and not run.
 
 2 layers of 4 heads with diagonal weights and frozen feed-forward layers learn from a teacher of
 the same form. Example 4.6 concludes from Theorem 4.5 that in each stage at most one head of one
