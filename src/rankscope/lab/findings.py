@@ -15,7 +15,7 @@ from rankscope.figures import save
 from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Scale
 from rankscope.lab.paper import Paper
 from rankscope.lab.reading import network
-from rankscope.lab.shelf import Attempt, Shelf, read_shelf, with_whole_seeds
+from rankscope.lab.shelf import Attempt, Shelf, read_shelf, results_of, with_whole_seeds
 from rankscope.lab.verdict import Verdict, undecided
 from rankscope.store.files import replace_file
 
@@ -35,11 +35,13 @@ class Findings:
     """Verdicts and figures, with what had to be left out.
 
     faults: tracebacks of claims and figures that raised: mistakes in their code, not in the runs.
+    empty: no run is whole.
     """
 
     verdicts: tuple[Verdict, ...]
     drawings: tuple[Drawing, ...]
     faults: tuple[str, ...]
+    empty: bool
 
     @property
     def figures(self) -> tuple[Path, ...]:
@@ -107,7 +109,8 @@ def examine(
                 files = save(attempt.found, folder / name)
         drawings.append(Drawing(name, docstring(maker), files, tuple(_remarks_on(name, attempt))))
         faults.append(attempt.fault)
-    return Findings(verdicts, tuple(drawings), tuple(filter(None, faults)))
+    empty = not results_of(shelf)
+    return Findings(verdicts, tuple(drawings), tuple(filter(None, faults)), empty)
 
 
 def verdict_of(key: str, claim: Claim, attempt: Attempt[Verdict]) -> Verdict:

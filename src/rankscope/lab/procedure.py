@@ -37,17 +37,15 @@ def conduct(
     check_folder(out)
     wanted = stored_runs(placed(experiment, placement.place), out, seeds=seeds)
     ended = run_missing(wanted, placement, jobs=jobs, talk=talk)
-    every = (*experiment.seeds, *(seed for seed in seeds or () if seed not in experiment.seeds))
-    whole = any(run.state == "whole" for run in stored_runs(experiment, out, seeds=every))
     findings = find(experiment, out, seeds=seeds or experiment.seeds)
     if as_json:
         content = verdicts_json(experiment.name, experiment.scale, findings.verdicts)
         print(json.dumps(content, indent=1, allow_nan=False))
-    elif whole:
+    elif not findings.empty:
         show_verdicts(findings)
-    for line in (*findings.faults, *(findings.remarks if whole else ())):
+    for line in (*findings.faults, *(() if findings.empty else findings.remarks)):
         say(talk, line)
-    if not whole:
+    if findings.empty:
         say(talk, "No run is whole, so no figure is drawn and every claim is undecided.")
     for path in (experiment.folder(out) / "verdicts.json", *findings.figures):
         say(talk, f"wrote {path}")

@@ -13,7 +13,7 @@ from rankscope.lab.findings import Drawing
 from rankscope.lab.report import PaperReport, Part, Report
 from rankscope.lab.report_runs import RunRecord, columns_of, cost, origins
 from rankscope.lab.report_style import STYLE
-from rankscope.lab.tables import cell, duration, number, range_over, span
+from rankscope.lab.tables import cell, duration, number, range_over, second_rule, span
 from rankscope.lab.verdict import Holds, NetworkVerdict, Verdict
 from rankscope.store.files import replace_file
 
@@ -36,7 +36,6 @@ ABOUT = (
 DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")  # of an SVG
 ENLARGE = "A click on a figure shows it at its full size, another one fits it to the page again."
 PAGE_DPI = 96
-SECOND = "-"  # in the key of a claim's second rule: Y3-median
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
@@ -76,12 +75,12 @@ def page(report: Report) -> str:
 
 def _tally(verdicts: Sequence[Verdict]) -> str:
     """Verdicts by the rules that were fixed before any run; second rules are told apart."""
-    fixed = [each for each in verdicts if SECOND not in each.claim]
+    fixed = [each for each in verdicts if not second_rule(each.claim)]
     claims = len({each.claim for each in fixed})
     head = _several(claims, "claim")
     if claims < len(fixed):  # some were judged in several experiments
         head = f"{len(fixed)} verdicts on {head}"
-    second = [each for each in verdicts if SECOND in each.claim]
+    second = [each for each in verdicts if second_rule(each.claim)]
     besides = f"<br>and {_several(len(second), 'second rule')}: {_counts(second)}" if second else ""
     return f"<p class='tally'>{head}: {_counts(fixed)}{besides}</p>"
 

@@ -19,7 +19,7 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 
     80 columns have room for it.
     """
-    table = _table("claim", "says", "holds", "value")
+    table = plain_table("claim", "says", "holds", "value")
     for each in verdicts:
         lines = (escape(each.sentence), _meaning(each), _networks(each))
         says = "\n".join(filter(None, lines))
@@ -56,7 +56,7 @@ def evidence(judged: Verdict) -> Sequence[str | Table]:
 
 def experiment_table(entries: Iterable[Entry]) -> Table:
     """One row per scale, under a line that says what the experiment is; each paper's total last."""
-    table = _table("experiment", "scale", "expected", "runs", "there")
+    table = plain_table("experiment", "scale", "expected", "runs", "there")
     for paper, of_paper in groupby(entries, lambda entry: entry.experiment.partition("/")[0]):
         found = list(of_paper)
         for experiment, scales in groupby(found, lambda entry: entry.experiment):
@@ -98,7 +98,8 @@ def duration(seconds: float | int | None) -> str:
     return f"{seconds:.0f} s"
 
 
-def _table(*columns: str) -> Table:
+def plain_table(*columns: str) -> Table:
+    """As all tables here look; what is short is not broken."""
     table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in table.columns:
         column.no_wrap = column.header in {"claim", "holds", "value", "scale", "there"}
@@ -106,7 +107,7 @@ def _table(*columns: str) -> Table:
 
 
 def _evidence_table(claim: str, evidence: verdict.Table) -> Table:
-    table = _table(*map(escape, evidence.columns))
+    table = plain_table(*map(escape, evidence.columns))
     table.title = escape(f"{claim}: {evidence.title}" if evidence.title else claim)
     table.title_justify = "left"
     for row in evidence.rows:
@@ -141,3 +142,13 @@ def range_over(verdicts: Iterable[Verdict]) -> str:
 def span(interval: tuple[float, float] | None) -> str:
     """An interval: "0.1 to 0.3"."""
     return "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
+
+
+def first_rule(claim: str) -> str:
+    """ "Y3" of "Y3-median", and of "Y3"."""
+    return claim.partition("-")[0]
+
+
+def second_rule(claim: str) -> bool:
+    """Whether it is judged by a rule that was made after the first runs."""
+    return first_rule(claim) != claim

@@ -110,7 +110,7 @@ class Tracker:
         self._block = when_full == "block"
         self._strict = strict
         self._failure: BaseException | None = None
-        self._stopped = self._closed = False
+        self._stopped = False
         self._pauses = 0
         self._first_after_resume = resume
         self._latest: int | None = None  # the last step that was due; the same on all ranks
@@ -201,7 +201,7 @@ class Tracker:
         It waits for a free place. Nothing happens where `step` was the last one due, even if that
         was skipped; a later `observe` of the same step takes none. Steps go forward.
         """
-        if self._closed:
+        if self._stopped and self.failed is None:  # a failure was warned of when it came
             warnings.warn(
                 f"{self.path} is closed, so no snapshot of step {step} is taken; call it inside "
                 "the tracker's with block",
@@ -314,7 +314,6 @@ class Tracker:
 
     def close(self) -> None:
         """Commits what is waiting and ends the run; safe to call twice."""
-        self._closed = True
         if self._worker is None or self._recorder is None or not self._worker.alive:
             return
         wall = time.perf_counter() - self._began

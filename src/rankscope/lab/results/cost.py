@@ -3,14 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from rankscope.lab.catalogue import load
 from rankscope.lab.report_runs import busy_seconds
 from rankscope.lab.results import ledger as program
 from rankscope.lab.results.ledger import Batch, Ledger, run_command
-from rankscope.lab.tables import duration
+from rankscope.lab.tables import duration, plain_table
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ def costs(ledger: Ledger) -> list[BatchCost]:
 
 def cost_table(found: list[BatchCost]) -> Table:
     """A row for each batch, and the sums of those on each machine."""
-    table = Table("runs", "done", "expected", "taken", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    table = plain_table("runs", "done", "expected", "taken")
     for each in found:
         seeds = ", ".join(map(str, each.batch.seeds))
         table.add_row(

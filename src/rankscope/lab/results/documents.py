@@ -16,15 +16,8 @@ from rankscope.lab.paper import Paper
 from rankscope.lab.results import ledger as program
 from rankscope.lab.results.judging import read_verdicts, subjects
 from rankscope.lab.results.ledger import Done, Key, Ledger, run_command
-from rankscope.lab.results.phrases import (
-    first_rule,
-    measured,
-    outcome,
-    says,
-    second_rule,
-    summary,
-)
-from rankscope.lab.tables import duration
+from rankscope.lab.results.phrases import measured, outcome, says, summary
+from rankscope.lab.tables import duration, first_rule, second_rule
 from rankscope.lab.verdict import Verdict
 
 # Beside the folder of results, if that lies in a repository: which tables each has.

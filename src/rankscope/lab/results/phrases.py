@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from rankscope.lab.tables import number, span
+from rankscope.lab.tables import first_rule, number, second_rule, span
 from rankscope.lab.verdict import LEAST_SEEDS, NetworkVerdict, Verdict
 
 LOST = "without "  # begins a sentence on what a verdict lacks
@@ -39,15 +39,6 @@ def says(claim: str) -> str:
     """Of "Y3-median" what is said of Y3, and that the rule is a second one."""
     phrase = SAYS.get(first_rule(claim), "")
     return f"{phrase} (second rule)" if second_rule(claim) and phrase else phrase
-
-
-def first_rule(claim: str) -> str:
-    """ "Y3" of "Y3-median", and of "Y3"."""
-    return claim.partition("-")[0]
-
-
-def second_rule(claim: str) -> bool:
-    return first_rule(claim) != claim
 
 
 def measured(verdict: Verdict) -> str:

@@ -1,10 +1,10 @@
-"""Networks at several weight decays, or at several initial scales, as an experiment."""
+"""Trainings as an experiment: at several weight decays, at several initial scales, or named."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Run, Scale
+from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Scale
 from rankscope.lab.training.run import TrainingRun
 
 
@@ -19,16 +19,8 @@ def decay_sweep(
 ) -> Experiment:
     """Runs are named by the paper's decay they stand for: "vgg/decay-0.001" of yunis2024/vgg."""
     network = name.rpartition("/")[2]
-    return Experiment(
-        name=name,
-        scale=scale,
-        runs={f"{network}/decay-{run.paper_decay:g}": run for run in runs},
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
-        claims=claims,
-        figures=figures,
-        expected_seconds=seconds[scale],
-        expected_on="one H200" if scale == "paper" else "2 cores",
-    )
+    named = {f"{network}/decay-{run.paper_decay:g}": run for run in runs}
+    return trainings(name, scale, named, claims=claims, figures=figures, seconds=seconds)
 
 
 def scale_sweep(
@@ -44,11 +36,27 @@ def scale_sweep(
 ) -> Experiment:
     """Runs are named by network and initial scale: "vit/scale-0.1"; scale 1 trains to the end."""
     every = tuple(init_scales)
-    runs: dict[str, Run] = {
+    runs = {
         f"{network}/scale-{each:g}": from_scale(run, each)
         for network, run in networks.items()
         for each in every
     }
+    return trainings(
+        name, scale, runs, claims=claims, figures=figures, seconds=seconds, paper_on=paper_on
+    )
+
+
+def trainings(
+    name: str,
+    scale: Scale,
+    runs: Mapping[str, TrainingRun],
+    *,
+    claims: Mapping[str, Claim],
+    figures: Mapping[str, FigureMaker],
+    seconds: Mapping[Scale, int | None],
+    paper_on: str = "one H200",
+) -> Experiment:
+    """An experiment of trainings: their seeds, and on what they run, at each scale."""
     return Experiment(
         name=name,
         scale=scale,

@@ -33,6 +33,7 @@ from rankscope.lab.network_figures import figure_7
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import Sgd
 from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.sweep import trainings
 from rankscope.tracker import Epochs
 
 EPOCH = 351  # steps: 45,000 images // 128
@@ -63,19 +64,17 @@ SMOKE = replace(
     steps=10 * SMALL_EPOCH,
     snapshots=Epochs(SMALL_EPOCH, first=1, every=3),
 )
-SECONDS: dict[Scale, int] = {"paper": 240, "small": 40, "smoke": 3}
+SECONDS: dict[Scale, int | None] = {"paper": 240, "small": 40, "smoke": 3}
 
 
 def experiment(scale: Scale) -> Experiment:
     run = {"paper": PAPER, "small": SMALL, "smoke": SMOKE}[scale]
     random = replace(TASKS[scale], random_labels=True)
-    return Experiment(
-        name="yunis2024/mlp",
-        scale=scale,
-        runs={"mlp/random-labels": replace(run, task=random), "mlp/true-labels": run},
-        seeds=(0,) if scale == "smoke" else (0, 1, 2),
+    return trainings(
+        "yunis2024/mlp",
+        scale,
+        {"mlp/random-labels": replace(run, task=random), "mlp/true-labels": run},
         claims=networks.MLP,
         figures={"figure-7": figure_7},
-        expected_seconds=SECONDS[scale],
-        expected_on="one H200" if scale == "paper" else "2 cores",
+        seconds=SECONDS,
     )
