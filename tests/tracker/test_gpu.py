@@ -1,5 +1,7 @@
 """The tracker beside a GPU: what it stages is what was there, wherever it is measured."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -80,12 +82,15 @@ def test_trackers_take_no_stream_that_may_train(tmp_path) -> None:
     streams = {torch.cuda.Stream().cuda_stream for _ in range(64)}
     used = []
 
-    def probe(weights, directions):
-        used.append(torch.cuda.current_stream().cuda_stream)
-        return {}
+    class Looking:
+        directions: ClassVar[dict[str, int]] = {}
+
+        def __call__(self, tensors, directions):
+            used.append(torch.cuda.current_stream().cuda_stream)
+            return {}
 
     with rs.Tracker(
-        net(), tmp_path / "run", schedule=1, device="cuda", probe=probe, strict=True
+        net(), tmp_path / "run", schedule=1, device="cuda", probe=Looking(), strict=True
     ) as tracker:
         tracker.observe(0)
     assert len(used) == 1 and used[0] not in streams | {torch.cuda.default_stream().cuda_stream}

@@ -104,6 +104,11 @@ input()
 """
 
 
+def test_a_process_that_had_nothing_to_measure_says_nothing(tmp_path, capfd) -> None:
+    run(tmp_path / "run", steps=0, beside="process")
+    assert capfd.readouterr().err == ""
+
+
 def test_it_ends_with_the_process_it_measures_for(tmp_path) -> None:
     command = [sys.executable, "-c", PARENT, str(tmp_path / "run")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as parent:

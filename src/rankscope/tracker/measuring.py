@@ -21,7 +21,10 @@ def main() -> None:
     torch.set_num_threads(1)
     connection = Connection(int(sys.argv[1]))
     try:
-        plan, reference, threads, descriptor, layout = pickle.loads(connection.recv_bytes())
+        setup = pickle.loads(connection.recv_bytes())
+        if setup is None:  # the tracker closed before there was anything to measure
+            return
+        plan, reference, threads, descriptor, layout = setup
         memory = SharedMemory(descriptor, layout)
         measurer = HereMeasurer(plan, reference=reference, threads=threads)
         while (request := connection.recv()) is not None:

@@ -12,7 +12,7 @@ from torch import nn
 from rankscope import store
 from rankscope.lab.experiment import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
-from rankscope.lab.training.distributed import Group, current_group
+from rankscope.lab.training.distributed import Alone, Group, current_group
 from rankscope.lab.training.evaluation import Evaluation, Truncation
 from rankscope.lab.training.loop import End, Loop, Meter
 from rankscope.lab.training.optimizers import Optimizer
@@ -197,7 +197,8 @@ class TrainingRun:
 
     def _graphed(self, group: Group, problem: Problem) -> bool:
         """Gradients on their way to other processes are no part of a graph."""
-        return self.place.device != "cpu" and problem.capturable and group.size == 1
+        alone = isinstance(group, Alone)
+        return self.place.device != "cpu" and problem.capturable and alone
 
     def _compiled(self, group: Group, problem: Problem) -> bool:
         model = problem.model
