@@ -180,6 +180,36 @@ def test_a_slow_tracker_makes_checkpoints_no_rarer(
     assert len(saved) >= 6
 
 
+@pytest.mark.parametrize(("delay", "expected"), [(math.inf, {16, 17, 18, 19}), (0.0, {1, 2, 3})])
+def test_a_checkpoint_waits_for_the_tracker_until_it_is_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, expected: set[int]
+) -> None:
+    """While nothing is said to be stored, there are none before they are late."""
+    saved: list[int] = []
+    now, save, committed = [0], Checkpoint.save, Tracker.committed
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 1e-9)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
+    monkeypatch.setattr(loop, "CHECKPOINT_DELAY", delay)
+
+    def counted(checkpoint: Checkpoint, step: int, *state: Any) -> None:
+        saved.append(step)
+        save(checkpoint, step, *state)
+
+    def tick(meter: loop.Meter, step: int, loss: torch.Tensor) -> None:
+        now[0] = step
+
+    def late(tracker: Tracker) -> int | None:
+        tracker.flush()
+        assert committed.fget is not None
+        return committed.fget(tracker) if now[0] > 15 else None
+
+    monkeypatch.setattr(Checkpoint, "save", counted)
+    monkeypatch.setattr(loop.Meter, "tick", tick)
+    monkeypatch.setattr(Tracker, "committed", property(late))
+    executed(replace(RUN, steps=20), tmp_path / "run")
+    assert expected <= set(saved) and (delay == 0 or set(saved) == expected)
+
+
 def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "run"
     context = multiprocessing.get_context("spawn")

@@ -22,6 +22,7 @@ from rankscope.tracker import Schedule, Tracker
 
 CHECKPOINT_SECONDS = 10.0  # at least, between two checkpoints
 CHECKPOINT_SHARE = 0.02  # of the time, at most, that goes into them
+CHECKPOINT_DELAY = 3.0  # times CHECKPOINT_SECONDS, at most, for one that would wait for the tracker
 LOOK_SECONDS = 0.5  # between two looks at the loss, which wait for a GPU
 
 
@@ -95,17 +96,18 @@ class Loop:
 
     def _advance(self, first: int, last: int, batches: Iterator[Batch]) -> End:
         loss = torch.tensor(torch.nan)
+        looked: int | None = None
         due = time.monotonic() + CHECKPOINT_SECONDS
         for step in range(first, last):
             rate = self.peak_rate * self.rate(step)
             # The snapshot at which training goes on was taken before it stopped.
             if self.snapshots(step) and (step > first or first == 0):
-                loss = self._look(step, loss, rate)
+                loss, looked = self._look(step, loss, rate), step
                 if step > 0 and not torch.isfinite(loss):
                     return End(step, "diverged")
                 if self._settled(step):
                     return End(step, "settled")
-            if self.group.leads and time.monotonic() > due:
+            if self.group.leads and self._may_save(due, looked):
                 took = self._save(step)
                 due = time.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
             set_rate(self.optimizer, rate)
@@ -144,6 +146,14 @@ class Loop:
         if committed is None or committed < step - stop.steps:
             self.tracker.flush()
         return stop.over(store.open(self.tracker.path), step)
+
+    def _may_save(self, due: float, looked: int | None) -> bool:
+        """Whether one is due and the tracker has stored what it saw, or would now be late."""
+        late = time.monotonic() - due
+        if late <= 0:
+            return False
+        stored = looked is None or self.tracker.committed == looked
+        return stored or late > CHECKPOINT_DELAY * CHECKPOINT_SECONDS
 
     def _save(self, step: int) -> float:
         """What lies before a checkpoint must be in the store before the checkpoint is there.
