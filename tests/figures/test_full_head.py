@@ -55,5 +55,15 @@ def test_values_after_the_last_that_rose_have_no_row() -> None:
         found[name][1, 1] = np.nan
     strips = singular_value_rises(full_run(SIZES), found).axes[2:4]
     assert [strip.get_yticks().tolist() for strip in strips] == [[1, 2], [1, 2]]
-    none = found.where(False)
-    assert not singular_value_rises(full_run(SIZES), none).axes[2].lines
+    assert not any(strip.texts for strip in strips)
+
+
+def test_a_product_of_which_nothing_rose_says_so() -> None:
+    found = rises(SIZES)
+    for name in found:
+        found[name].loc["kq"] = np.nan
+    vo, kq = singular_value_rises(full_run(SIZES), found).axes[2:4]
+    assert not vo.texts
+    assert [text.get_text() for text in kq.texts] == ["none has risen by the end"]
+    both = singular_value_rises(full_run(SIZES), found.where(False)).axes[2:4]
+    assert all(strip.texts and not strip.lines for strip in both)

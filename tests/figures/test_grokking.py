@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pytest
 import xarray as xr
 
 from figures.training_runs import training
@@ -40,31 +41,43 @@ def marks(style: str) -> list[list[float]]:
 def test_columns_by_decay_rows_by_what_is_measured() -> None:
     axes = FIGURE.axes
     assert len(axes) == 6
-    assert [each.get_title(loc="left") for each in axes[:2]] == ["weight decay 0", "weight decay 1"]
+    headings = [each.get_title(loc="left") for each in axes[:2]]
+    assert headings == ["weight decay 0, 3 seeds", "weight decay 1, 3 seeds"]
     assert {each.get_xscale() for each in axes} == {"log"}
-    middle = training(1, decay=1.0)
-    training_loss, validation_loss = axes[1].lines[:2]
-    np.testing.assert_array_equal(training_loss.get_xdata(), middle["step"] + 1)
-    np.testing.assert_allclose(training_loss.get_ydata(), middle["training_loss"])
-    np.testing.assert_allclose(validation_loss.get_ydata(), middle["validation_loss"])
-    np.testing.assert_allclose(axes[3].lines[0].get_ydata(), middle["validation_accuracy"])
-    ranks = middle.rankscope.normalized_effective_rank().to_numpy()[:, :3]
-    np.testing.assert_allclose([line.get_ydata() for line in axes[5].lines[:3]], ranks.T)
+    np.testing.assert_array_equal(axes[1].lines[0].get_xdata(), training(0)["step"] + 1)
 
 
-def test_the_mean_of_the_ranks_is_black() -> None:
-    black = [line for line in FIGURE.axes[4].lines if line.get_label() == "mean of matrices"]
-    assert [line.get_color() for line in black] == ["black"]
-    np.testing.assert_allclose(black[0].get_ydata(), 1)  # of seeds 0, 1, 2
+@pytest.mark.parametrize("seed", range(3))
+def test_every_line_is_one_seed(seed: int) -> None:
+    losses, accuracies, ranks = FIGURE.axes[1::2]
+    ds = training(seed, decay=1.0)
+    each = ds.rankscope.normalized_effective_rank().to_numpy()[:, :3]
+    for lines, want in (
+        (losses.lines[seed:6:3], [ds["training_loss"], ds["validation_loss"]]),
+        (accuracies.lines[seed:3:3], [ds["validation_accuracy"]]),
+        (ranks.lines[seed:9:3], each.T),
+        (ranks.lines[9 + seed : 12 : 3], np.full((1, 6), seed)),
+    ):
+        np.testing.assert_allclose([line.get_ydata() for line in lines], np.array(want))
+
+
+def test_lines_of_a_matrix_have_its_colour_and_one_place_in_the_legend() -> None:
+    lines = FIGURE.axes[5].lines[:9]
+    assert [len({line.get_color() for line in lines[j : j + 3]}) for j in (0, 3, 6)] == [1, 1, 1]
+    names = [text.get_text() for text in FIGURE.axes[5].get_legend().get_texts()]
+    assert names == ["layers.0.weight", "layers.1.weight", "layers.2.weight"]
 
 
 def test_moments_of_each_seed_are_marked_where_they_are_and_in_the_legend() -> None:
     assert marks(":") == [[11, 101]] * 6
     assert marks("--") == [[], [], [], [51] * 3, [], [51] * 3]
-    last = FIGURE.axes[5].lines
-    colours = [
-        [line.get_color() for line in last if line.get_linestyle() == s] for s in (":", "--")
-    ]
-    assert colours[0] == colours[1][:2] and len(set(colours[1])) == 3
+    accuracy = FIGURE.axes[3].lines
+    solid, dotted, dashed = (
+        [line.get_color() for line in accuracy if line.get_linestyle() == style]
+        for style in ("-", ":", "--")
+    )
+    assert solid == dashed and solid[:2] == dotted and len(set(solid)) == 3
     (legend,) = FIGURE.legends
-    assert [line.get_linestyle() for line in legend.get_lines()] == [":", "--"]
+    assert [line.get_linestyle() for line in legend.get_lines()] == [*"----", ":", "--"]
+    assert [line.get_color() for line in legend.get_lines()[:3]] == solid
+    assert [text.get_text() for text in legend.get_texts()[:3]] == ["seed 0", "seed 1", "seed 2"]

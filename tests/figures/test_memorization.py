@@ -17,7 +17,7 @@ def drawn() -> list[Axes]:
 def test_ranks_and_alignment_of_every_layer_by_labels() -> None:
     axes = drawn()
     assert len(axes) == 6
-    assert axes[3].get_title() == "random labels: singular values of layers.1.weight"
+    assert axes[3].get_title() == "random labels, 3 seeds: singular values of layers.1.weight"
     for row, decay in ((axes[:3], 1.0), (axes[3:], 0.1)):
         ds = training(1, decay=decay)
         ranks = ds.rankscope.normalized_effective_rank().to_numpy()[:, :3]

@@ -18,7 +18,9 @@ STEPS = ["0", "10", "40", "160", "250"]  # five of 0, 10, 40, 90, 160, 250
 def networks(*names: str) -> dict[str, Setting]:
     """Without the pair of another tap, which the drawing does not know about."""
     return {
-        name: Setting(name, tuple(training(seed).isel(pair=[0, 1]) for seed in range(3)))
+        name: Setting(
+            "weight decay 1", tuple(training(seed).isel(pair=[0, 1]) for seed in range(3))
+        )
         for name in names
     }
 
@@ -36,8 +38,8 @@ def cells(axes: Axes) -> np.ndarray:
 def test_spectra_of_the_shown_matrices_averaged() -> None:
     figure = spectra_of_networks(networks("VGG", "LSTM"))
     first, second = panels(figure.axes)
-    assert first.get_title() == "VGG\nlayers.1.weight"
-    assert second.get_title() == "LSTM\nlayers.1.weight"
+    assert first.get_title() == "VGG\nweight decay 1, 3 seeds\nlayers.1.weight"
+    assert second.get_title() == "LSTM\nweight decay 1, 3 seeds\nlayers.1.weight"
     middle = training(1)["singular_values"].sel(matrix="layers.1.weight").to_numpy()
     drawn = [line.get_ydata() for line in first.lines]
     np.testing.assert_allclose(drawn, middle.T[::-1])
@@ -91,6 +93,13 @@ def test_every_line_of_the_fourth_row_is_explained() -> None:
     explained = {(line.get_color(), line.get_linestyle()) for line in legend.get_lines()}
     assert looks == explained
     assert len(explained) == 5
+
+
+@pytest.mark.parametrize("draw", [spectra_of_networks, ranks_of_networks, alignment_of_networks])
+def test_networks_that_collapsed_are_named(draw) -> None:
+    setting = networks("VGG")["VGG"]._replace(collapsed=("nothing was learned",) * 3)
+    title = panels(draw({"VGG": setting}).axes)[0].get_title()
+    assert "3 seeds, collapsed: nothing was learned" in " ".join(title.split())
 
 
 def test_a_short_pair_has_as_many_rows_as_directions() -> None:

@@ -59,8 +59,10 @@ def test_distances_are_relative_to_the_first_with_the_bound() -> None:
 
 def test_a_perturbation_that_grows_stays_in_view() -> None:
     ds = perturbation_run(GOAL)
+    assert perturbations(ds, "newly active").axes[5].get_yticks().tolist() == [0.001, 0.05, 1]
     ds["distance"][10, -1] = 100 * ds["distance"][10, 0]
-    assert perturbations(ds, "newly active").axes[5].get_ylim()[1] > 100
+    axes = perturbations(ds, "newly active").axes[5]
+    assert axes.get_ylim()[1] > 100 and axes.get_yticks().tolist() == [0.001, 0.05, 1, 100]
 
 
 def test_a_new_noise_starts_a_row_and_columns_end_with_time_labels() -> None:

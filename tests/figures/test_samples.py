@@ -15,9 +15,11 @@ def test_images_fill_rows_with_edges_between() -> None:
 
 
 def test_one_sheet_for_each_setting_of_its_first_run() -> None:
-    settings = [Setting(f"weight decay {j}", (training(0), training(1))) for j in range(2)]
+    runs, well = (training(0), training(1)), Setting("weight decay 1", ())
+    settings = [well._replace(runs=runs, collapsed=("why", "")), well._replace(runs=runs)]
     axes = sample_sheets(settings).axes
-    assert [each.get_title(loc="left") for each in axes] == ["weight decay 0", "weight decay 1"]
+    headings = [each.get_title(loc="left") for each in axes]
+    assert headings == ["weight decay 1, 1 seed, collapsed: why", "weight decay 1, 1 seed"]
     shown = axes[1].images[0].get_array()
     assert shown[::9, ::9].tolist() == [[0, 20, 40], [60, 80, 100], [120, 140, 160]]
 

@@ -7,7 +7,7 @@ from rankscope.figures.seeds import Setting, average, over_seeds, steps_of
 
 
 def setting(**changes: object) -> Setting:
-    return Setting("three seeds", tuple(training(seed) for seed in range(3)))._replace(**changes)
+    return Setting("a network", tuple(training(seed) for seed in range(3)))._replace(**changes)
 
 
 def test_the_mean_of_the_seeds_is_the_middle_one() -> None:
@@ -41,9 +41,11 @@ def test_steps_that_no_seed_has_are_missing_without_a_warning() -> None:
     assert np.isnan(found).to_numpy().tolist() == [False, True]
 
 
-def test_headings_name_collapsed_runs_and_say_that_means_include_them() -> None:
-    assert setting().heading == "three seeds"
-    assert setting(collapsed=("", "", "")).heading == "three seeds"
-    assert setting(collapsed=("why", "why not", "why")).heading == "three seeds, collapsed: why"
+def test_headings_count_seeds_name_collapsed_runs_and_say_that_means_include_them() -> None:
+    assert setting().heading == "a network, 3 seeds"
+    assert setting(runs=(training(0),)).heading == "a network, 1 seed"
+    assert setting(collapsed=("", "", "")).heading == "a network, 3 seeds"
+    every = setting(collapsed=("why", "why not", "why")).heading
+    assert every == "a network, 3 seeds, collapsed: why"
     some = setting(collapsed=("", "why", "")).heading
-    assert some == "three seeds, 1 of 3 seeds collapsed, which the mean includes: why"
+    assert some == "a network, 1 of 3 seeds collapsed, which the mean includes: why"

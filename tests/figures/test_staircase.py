@@ -116,6 +116,16 @@ def test_a_loss_of_nothing_does_not_stretch_the_axis() -> None:
     assert lower.get_ylim()[0] > 1e-7 * float(algorithm["stage_loss"][0])
 
 
+def test_losses_that_differ_by_little_fill_a_linear_axis_whatever_comes_after_the_flow() -> None:
+    """The flow ends at 1.2, between the first two stages."""
+    flow = flow_run(GOAL, -32.0, end=1.2)
+    lower = flow_and_staircase(algorithm_run(GOAL, STAGES), {-32: flow}).axes[2]
+    assert lower.get_yscale() == "linear"
+    low, high = float(flow["loss"].min()), float(flow["loss"].max())
+    margin = 0.05 * (high - low)
+    np.testing.assert_allclose(lower.get_ylim(), (low - margin, high + margin), rtol=1e-3)
+
+
 def test_a_last_stage_without_end_lasts_as_long_as_the_flow() -> None:
     algorithm = algorithm_run(GOAL, STAGES)
     algorithm["stage_until"][-1] = math.inf

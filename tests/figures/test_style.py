@@ -76,10 +76,14 @@ def test_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
     assert "<svg" in svg.read_text()
 
 
-@pytest.mark.parametrize(("width", "columns"), [(2, 1), (6, 2), (20, 3)])
-def test_legends_have_as_many_columns_as_the_width_has_room_for(width: int, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("width", "names", "columns"), [(2, "abc", 1), (6, "abc", 2), (20, "abc", 3), (14, "abcdef", 3)]
+)
+def test_legends_have_as_few_rows_as_the_width_has_room_for(
+    width: int, names: str, columns: int
+) -> None:
     figure = Figure(figsize=(width, 3), layout="constrained")
-    lines = figure.add_subplot().plot([[0, 1, 2], [1, 2, 3]], label=["a", "b", "c"])
+    lines = figure.add_subplot().plot([range(len(names))] * 2, label=list(names))
     legend_below(figure, lines)
     assert figure.legends[0]._ncols == columns
 

@@ -28,8 +28,8 @@ def test_a_row_for_each_decay_headed_by_it() -> None:
     vgg, lstm = (panels(part.axes) for part in figure.subfigs)
     assert (len(vgg), len(lstm)) == (6, 4)
     headings = [axes.get_title(loc="left") for axes in vgg]
-    assert headings[:2] == ["weight decay 0", "weight decay 1"]
-    assert headings[2].startswith("weight decay 10, collapsed: no norm is left")
+    assert headings[:2] == ["weight decay 0, 3 seeds", "weight decay 1, 3 seeds"]
+    assert headings[2].startswith("weight decay 10, 3 seeds, collapsed: no norm is left")
     assert figure.subfigs[0].get_suptitle() == "VGG\nlayers.1.weight, and all matrices"
 
 

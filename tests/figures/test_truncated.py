@@ -12,9 +12,9 @@ def settings(count: int) -> list[Setting]:
 def test_losses_of_the_full_network_and_its_halves() -> None:
     figure = losses_by_decay({"VGG": settings(2), "UNet": settings(1)})
     assert [axes.get_title(loc="left") for axes in figure.axes] == [
-        "VGG, weight decay 0",
-        "VGG, weight decay 1",
-        "UNet, weight decay 0",
+        "VGG, weight decay 0, 3 seeds",
+        "VGG, weight decay 1, 3 seeds",
+        "UNet, weight decay 0, 3 seeds",
     ]
     bottom, top, full, constant = (line.get_ydata() for line in figure.axes[1].lines)
     middle = training(1)

@@ -30,7 +30,7 @@ def titles(figure: Figure) -> list[str]:
 
 def test_networks_stand_in_the_papers_order_and_missing_ones_are_left_out() -> None:
     figure = figure_2(trainings("lm", "grok", "vgg", seeds=1) | label_runs(seeds=1))
-    assert titles(figure) == ["VGG", "Transformer"]
+    assert [title.partition("\n")[0] for title in titles(figure)] == ["VGG", "Transformer"]
 
 
 def test_figures_1_to_3_show_the_base_decay() -> None:
@@ -38,8 +38,12 @@ def test_figures_1_to_3_show_the_base_decay() -> None:
     for ds in results["vgg/decay-0.0001"].values():
         ds.attrs["shown_matrix"] = "layers.0.weight"
         ds.attrs["shown_pair"] = "layers.0 > layers.1"
-    assert titles(figure_1(results)) == ["VGG\nlayers.0.weight"]
-    assert titles(figure_3(results))[0] == "VGG\nlayers.0 > layers.1"
+    runs = "VGG\nweight decay 0.0001 (base), 3 seeds"
+    assert titles(figure_1(results)) == [f"{runs}\nlayers.0.weight"]
+    assert titles(figure_2(results)) == [runs]
+    assert titles(figure_3(results))[0] == f"{runs}\nlayers.0 > layers.1"
+    del results["vgg/decay-0.0001"]
+    assert titles(figure_2(results)) == ["VGG\nweight decay 0, 3 seeds"]
 
 
 def test_pairs_of_other_taps_are_not_shown() -> None:
@@ -54,15 +58,16 @@ def test_pairs_of_other_taps_are_not_shown() -> None:
 def test_rows_are_all_decays_and_collapsed_runs_are_named(maker: FigureMaker) -> None:
     vgg, lstm = maker(trainings("lstm", "vgg", seeds=1)).subfigs
     headings = [text for axes in panels(vgg.axes) if (text := axes.get_title(loc="left"))]
+    headings[-1] = " ".join(headings[-1].split())  # it has two lines
     assert headings == [
-        "weight decay 0",
-        "weight decay 0.0001 (base)",
-        "weight decay 0.001",
-        "weight decay 0.01",
-        "weight decay 0.1, collapsed: training loss 2.5, a constant predictor's is 2.5",
+        "weight decay 0, 1 seed",
+        "weight decay 0.0001 (base), 1 seed",
+        "weight decay 0.001, 1 seed",
+        "weight decay 0.01, 1 seed",
+        "weight decay 0.1, 1 seed, collapsed: training loss 2.5, a constant predictor's is 2.5",
     ]
     headings = [text for axes in panels(lstm.axes) if (text := axes.get_title(loc="left"))]
-    assert headings == [f"weight decay {decay}" for decay in ("0", "0.1 (base)", "1", "10")]
+    assert headings == [f"weight decay {decay}, 1 seed" for decay in ("0", "0.1 (base)", "1", "10")]
 
 
 def test_losses_have_a_panel_for_each_decay_of_each_network() -> None:
@@ -71,7 +76,7 @@ def test_losses_have_a_panel_for_each_decay_of_each_network() -> None:
 
 def test_true_labels_stand_above_random_ones() -> None:
     rows = titles(figure_7(label_runs(seeds=1)))[::3]
-    assert [row.partition(":")[0] for row in rows] == ["true labels", "random labels"]
+    assert [row.partition(",")[0] for row in rows] == ["true labels", "random labels"]
 
 
 def test_grokking_marks_the_moments_that_are_judged() -> None:

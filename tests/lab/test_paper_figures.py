@@ -1,5 +1,8 @@
+import numpy as np
+
+from figures.toy_runs import full_run
 from rankscope.lab.findings import docstring
-from rankscope.lab.paper_figures import stage_figures
+from rankscope.lab.paper_figures import rises_figure, stage_figures
 
 
 def test_each_figure_of_a_diagonal_network_says_what_it_shows() -> None:
@@ -8,3 +11,9 @@ def test_each_figure_of_a_diagonal_network_says_what_it_shows() -> None:
     titles = {name: " ".join(of.partition("\n\n")[0].split()) for name, of in captions.items()}
     assert "K-Q" in titles["entries-kq"] and titles["entries-kq"].endswith("(fig. 7).")
     assert "V-O" in titles["entries-vo"] and titles["entries-vo"].endswith("(fig. 8).")
+
+
+def test_rises_name_their_run_and_its_first_seed() -> None:
+    ds = full_run(np.array([[1.0, 0.6], [2.0, 1.0]]))
+    figure = rises_figure({"gaussian-1e-4/full": {2: ds, 1: ds}}, run="gaussian-1e-4/full")
+    assert figure.get_suptitle() == "gaussian-1e-4/full, seed 1"

@@ -76,6 +76,17 @@ def test_figures_of_one_seed_show_the_first_that_did_not_collapse() -> None:
     assert np.sum(curves(figure.axes[1]), axis=0).tolist() == [0, 1, 1, 1, 1]
 
 
+def test_headings_say_which_runs_are_shown_and_which_collapsed() -> None:
+    ill, well = growing(1, blocks=1, loss=[1.0] * 5), growing(10, blocks=1, seed=1)
+    some, none = ({"vit/scale-0.3": {0: ill, 1: other}} for other in (well, ill))
+    for draw in (figure_1, partial(figure_5, kind="kq"), spectra_in_training):
+        share = "1 of 2 seeds left out: collapsed"
+        assert draw(some).get_suptitle() == f"initial scale 0.3 ({share}), seed 1"
+        assert draw(none).get_suptitle() == "initial scale 0.3 (collapsed), seed 0"
+    assert ranks_in_training(some).get_suptitle().endswith("collapsed), heads of 1 seed")
+    assert ranks_in_training(none).get_suptitle().endswith("(collapsed), heads of 2 seeds")
+
+
 def test_figure_2_has_three_scales_from_the_default_down() -> None:
     sweep = results(1, 0.6, 0.4, 0.2, 0.1)
     figure = figure_2(sweep)

@@ -76,6 +76,7 @@ def vit_run(
             "product_r": ("product", [HEAD_WIDTH] * products),
         },
         attrs={
+            "seed": 0,
             "constant_loss": 1.0,
             "diverged_at": None,
             "stopped_at": None,

@@ -72,5 +72,7 @@ def draw_bars(axes: Axes, colours: dict[int, Colour], rises: xr.Dataset) -> None
         colour = colours.get(i, "0.5")
         axes.plot([start, end], [i + 1, i + 1], color=colour, linewidth=5, solid_capstyle="butt")
         axes.plot(half, i + 1, "|", color="black", markersize=11)
+    if rises["half_rise"].isnull().all():
+        axes.text(0.5, 0.5, "none has risen by the end", transform=axes.transAxes, ha="center")
     count = rises.sizes["k"]
     axes.set(yticks=numbered(count), ylim=(max(count, 1) + 0.5, 0.5))

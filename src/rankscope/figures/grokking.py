@@ -9,9 +9,10 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.typing import ColorType
 
 from rankscope.figures.networks import Steps, ranks
-from rankscope.figures.over_time import Line, draw_band
+from rankscope.figures.over_time import Line, point_or_line
 from rankscope.figures.seeds import Read, Setting, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, legend_below, shades
 from rankscope.figures.sweeps import head_rows
@@ -23,7 +24,8 @@ Moment = Callable[[xr.Dataset], float]
 ROWS = ("loss", "validation accuracy", "effective rank / min(m, n)")
 JUMP: Line = ":"
 DROP: Line = "--"
-SEEDS = ("tab:red", "tab:blue", "tab:orange")  # colours that no matrix has
+SEEDS = ("tab:red", "black", "tab:orange")  # colours that no matrix has
+THIN, BROAD = 0.7, 2.4  # points
 
 
 def grokking_by_decay(
@@ -31,19 +33,18 @@ def grokking_by_decay(
 ) -> Figure:
     """Loss, validation accuracy and effective ranks over log steps, a column for each decay.
 
-    The black line among the ranks is `mean`, over (step). Vertical lines, one for each seed: dotted
-    in every column where accuracy jumps, dashed in the last one where `mean` drops.
+    Every line is one seed: seeds jump at different steps, so that means would show stairs that no
+    run has. Accuracy and, broad among the ranks, `mean`, over (step), have the colours of seeds, as
+    have vertical lines: dotted where accuracy jumps, dashed in the last column where `mean` drops.
     """
     figure = Figure(figsize=(1.5 + 3.9 * len(settings), 8.6), layout="constrained")
     grid = figure.subplots(3, len(settings), squeeze=False, sharex=True, sharey="row")
     for column, setting in zip(grid.T, settings, strict=True):
         steps = steps_of([setting])
         draw_losses(column[0], setting, steps)
-        accuracy = over_seeds(setting, itemgetter("validation_accuracy"), steps)
-        draw_band(column[1], accuracy, COLOURS(0.0), x=steps + 1)
+        draw_seeds(column[1], setting, itemgetter("validation_accuracy"), steps, width=1.4)
         draw_ranks(column[2], setting, steps)
-        average = over_seeds(setting, mean, steps)
-        draw_band(column[2], average, "black", x=steps + 1, width=2.4, label="mean of matrices")
+        draw_seeds(column[2], setting, mean, steps, width=BROAD)
         mark(column, map(jump, setting.runs), JUMP)
         column[2].set_xlabel("training step + 1")
     mark(grid[1:, -1], map(drop, settings[-1].runs), DROP)
@@ -56,21 +57,34 @@ def grokking_by_decay(
         axes.set_ylabel(label)
     for axes in (grid[0, -1], grid[2, -1]):
         axes.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
-    legend_below(figure, moment_legend())
+    legend_below(figure, seed_legend(max(settings, key=lambda setting: len(setting.runs))))
     return figure
 
 
 def draw_losses(axes: Axes, setting: Setting, steps: Steps) -> None:
     for kind, colour in (("training", COLOURS(0.0)), ("validation", COLOURS(0.65))):
-        values = over_seeds(setting, itemgetter(f"{kind}_loss"), steps)
-        draw_band(axes, values, colour, x=steps + 1, label=kind)
+        draw_alike(axes, over_seeds(setting, itemgetter(f"{kind}_loss"), steps), colour, kind)
 
 
 def draw_ranks(axes: Axes, setting: Setting, steps: Steps) -> None:
-    """A line for each whole matrix, the first in the model darkest."""
+    """Lines for each whole matrix, those of the first in the model darkest."""
     values, names = over_seeds(setting, ranks, steps), whole_matrices(setting.runs[0])
     for j, (name, colour) in enumerate(zip(names, shades(len(names)), strict=True)):
-        draw_band(axes, values[..., j], colour, x=steps + 1, label=name)
+        draw_alike(axes, values[..., j], colour, name)
+
+
+def draw_alike(axes: Axes, values: xr.DataArray, colour: ColorType, label: str) -> None:
+    """A thin line for each seed of (seed, step), all in one colour."""
+    x, y = values["step"].to_numpy() + 1, values.to_numpy()
+    first, *_ = axes.plot(x, y.T, color=colour, linewidth=THIN, marker=point_or_line(x))
+    first.set_label(label)
+
+
+def draw_seeds(axes: Axes, setting: Setting, read: Read, steps: Steps, *, width: float) -> None:
+    """What `read` finds over (step), each seed in its colour."""
+    values = over_seeds(setting, read, steps).to_numpy()
+    for y, colour in zip(values, cycle(SEEDS), strict=False):
+        axes.plot(steps + 1, y, color=colour, linewidth=width, marker=point_or_line(y))
 
 
 def mark(column: Iterable[Axes], moments: Iterable[float], style: Line) -> None:
@@ -82,12 +96,18 @@ def mark(column: Iterable[Axes], moments: Iterable[float], style: Line) -> None:
                 axes.axvline(10**moment + 1, color=colour, linewidth=1.1, linestyle=style)
 
 
-def moment_legend() -> list[Line2D]:
-    looks = (
-        (JUMP, "half of the held-out sums right"),
-        (DROP, "steepest drop of the mean rank (each seed in its colour)"),
+def seed_legend(setting: Setting) -> list[Line2D]:
+    """The colours of seeds, and the lines that have them."""
+    looks: tuple[tuple[Line, float, str], ...] = (
+        ("-", BROAD, "mean rank of matrices"),
+        (JUMP, 1.1, "half of the held-out sums right"),
+        (DROP, 1.1, "steepest drop of the mean rank"),
     )
-    return [
-        Line2D([], [], color="black", linewidth=1.1, linestyle=style, label=label)
-        for style, label in looks
+    seeds = [
+        Line2D([], [], color=colour, label=f"seed {ds.attrs['seed']}")
+        for ds, colour in zip(setting.runs, cycle(SEEDS), strict=False)
+    ]
+    return seeds + [
+        Line2D([], [], color="0.5", linewidth=width, linestyle=style, label=label)
+        for style, width, label in looks
     ]

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rankscope.figures.networks import (
+    SHORT_TIME,
     Steps,
     alignment,
     background,
@@ -45,7 +46,7 @@ def labels_compared(settings: Sequence[Setting]) -> Figure:
         row[2].set_title("mean alignment $a$, $i$ ≤ 10")
         for axes in row:
             axes.title.set_fontsize("medium")
-            label_time(axes, steps, most=5, label="training step")
+            label_time(axes, steps, most=5, label=SHORT_TIME)
     for column, bottom in zip(grid.T, (0.0, None, 0.0), strict=True):
         share_heights(list(column), bottom=bottom)
     draw_shades(grid[0, 0], shade, *grid[1:, 0])

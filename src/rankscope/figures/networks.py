@@ -1,5 +1,6 @@
 """Several networks side by side, each averaged over seeds (yunis2024, figs. 1-3)."""
 
+import textwrap
 from collections.abc import Mapping
 from functools import partial
 from operator import itemgetter
@@ -39,7 +40,8 @@ RAW, NORMALISED, CHANCE = COLOURS(0.0), COLOURS(0.7), "0.45"
 WIDE, NARROW = 2.8, 1.2  # points
 MEAN_ALIGNMENT = "mean alignment $a$, $i$ ≤ 10"
 RELATIVE_ALIGNMENT = "$a$ / background (1: chance)"
-SHORT_TIME = "training step"
+SHORT_TIME = "training step, by snapshot"
+HEADING = 40  # characters that fit above a panel
 
 
 def spectra_of_networks(networks: Mapping[str, Setting]) -> Figure:
@@ -48,7 +50,7 @@ def spectra_of_networks(networks: Mapping[str, Setting]) -> Figure:
     for axes, (name, setting) in zip(row_of(figure, networks), networks.items(), strict=True):
         steps = steps_of([setting])
         draw_shades(axes, draw_spectrum(axes, over_seeds(setting, shown_spectrum, steps)))
-        axes.set_title(f"{name}\n{shown(setting, 'matrix')}", fontsize="medium")
+        axes.set_title(title_of(name, setting, shown(setting, "matrix")), fontsize="medium")
         axes.set_ylabel("singular value")
         label_time(axes, steps, most=5, label=SHORT_TIME)
     return figure
@@ -63,7 +65,7 @@ def ranks_of_networks(networks: Mapping[str, Setting]) -> Figure:
         steps = steps_of([setting])
         mesh = draw_heat_map(axes, average(setting, ranks, steps).to_numpy().T)
         label_rows(axes, whole_matrices(setting.runs[0]))
-        axes.set_title(name, fontsize="medium")
+        axes.set_title(title_of(name, setting), fontsize="medium")
         label_time(axes, steps, most=5, label=SHORT_TIME)
         figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)", aspect=THIN)
     return figure
@@ -87,12 +89,12 @@ def alignment_of_networks(networks: Mapping[str, Setting]) -> Figure:
         draw_every_pair(column[1], column[2], setting, steps)
         draw_alignment_lines(column[3], setting, steps)
         column[3].set_ylim(bottom=0)
-        for axes in (column[0], column[3]):
-            axes.set_title(f"{name}\n{shown(setting, 'pair')}", fontsize="medium")
+        column[0].set_title(title_of(name, setting, shown(setting, "pair")), fontsize="medium")
+        column[3].set_title(f"{name}\n{shown(setting, 'pair')}", fontsize="medium")
         column[1].set_title(f"{name}: every pair", fontsize="medium")
         column[2].set_title(f"{name}: every pair, over its background", fontsize="medium")
         for axes in column:
-            label_time(axes, steps, most=5, label=SHORT_TIME)
+            label_time(axes, steps, most=4, label=SHORT_TIME)
     grid[0, 0].set_ylabel("direction $i$")
     grid[3, 0].set_ylabel("mean alignment $a$")
     legend_below(figure, alignment_legend())
@@ -157,6 +159,11 @@ def alignment_legend() -> list[Line2D]:
 
 def row_of(figure: Figure, networks: Mapping[str, Setting]) -> list[Axes]:
     return list(figure.subplots(1, len(networks), squeeze=False)[0])
+
+
+def title_of(name: str, setting: Setting, *more: str) -> str:
+    """The network, on the next lines which of its runs, and what of them is shown."""
+    return "\n".join([name, textwrap.fill(setting.heading, HEADING), *more])
 
 
 def shown(setting: Setting, dim: str) -> str:

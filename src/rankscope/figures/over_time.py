@@ -24,7 +24,7 @@ from rankscope.figures.style import COLOURS, MISSING, MOST_TICKS, RATIOS, evenly
 Line = Literal["-", "--", "-.", ":"]
 
 MOST_LINES = 100
-MOST_LABELS = 40
+MOST_LABELS = 60
 BANDED = {4**power for power in range(8)}
 LEADING = 10  # values that are all drawn, however many there are
 BAND = 0.3  # opacity

@@ -20,6 +20,7 @@ from rankscope.figures.style import DARK, Colour, shades
 COLUMNS = 5
 BOUND = 0.05  # of claim B5
 LEAST_SHARE = 1e-3  # what has come back this far has come back
+SHARES = (LEAST_SHARE, BOUND, 1, 100, 1e4)  # ticks
 
 
 def perturbations(ds: xr.Dataset, kind: Literal["plateau", "newly active"]) -> Figure:
@@ -87,9 +88,10 @@ def draw_row(
         axes.remove()
     share = ds["distance"] / ds["distance"].isel(time=0)
     lower[0].set(yscale="log", ylim=(LEAST_SHARE, 2 * float(share.max())))
-    lower[0].set_yticks([LEAST_SHARE, BOUND, 1], labels=["0.1%", "5%", "100%"], fontsize="small")
+    ticks = [tick for tick in SHARES if tick <= 2 * share.max()]
+    lower[0].set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks], fontsize="small")
     lower[0].set_yticks([], minor=True)
-    lower[0].set_ylabel("distance")
+    lower[0].set_ylabel("distance /\nperturbation", fontsize="small")
     upper[0].set_ylabel("$z_i$")
 
 

@@ -20,10 +20,11 @@ def sample_sheets(settings: Sequence[Setting]) -> Figure:
     """The samples of the first run of each setting, in a row."""
     figure = Figure(figsize=(SHEET * len(settings), SHEET + 0.5), layout="constrained")
     sheets = list(figure.subplots(1, len(settings), squeeze=False)[0])
-    for axes, setting in zip(sheets, settings, strict=True):
+    first = [each._replace(runs=each.runs[:1], collapsed=each.collapsed[:1]) for each in settings]
+    for axes, setting in zip(sheets, first, strict=True):
         axes.imshow(sheet(read_samples(setting.runs[0])), cmap="gray", vmin=0, vmax=255)
         axes.set_axis_off()
-    head_rows(sheets, settings, width=56)
+    head_rows(sheets, first, width=56)
     return figure
 
 

@@ -24,12 +24,17 @@ class Setting(NamedTuple):
     def heading(self) -> str:
         """The title, and what a reader has to know of the runs: means have all seeds in them."""
         reasons = [reason for reason in self.collapsed if reason]
+        seeds = number_of_seeds(len(self.runs))
         if not reasons:
-            return self.title
+            return f"{self.title}, {seeds}"
         if len(reasons) == len(self.runs):
-            return f"{self.title}, collapsed: {reasons[0]}"
-        share = f"{len(reasons)} of {len(self.runs)} seeds"
+            return f"{self.title}, {seeds}, collapsed: {reasons[0]}"
+        share = f"{len(reasons)} of {seeds}"
         return f"{self.title}, {share} collapsed, which the mean includes: {reasons[0]}"
+
+
+def number_of_seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count != 1)}"
 
 
 def steps_of(settings: Sequence[Setting]) -> Int[np.ndarray, " step"]:

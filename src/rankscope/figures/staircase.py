@@ -13,6 +13,7 @@ from matplotlib.lines import Line2D
 from rankscope.figures.style import (
     DARK,
     IDLE,
+    LOG_FROM,
     RESCALED_TIME,
     SYMBOLS,
     Colour,
@@ -102,9 +103,15 @@ def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Runs, end: float) -> N
     draw_steps(axes, algorithm, levels, end, to_rgba(DARK))
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
         axes.plot(ds["time"], ds["loss"], color=DARK, linewidth=1.2, alpha=opacity)
-    axes.set_yscale("log")
-    lowest = min(levels.min(), *(float(ds["loss"].min()) for ds in flows.values()))
-    axes.set_ylim(bottom=0.7 * max(lowest, LEAST_LOSS * levels[0]))
+    reached = levels[algorithm["stage_time"].to_numpy() <= end]
+    lowest = min(reached.min(), *(float(ds["loss"].min()) for ds in flows.values()))
+    highest = max(float(ds["loss"].max()) for ds in flows.values())
+    if highest > LOG_FROM * lowest:
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.7 * max(lowest, LEAST_LOSS * levels[0]))
+    else:
+        margin = 0.05 * (highest - lowest)
+        axes.set_ylim(lowest - margin, highest + margin)
     axes.set_ylabel("loss")
 
 

@@ -26,6 +26,7 @@ DARK = "0.2"  # a single line
 MOST_TICKS = 7
 FIGURE_DPI = 160
 LEGEND_WIDTH = 2.6  # inches, of one entry
+LOG_FROM = 20  # the ratio of largest to smallest loss from which an axis is logarithmic
 
 SYMBOLS = {"kq": r"$W_K W_Q^{\top}$", "vo": r"$W_V W_O^{\top}$", "z": "$z$"}
 RESCALED_TIME = r"rescaled time $t \,/\, \log(1/\alpha)$"
@@ -44,9 +45,10 @@ def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
 
 
 def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """One legend for all panels, under them, in as many columns as the width has room for."""
-    room = int(figure.get_figwidth() / LEGEND_WIDTH)
-    columns = min(len(handles), max(room, 1))
+    """One legend for all panels, under them, in as few rows as the width has room for."""
+    room = max(int(figure.get_figwidth() / LEGEND_WIDTH), 1)
+    rows = -(-len(handles) // room)
+    columns = -(-len(handles) // rows)
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
 
 

@@ -47,7 +47,7 @@ Networks = Mapping[str, Sequence[Setting]]
 SMALL = "x-small"
 LINES = 40  # singular values in a small panel
 WIDTH = 5.6  # inches, of a network
-HEADING = 88  # characters that fit above its two panels
+HEADING = 76  # characters that fit above its two panels
 
 
 def spectra_by_decay(networks: Networks) -> Figure:

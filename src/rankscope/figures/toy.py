@@ -57,8 +57,7 @@ def draw_diagonal_row(figure: Figure, row: list[Axes], ds: xr.Dataset) -> None:
     draw_order_bar(figure, row[:2], len(colours), "order of activation")
     draw_loss(row[2], ds)
     row[2].set_ylabel("loss")
-    for axes in row:
-        axes.set_title("diagonal weights", fontsize="medium")
+    name_row(row, "diagonal weights", ds)
 
 
 def draw_full_row(figure: Figure, row: list[Axes], ds: xr.Dataset) -> None:
@@ -66,14 +65,20 @@ def draw_full_row(figure: Figure, row: list[Axes], ds: xr.Dataset) -> None:
     draw_order_bar(figure, row[:2], len(value_colours(ds)), "index (1 = largest)")
     draw_loss(row[2], ds)
     row[2].set_ylabel("loss")
+    name_row(row, "full weights", ds)
+
+
+def name_row(row: list[Axes], weights: str, ds: xr.Dataset) -> None:
+    alpha = power_of_ten(ds.attrs["log10_alpha"])
     for axes in row:
-        axes.set_title("full weights", fontsize="medium")
+        axes.set_title(rf"{weights}, $\alpha$ = {alpha}", fontsize="medium")
 
 
 def loss_by_alpha(runs: Mapping[float | int, xr.Dataset]) -> Figure:
     """Loss against rescaled time, a panel for each alpha (fig. 6).
 
-    The pale line in each is the run of the smallest alpha, to which the others converge.
+    The pale line in each is the run of the smallest alpha, to which the others converge. The axis
+    spans what the losses do: where training ends early they stay far above 0.
     """
     runs = from_the_largest_alpha(runs)
     log10_smallest, smallest = list(runs.items())[-1]
@@ -145,4 +150,3 @@ def draw_entries(axes: Axes, ds: xr.Dataset, kind: str, colours: Mapping[int, Co
 
 def draw_loss(axes: Axes, ds: xr.Dataset) -> None:
     axes.plot(ds["time"], ds["loss"], color=DARK, linewidth=1.2)
-    axes.set_ylim(bottom=0)

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from rankscope.figures.over_time import Line, draw_band, share_heights
 from rankscope.figures.seeds import Setting, over_seeds, steps_of
-from rankscope.figures.style import COLOURS, Colour, legend_below
+from rankscope.figures.style import COLOURS, LOG_FROM, Colour, legend_below
 from rankscope.figures.sweeps import Networks, head_rows, label_columns
 
 # Variable, its name in the legend, colour, line.
@@ -21,8 +21,7 @@ LOSSES: tuple[tuple[str, str, Colour, Line], ...] = (
     ("full_loss", "full model", COLOURS(0.0), "-"),
 )
 CONSTANT = "0.45"
-HEADING = 56  # characters that fit above a panel
-LOG_FROM = 20  # the ratio of largest to smallest loss from which an axis is logarithmic
+HEADING = 50  # characters that fit above a panel
 
 
 def losses_by_decay(networks: Networks) -> Figure:

@@ -37,8 +37,8 @@ def figure_1(results: Results) -> Figure:
 
     Each line is one singular value, darker where larger. With several seeds it is their mean, and
     pale bands around the 1st, 4th, 16th, 64th reach from the lowest to the highest seed. Snapshots
-    stand at equal distances; ticks give the training step. The paper says: large values grow out of
-    proportion to small ones.
+    stand at equal distances; ticks give the training step. Base is the paper's decay of figures
+    1-3. The paper says: large values grow out of proportion to small ones.
     """
     return spectra_of_networks(base_settings(results))
 
@@ -127,11 +127,11 @@ def figure_7(results: Results) -> Figure:
 def grokking(results: Results) -> Figure:
     """Loss, validation accuracy and effective ranks of modular addition (not in the paper).
 
-    Columns are decays, steps are logarithmic; with several seeds, lines are means and bands reach
-    from the lowest to the highest. Among the ranks, black: their mean over matrices. Vertical
-    lines, a colour for each seed: dotted where half of the held-out sums are right for the first
-    time; dashed, at the largest decay, which is judged, where the mean rank falls most steeply. The
-    question: does rank fall when the network begins to generalise?
+    Columns are decays, steps are logarithmic, and every line is one seed. Among the ranks, broad:
+    their mean over matrices. A colour for each seed: accuracy, this mean, and vertical lines;
+    dotted where half of the held-out sums are right for the first time; dashed, at the largest
+    decay, which is judged, where the mean rank falls most steeply. The question: does rank fall
+    when the network begins to generalise?
     """
     settings = some(by_decay(results, "grok"), "grok")
     return grokking_by_decay(settings, mean=mean_rank, jump=crossing, drop=steepest_drop)
@@ -179,7 +179,10 @@ def base_settings(results: Results) -> dict[str, Setting]:
     """The runs of figures 1-3 by the name of their network."""
     there = [network for network in PAPER if reading.decays(results, network)]
     return {
-        NAMES[network]: setting(NAMES[network], reading.base(results, network))
+        NAMES[network]: setting(
+            decay_title(network, reading.base_decay(results, network)),
+            reading.base(results, network),
+        )
         for network in some(there, f"{', '.join(PAPER)} at some decay")
     }
 
@@ -193,11 +196,14 @@ def sweep_settings(results: Results, *, of: Sequence[str] = PAPER) -> dict[str, 
 
 def by_decay(results: Results, network: str) -> list[Setting]:
     """A setting for each decay that was run, ascending; that of figures 1-3 is named as base."""
-    base = reading.BASE.get(network)
     return [
-        setting(f"weight decay {decay:g}{' (base)' if decay == base else ''}", seeds)
+        setting(decay_title(network, decay), seeds)
         for decay, seeds in reading.decays(results, network).items()
     ]
+
+
+def decay_title(network: str, decay: float) -> str:
+    return f"weight decay {decay:g}{' (base)' if decay == reading.BASE.get(network) else ''}"
 
 
 def setting(title: str, seeds: Mapping[int, xr.Dataset]) -> Setting:

@@ -41,7 +41,9 @@ def figure_3(results: Results, *, diagonal: str, full: str) -> Figure:
 def rises_figure(results: Results, *, run: str) -> Figure:
     """Singular values of a full head with their half-rise times and widths."""
     ds = first_seed(results, run)
-    return singular_value_rises(ds, rise_dataset(ds))
+    figure = singular_value_rises(ds, rise_dataset(ds))
+    figure.suptitle(f"{run}, seed {min(results[run])}", fontsize="medium")
+    return figure
 
 
 def plateau_figure(results: Results, *, run: str) -> Figure:
@@ -74,7 +76,8 @@ def first_flows(results: Results, network: str) -> dict[float, xr.Dataset]:
 def _loss(results: Results, *, network: str) -> Figure:
     """The loss over rescaled time, a line for each initial scale alpha (fig. 6).
 
-    The paper says it falls in stages: plateaus, and drops that become sharper as alpha falls.
+    The flows end after some stages, so that it stays above 0, where the axis does not begin. The
+    paper says it falls in stages: plateaus, and drops that become sharper as alpha falls.
     """
     return loss_by_alpha(first_flows(results, network))
 

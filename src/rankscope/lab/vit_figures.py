@@ -18,6 +18,7 @@ from rankscope.figures import (
     stable_ranks_by_scale,
     stable_ranks_over_time,
 )
+from rankscope.figures.seeds import number_of_seeds
 from rankscope.figures.stable_ranks import KIND_COLOURS, Course, Looks
 from rankscope.figures.style import evenly, shades
 from rankscope.lab.experiment import FigureMaker, Results, TooFewRuns
@@ -54,10 +55,10 @@ def figure_1(results: Results) -> Figure:
     head is wide. Green: its change since then, darker the later.
     The paper says: the change has low rank, and its rank grows gradually.
     """
-    ds = _first_default(results)
+    setting, ds = _first_default(results)
     block = block_numbers(ds)[(len(block_numbers(ds)) - 1) // 2]
     heads = {_first_head(kind, block): head_spectra(ds, kind, block) for kind in KINDS}
-    return normalised_spectra(heads)
+    return _headed(normalised_spectra(heads), setting, f"seed {ds.attrs['seed']}")
 
 
 def figure_2(results: Results) -> Figure:
@@ -115,7 +116,9 @@ def figure_5(results: Results, *, kind: Kind) -> Figure:
     as they are, not divided by their largest value. The paper says: the change has extremely low
     rank beside the start.
     """
-    return change_against_start(heads_of_blocks(_first_default(results), kind))
+    setting, ds = _first_default(results)
+    figure = change_against_start(heads_of_blocks(ds, kind))
+    return _headed(figure, setting, f"seed {ds.attrs['seed']}")
 
 
 def spectra_in_training(results: Results) -> Figure:
@@ -125,11 +128,12 @@ def spectra_in_training(results: Results) -> Figure:
     did not collapse; the paper does not say which heads and layers it shows. Lines as in figure 1.
     The paper says: the change has low rank, which grows gradually.
     """
-    ds = _first_default(results)
+    setting, ds = _first_default(results)
     every = block_numbers(ds)
     blocks = [every[i] for i in evenly(len(every), SHOWN_BLOCKS)]
     heads = {_first_head(k, block): head_spectra(ds, k, block) for k in KINDS for block in blocks}
-    return normalised_spectra(heads, columns=len(blocks))
+    figure = normalised_spectra(heads, columns=len(blocks))
+    return _headed(figure, setting, f"seed {ds.attrs['seed']}")
 
 
 def ranks_in_training(results: Results) -> Figure:
@@ -147,7 +151,8 @@ def ranks_in_training(results: Results) -> Figure:
         for i, block in enumerate(block_numbers(setting.runs[0]))
     }
     looks = {name: Looks(colour) for name, colour in KIND_COLOURS.items()}
-    return _over_time(blocks, looks, setting.runs[0])
+    figure = _over_time(blocks, looks, setting.runs[0])
+    return _headed(figure, setting, f"heads of {number_of_seeds(len(counted(setting)))}")
 
 
 def ranks_by_scale(results: Results, *, kind: Kind) -> Figure:
@@ -218,9 +223,16 @@ def _network(results: Results) -> str:
     return some(networks(results), NEEDED)[0]
 
 
-def _first_default(results: Results) -> xr.Dataset:
-    """The first seed at the default scale that did not collapse, or the first if all did."""
-    return counted(default_runs(results, _network(results)))[0]
+def _first_default(results: Results) -> tuple[Setting, xr.Dataset]:
+    """The default scale, and its first seed that did not collapse, or the first if all did."""
+    setting = default_runs(results, _network(results))
+    return setting, counted(setting)[0]
+
+
+def _headed(figure: Figure, setting: Setting, of: str) -> Figure:
+    """With a heading that says which runs it is made of, and which of them collapsed."""
+    figure.suptitle(f"initial {label(setting)}, {of}", fontsize="medium")
+    return figure
 
 
 def _over_time(

@@ -104,10 +104,10 @@ def test_documents_of_a_repository_must_have_the_tables(
     assert fill(*given) == []  # no repository: nothing is asked for
     (tmp_path / "README.md").write_text("Nothing.\n")
     missing = "results.md has no <!-- runs:begin --> and <!-- runs:end -->"
-    assert problems(*given)[-1] == missing and len(problems(*given)) == 3
+    assert problems(*given)[-1] == missing and len(problems(*given)) == 4
     (tmp_path / "docs").mkdir()
     for name in ("README.md", "docs/results.md"):
         (tmp_path / name).write_text(DOCUMENT)
-    assert len(problems(*given)) == 3
+    assert len(problems(*given)) == 4
     assert fill(*given) == problems(*given) == []
     assert "not run yet" in (tmp_path / "README.md").read_text()

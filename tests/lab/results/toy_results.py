@@ -15,7 +15,8 @@ from rankscope.lab.verdict import Outcome, Verdict, judge
 NAME = "paper2000/slow-decay"
 PROGRAM = (Batch(NAME, (0,)), Batch(NAME, (1, 2), optional=True))
 MARKERS = "".join(
-    f"<!-- {name}:begin -->\n<!-- {name}:end -->\n" for name in ("claims", "results", "runs")
+    f"<!-- {name}:begin -->\n<!-- {name}:end -->\n"
+    for name in ("claims", "results", "ends", "runs")
 )
 DOCUMENT = f"Before.\n{MARKERS}After.\n"
 

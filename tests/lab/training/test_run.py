@@ -245,18 +245,31 @@ def test_another_declaration_does_not_go_on(
 
 
 def test_divergence_is_recorded(tmp_path: Path) -> None:
-    run = replace(RUN, task=CloudTask(explode_at=0.0))
+    run = replace(RUN, task=CloudTask(explode_below=0.5))
     with pytest.warns(RuntimeWarning, match="cannot be decomposed"):
         ds = executed(run, tmp_path / "run")
-    assert ds.attrs["diverged_at"] == 10 and ds["step"].to_numpy().tolist() == [0, 10]
-    assert np.isnan(ds["singular_values"].sel(step=10)).all()
+    assert ds.attrs["diverged_at"] == 30 and ds["step"].to_numpy().tolist() == [0, 10, 20, 30]
+    assert np.isnan(ds["singular_values"].sel(step=30)).all()
 
 
 def test_divergence_in_the_last_steps_is_recorded_too(tmp_path: Path) -> None:
-    run = replace(RUN, task=CloudTask(explode_at=0.0), steps=5)
+    run = replace(RUN, task=CloudTask(explode_below=0.5), steps=25)
     with pytest.warns(RuntimeWarning, match="cannot be decomposed"):
         ds = executed(run, tmp_path / "run")
-    assert ds.attrs["diverged_at"] == 5 and "last_bias" not in ds.attrs
+    assert ds.attrs["diverged_at"] == 25 and "last_bias" not in ds.attrs
+
+
+def test_a_loss_that_never_was_finite_is_a_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is wrong is not the training; and it is not gone on with."""
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    run = replace(RUN, task=CloudTask(explode_below=math.inf))
+    stored = StoredRun("toy", 0, run, tmp_path / "run")
+    with pytest.warns(RuntimeWarning, match="cannot be decomposed"):
+        failure = attempt(stored, silent).failure
+    assert failure is not None and "loss of the untrained network is inf" in failure
+    assert stored.state == "interrupted" and not list(tmp_path.glob("*.checkpoint*"))
 
 
 def test_a_run_that_another_process_finished_is_left_alone(tmp_path: Path) -> None:

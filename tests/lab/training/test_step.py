@@ -14,7 +14,7 @@ import torch
 
 from rankscope.lab.catalogue import load
 from rankscope.lab.reading import network
-from rankscope.lab.training.run import Fusable
+from rankscope.lab.training.declared import Fusable
 from rankscope.lab.training.step import compiled_loss, plain_step
 from rankscope.lab.training.task import Place
 

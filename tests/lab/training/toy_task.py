@@ -43,7 +43,7 @@ class Clouds(Problem):
     unit = "images"
 
     def __init__(
-        self, seed: int, *, noisy: bool = True, explode_at: float = 1e9, device: str = "cpu"
+        self, seed: int, *, noisy: bool = True, explode_below: float = 0.0, device: str = "cpu"
     ) -> None:
         drawn = generator(seed, "data")
         self.labels = torch.arange(80) % 2
@@ -58,7 +58,7 @@ class Clouds(Problem):
         self.images, self.labels = self.images.to(device), self.labels.to(device)
         self.constant_loss = float(torch.tensor(2.0).log())
         self.noisy = noisy
-        self.explode_at = explode_at
+        self.explode_below = explode_below
 
     def draw(self, indices: Tensor, drawn: torch.Generator) -> Batch:
         chosen = indices.to(self.images.device)
@@ -74,7 +74,7 @@ class Clouds(Problem):
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
         images, labels = batch
         loss = F.cross_entropy(model(images), labels)
-        return loss / (loss > self.explode_at).logical_not()  # x / 0 where it is to explode
+        return loss / (loss >= self.explode_below)  # x / 0 where it is to explode
 
     def fixed(self, samples: int) -> Iterator[Batch]:
         for start in range(0, min(samples, self.samples), 20):
@@ -95,10 +95,12 @@ class Clouds(Problem):
 @dataclass(frozen=True)
 class CloudTask:
     noisy: bool = True
-    explode_at: float = 1e9
+    explode_below: float = 0.0
     capturable: bool = True
 
     def build(self, place: Place, *, seed: int) -> Clouds:
-        problem = Clouds(seed, noisy=self.noisy, explode_at=self.explode_at, device=place.device)
+        problem = Clouds(
+            seed, noisy=self.noisy, explode_below=self.explode_below, device=place.device
+        )
         problem.capturable = self.capturable
         return problem

@@ -2,6 +2,7 @@
 
 <!-- claims:begin --> every claim and its verdict <!-- claims:end -->
 <!-- results:begin --> the same by every rule, in every experiment <!-- results:end -->
+<!-- ends:begin --> what trainings reached <!-- ends:end -->
 <!-- runs:begin --> where the runs come from <!-- runs:end -->
 """
 
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from rankscope.lab.findings import Subject, joint_subject, subject_of
 from rankscope.lab.paper import Paper
+from rankscope.lab.results import ends
 from rankscope.lab.results import ledger as program
 from rankscope.lab.results.judging import read_verdicts, subjects
 from rankscope.lab.results.ledger import Done, Key, Ledger, run_command
@@ -21,7 +23,7 @@ from rankscope.lab.tables import duration, first_rule, second_rule
 from rankscope.lab.verdict import Verdict
 
 # Beside the folder of results, if that lies in a repository: which tables each has.
-DOCUMENTS = {"README.md": ("claims",), "docs/results.md": ("results", "runs")}
+DOCUMENTS = {"README.md": ("claims",), "docs/results.md": ("results", "ends", "runs")}
 CLAIM_COLUMNS = ("claim", "the paper says", "measured", "verdict", "command")
 RUN_COLUMNS = ("experiment", "runs", "seeds", "together", "speed of a run", "device", "commit")
 NOT_RUN = "not run yet"
@@ -72,6 +74,7 @@ def tables(results: Path, papers: Iterable[Paper], ledger: Ledger) -> dict[str, 
     return {
         "claims": f"{holds}\n\n{first}",
         "results": markdown(CLAIM_COLUMNS, every),
+        "ends": markdown(ends.COLUMNS, ends.rows(results, ledger)),
         "runs": markdown(RUN_COLUMNS, _runs(ledger)),
     }
 

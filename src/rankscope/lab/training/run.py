@@ -1,17 +1,18 @@
 """A training as a run of an experiment: declared once, executed, killed, resumed."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
-from torch import nn
 
 from rankscope import store
 from rankscope.lab.experiment import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
+from rankscope.lab.training.declared import Fusable, pairs_of
 from rankscope.lab.training.distributed import Alone, Group, current_group
 from rankscope.lab.training.evaluation import Evaluation, Truncation
 from rankscope.lab.training.loop import End, Loop, Meter
@@ -28,7 +29,6 @@ from rankscope.lab.training.step import (
 from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.surroundings import surroundings
 from rankscope.lab.training.task import Place, Problem, Task
-from rankscope.pairs import Pair
 from rankscope.tracker import Epochs, Every, LogEpochs, LogSpaced, Tracker
 
 
@@ -88,13 +88,16 @@ class TrainingRun:
     def execute(self, path: Path, *, seed: int, progress: Progress) -> None:
         """Train from the checkpoint beside `path`, or from the start, and store it at `path`.
 
-        A loss that is no longer finite ends it: the store then says `diverged_at`.
+        A loss that is no longer finite ends it: the store then says `diverged_at`. One that never
+        was is a failure.
         """
         with surroundings(torch.device(self.place.device)):
             with self.assembled(path, seed=seed, progress=progress) as (loop, first):
                 end = loop.advance(first, self.steps)
                 speed = loop.meter.speed
             if loop.group.leads:
+                if end.why == "diverged":
+                    self._require_finite_start(path)
                 self._keep_facts(loop, path, speed=speed, end=end)
 
     @contextmanager
@@ -205,6 +208,16 @@ class TrainingRun:
         asked = isinstance(model, Fusable) and model.fusable
         return asked and self._graphed(group, problem) and compiler_at_hand()
 
+    def _require_finite_start(self, path: Path) -> None:
+        """What had no loss to begin with did not diverge: something else is wrong with it."""
+        loss = float(store.open(path)["training_loss"][0])
+        if not math.isfinite(loss):
+            self.forget(path)
+            raise RuntimeError(
+                f"the loss of the untrained network is {loss}; look for what is not finite in the "
+                "data, or try another precision or device"
+            )
+
     def _keep_facts(self, loop: Loop, path: Path, *, speed: float, end: End) -> None:
         """What the store says of the training as a whole."""
         problem = loop.problem
@@ -238,34 +251,6 @@ class WithLast:
 
     def __call__(self, step: int) -> bool:
         return step == self.last or self.schedule(step)
-
-
-@runtime_checkable
-class Paired(Protocol):
-    """Every model of the laboratory declares its pairs."""
-
-    def alignment_pairs(self) -> tuple[Pair, ...]: ...
-
-
-@runtime_checkable
-class Tapped(Protocol):
-    """A convolutional one also those of the taps beside the centre."""
-
-    def tap_pairs(self) -> tuple[Pair, ...]: ...
-
-
-@runtime_checkable
-class Fusable(Protocol):
-    """Of a large one most of a GPU's time goes into what is not matrix products: fusing it pays."""
-
-    fusable: bool
-
-
-def pairs_of(model: nn.Module) -> tuple[Pair, ...]:
-    """The pairs a model declares, taps included."""
-    assert isinstance(model, Paired), f"{type(model).__name__} declares no pairs"
-    taps = model.tap_pairs() if isinstance(model, Tapped) else ()
-    return (*model.alignment_pairs(), *taps)
 
 
 def require_one_start(firsts: list[int], path: Path) -> None:
