@@ -55,6 +55,20 @@ def test_it_is_a_task() -> None:
     assert isinstance(TASK, Task)
 
 
+class Coarse(Plain):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return super().forward(images).bfloat16()
+
+
+def test_losses_of_coarse_logits_are_not_coarse(problem: ClassificationProblem) -> None:
+    batch = problem.draw(torch.arange(50), GENERATOR)
+    coarse = Coarse(0).requires_grad_(False)
+    loss = problem.loss(coarse, *batch)
+    logits = coarse(*problem.inputs(*batch)).double()
+    expected = (logits.logsumexp(1) - logits[range(50), batch[1]]).mean()
+    assert float(loss) == pytest.approx(float(expected), rel=1e-6)
+
+
 def test_training_part_is_normalised(problem: ClassificationProblem) -> None:
     batch = problem.draw(torch.arange(problem.samples), GENERATOR)
     assert batch[0].dtype == torch.uint8

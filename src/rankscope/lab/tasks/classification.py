@@ -100,7 +100,8 @@ class ImageProblem(Problem):
         return ((batch[0].float() - self._mean) / self._deviation,)
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        return F.cross_entropy(model(*self.inputs(*batch)), batch[1])
+        # Under autocast cross_entropy would leave log-probabilities in bfloat16.
+        return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
 
     def finale(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
