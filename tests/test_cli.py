@@ -126,7 +126,7 @@ def test_results(
     monkey.chdir(tmp_path)
     due = f"rankscope run {name} --scale paper --seed 0"
     ran = Ran(monkey, capsys, "results", "due")
-    assert f" {name}, seed 0  0 of 2" in ran.out and ran.out.endswith(f"\nNext:\n{due}\n")
+    assert f" {name}, seed 0  0 of 2" in ran.out and ran.out.endswith(f":\n{due}\n")
     assert ran.err == "results is not there: nothing is kept yet.\n"
     assert Ran(monkey, capsys, *due.split()[1:], "--jobs", "1").code == 0
     ran = Ran(monkey, capsys, "results", "check")

@@ -1,3 +1,4 @@
+import io
 import zipfile
 from pathlib import Path
 
@@ -72,6 +73,17 @@ def test_a_file_opens_like_a_folder(tmp_path: Path) -> None:
     path = tmp_path / "run.zarr.zip"
     path.write_bytes(packed(xr.Dataset({"S": ("k", [3.0, 1.0])}, attrs={"seed": 4})))
     xr.testing.assert_identical(store.open(path), open_archive(path))
+
+
+def test_a_damaged_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.zarr.zip"
+    data = bytearray(packed(dataset()))
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        chunk = next(each for each in archive.infolist() if "/c/" in each.filename)
+    data[chunk.header_offset + 30 + len(chunk.filename) + chunk.compress_size // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match=r"run.zarr.zip is damaged \(.*\); restore it"):
+        store.open(path)
 
 
 def test_what_is_no_such_file(tmp_path: Path) -> None:

@@ -270,7 +270,10 @@ def results_keep(
 
 @results.command("check")
 def results_check(results: ResultsArgument = RESULTS) -> None:
-    """Judge again what is kept, and compare: verdicts, figures, tables, rules, declarations."""
+    """Judge again what is kept, and compare: verdicts, tables, rules, declarations.
+
+    Figures are compared with the hashes that were noted when they were drawn, not drawn again.
+    """
     from rankscope.lab.results.checking import problems
 
     found = problems(results)

@@ -110,14 +110,18 @@ def test_everything_is_on_the_page(report: Report) -> None:
         "Losses 1e-32. A figure of x < y & 'z'.",
         "Second paragraph of two lines.",
         "rates/slow of seed 2: failed (ArithmeticError: the loss is not a number)",
-        "6 runs, 1 not there",
+        "paper2000/slow-decay: 5 of 6 runs there;",
+        "what stands behind it: rates/fast met in 2 of 2; rates/slow met in 2 of 2",
+        "fails if it fails for one",
         "do <it> again",
         "N&B",
-        "expected on two cores: 2 min",
+        "expected of all runs, whether there or not: 2 min on 2 cores",
     ):
         assert text in read.text, text
     # P1 lost a seed; P2 holds for none; P<3 holds for all
-    assert "3 claims: 1 ✔ yes1 ✘ no1 ? undecided" in read.text
+    assert (
+        "3 claims:1 ✔ yes1 ✘ no0 ? undecided with all their runs1 ? waiting for runs" in read.text
+    )
 
 
 def second(results: Results) -> Verdict:
@@ -140,8 +144,27 @@ def test_second_rules_and_verdicts_on_the_same_claim_are_no_further_claims(tmp_p
         patch.setattr("rankscope.lab.report.summary", lambda name: "")
         few = Page(page(report_on(papers[:1], tmp_path, tmp_path, command=""))).text
         more = Page(page(report_on(papers, tmp_path, tmp_path, command=""))).text
-    assert "2 claims: 0 ✔ yes0 ✘ no2 ? undecidedand 1 second rule: 0 ✔ yes" in few
-    assert "4 verdicts on 2 claims: 0 ✔ yes0 ✘ no4 ? undecidedand 1 second rule" in more
+    none = "0 ✔ yes0 ✘ no0 ? undecided with all their runs"
+    assert f"2 claims:{none}2 ? waiting for runsand 1 second rule: {none}1 ? waiting" in few
+    several = "4 verdicts on 2 claims, some judged in several experiments"
+    assert f"{several}:{none}4 ? waiting for runsand 1 second rule" in more
+
+
+def mixed(results: Results) -> Verdict:
+    """Met in some of all seeds."""
+    outcomes = {"n": {seed: (1.0, seed == 0) for seed in results["rates/fast"]}}
+    return judge("P4", "seeds differ", outcomes, bound="")
+
+
+def test_undecided_with_all_runs_is_told_from_waiting_for_runs(tmp_path: Path) -> None:
+    toy = replace(
+        experiment("small"), runs={"rates/fast": Decay()}, claims={"P4": mixed}, figures={}
+    )
+    execute(stored_runs(toy, tmp_path), jobs=1, watcher=Log())
+    paper = Paper("paper2000", "", "small", (toy,), claims=toy.claims)
+    read = Page(page(report_on((paper,), tmp_path, tmp_path, command=""))).text
+    assert "1 ? undecided with all their runs0 ? waiting for runs" in read
+    assert "n met in 1 of 3" in read
 
 
 def test_a_figure_is_as_wide_as_it_was_drawn_and_a_click_away(report: Report) -> None:
@@ -194,8 +217,10 @@ def test_a_report_without_any_run(tmp_path: Path) -> None:
     paper = Paper("paper2000", "", "smoke", (toy,), claims=toy.claims, figures=toy.figures)
     read = Page(page(report_on((paper,), tmp_path, tmp_path, command="")))
     assert "could not be judged: no seed has all the runs it needs" in read.text
-    assert "figure-1 could not be drawn" in read.text and "expected on two cores: ?" in read.text
-    assert "2 runs, 2 not there" in read.text and "was not run" in read.text
+    assert "figure-1 could not be drawn" in read.text and "was not run" in read.text
+    assert "paper2000/slow-decay: 0 of 2 runs there" in read.text
+    assert "expected" not in read.text  # nobody measured it, and nothing was spent
+    assert "summed over runs" not in read.text
 
 
 def test_verdicts_for_programs(report: Report) -> None:

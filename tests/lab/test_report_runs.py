@@ -1,8 +1,20 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import xarray as xr
 
-from rankscope.lab.report_runs import RunRecord, busy_seconds, columns_of, cost, origins, record
+from lab.toy_experiments.paper2000.slow_decay import experiment
+from rankscope.lab.report_runs import (
+    RunRecord,
+    busy_seconds,
+    columns_of,
+    cost,
+    expectation,
+    how_many,
+    origins,
+    record,
+)
 
 
 def training(*, loss: float) -> xr.Dataset:
@@ -67,6 +79,32 @@ def test_other_runs_have_fewer_columns() -> None:
     lost = record("flow", 1, "was not run")
     assert columns_of([flow, lost]) == ["seconds", "device"]
     assert lost == RunRecord("flow", 1, "was not run", {})
+
+
+def test_runs_are_counted_of_all_declared_seeds() -> None:
+    """Of two runs with three seeds each, however many of the seeds were begun."""
+    toy = experiment("small")
+
+    def said(**missing: tuple[str, ...]) -> str:
+        seeds = {int(seed.removeprefix("seed_")): reasons for seed, reasons in missing.items()}
+        records = [RunRecord("r", seed, why, {}) for seed, of in seeds.items() for why in of]
+        return how_many(toy, records)
+
+    lost, there = ("was not run",) * 2, ("", "")
+    assert said(seed_0=lost, seed_1=lost, seed_2=lost) == "0 of 6 runs there"
+    assert said(seed_0=("", "failed")) == "1 of 6 runs there, none of seeds 1, 2"
+    assert said(seed_0=there, seed_2=there) == "4 of 6 runs there, none of seed 1"
+    assert said(seed_0=there, seed_1=there, seed_2=there) == "6 of 6 runs there"
+    assert said(seed_7=there) == "2 of 8 runs there, none of seeds 0, 1, 2"
+
+
+def test_what_is_expected_is_said_of_each_machine() -> None:
+    toy = replace(experiment("small"), expected_seconds=1800)
+    unknown = replace(toy, name="paper2000/c", expected_seconds=None)
+    gpu = replace(toy, expected_seconds=10800, expected_on="one H200")
+    assert expectation([toy, gpu, toy]) == "60 min on 2 cores, 3 h on one H200"
+    assert expectation([gpu, unknown]) == "3 h on one H200; not known of paper2000/c"
+    assert expectation([unknown]) == expectation([]) == ""
 
 
 def test_cost_and_origin() -> None:

@@ -1,16 +1,21 @@
+from dataclasses import replace
+
 import pytest
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from rankscope.lab.catalogue import Entry
+from rankscope.lab.results import phrases
 from rankscope.lab.tables import (
     duration,
     evidence,
     experiment_table,
+    network_outcome,
     range_over,
     verdict_table,
+    waits,
 )
-from rankscope.lab.verdict import Table, Verdict, judge, undecided
+from rankscope.lab.verdict import Outcome, Table, Verdict, judge, undecided
 
 
 def printed(*things: str | RichTable, width: int = 120) -> list[list[str]]:
@@ -33,8 +38,76 @@ def test_verdicts() -> None:
         ["gap", "[s];", "bound", "<=", "1;", "0.25", "to", "1"],
         ["B4", "law", "undecided", "0.75"],
         ["bound", "<=", "1"],
-        ["uv", "yes", "0.25", "to", "1;", "gd", "undecided"],  # of one seed there is no range
+        # of one seed there is no range
+        ["uv", "yes", "(0.25", "to", "1);", "gd", "met", "in", "0", "of", "1"],
         ["B5", "stable", "undecided", "-"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mets", "said"),
+    [
+        ((True, True, True), "yes"),
+        ((False, False, False), "no"),
+        ((True, True), "met in 2 of 2"),
+        ((False,), "met in 0 of 1"),
+        ((True, False, None), "met in 1 of 2, cannot tell in 1"),
+        ((None, None), "cannot tell in 2"),
+    ],
+)
+def test_an_undecided_network_counts_its_seeds(mets: tuple[bool | None, ...], said: str) -> None:
+    """In the words of the tables in the documents."""
+    seeds: dict[int, Outcome] = {seed: (1.0, met) for seed, met in enumerate(mets)}
+    judged = judge("B3", "", {"uv": seeds}, bound="")
+    assert network_outcome(judged.networks[0]) == said
+    assert phrases.outcome(judged) == (said if said in {"yes", "no"} else f"undecided: uv {said}")
+
+
+def test_a_network_without_seeds_is_undecided() -> None:
+    assert network_outcome(judge("B3", "", {"uv": {}}, bound="").networks[0]) == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("judged", "waiting"),
+    [
+        (undecided("B5", "", "no runs"), True),
+        (judge("B5", "", {"uv": THREE, "gd": {0: (1.0, True)}}, bound=""), True),
+        (judge("B5", "", {"uv": THREE, "gd": {**THREE, 0: (1.0, False)}}, bound=""), False),
+        (replace(judge("B5", "", {"uv": THREE}, bound=""), holds="undecided"), False),
+        (
+            replace(
+                judge("B5", "", {"uv": THREE}, bound="", evidence=["without gd: was not run"]),
+                holds="undecided",
+            ),
+            True,
+        ),
+        (
+            judge("B5", "", {"uv": THREE}, bound="", evidence=["without gd: was not run"]),
+            False,
+        ),
+    ],
+)
+def test_an_undecided_claim_waits_for_runs_that_are_not_there(
+    judged: Verdict, waiting: bool
+) -> None:
+    """As in the count beside the tables in the documents."""
+    assert waits(judged) == waiting
+
+
+def test_a_single_network_is_named_where_it_says_more_than_the_verdict() -> None:
+    few = judge("B3", "law", {"uv": {0: (0.5, True), 1: (0.25, True)}}, bound="< 1")
+    lost = replace(judge("B4", "law", {"uv": THREE}, bound="<= 1"), holds="undecided")
+    close = judge("B5", "law", {"uv": {0: (0.99801, True), 1: (0.99802, True)}}, bound="< 1")
+    assert printed(verdict_table([few, lost, close]))[2:] == [
+        ["B3", "law", "undecided", "0.375"],
+        ["bound", "<", "1"],
+        ["uv", "met", "in", "2", "of", "2", "(0.25", "to", "0.5)"],
+        ["B4", "law", "undecided", "0.5"],
+        ["bound", "<=", "1"],
+        ["uv", "yes", "(0.25", "to", "1)"],
+        ["B5", "law", "undecided", "0.998"],
+        ["bound", "<", "1"],
+        ["uv", "met", "in", "2", "of", "2"],
     ]
 
 

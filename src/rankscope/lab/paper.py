@@ -42,12 +42,6 @@ class Paper:
         """Whether the runs of all experiments are judged together."""
         return bool(self.claims or self.figures)
 
-    @property
-    def expected_seconds(self) -> float | None:
-        """Of all experiments on 2 cores; None if that of one is not known."""
-        known = [experiment.expected_seconds for experiment in self.experiments]
-        return None if None in known else float(sum(filter(None, known)))
-
 
 def cut(paper: Paper, runs: Mapping[str, tuple[str, ...]], *, seeds: tuple[int, ...]) -> Paper:
     """The part of a paper that has only `runs` (by experiment) and `seeds`.

@@ -2,18 +2,28 @@
 
 import re
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 
 from rankscope.figures.style import FIGURE_DPI
 from rankscope.lab import verdict
-from rankscope.lab.experiment import Scale
+from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.findings import Drawing
 from rankscope.lab.report import PaperReport, Part, Report
-from rankscope.lab.report_runs import RunRecord, columns_of, cost, origins
+from rankscope.lab.report_runs import RunRecord, columns_of, cost, expectation, how_many, origins
 from rankscope.lab.report_style import STYLE
-from rankscope.lab.tables import cell, duration, number, range_over, second_rule, span
+from rankscope.lab.tables import (
+    cell,
+    duration,
+    network_outcome,
+    number,
+    range_over,
+    second_rule,
+    span,
+    waits,
+)
 from rankscope.lab.verdict import Holds, NetworkVerdict, Verdict
 from rankscope.store.files import replace_file
 
@@ -27,11 +37,15 @@ MEANING: dict[Scale, str] = {
     "smoke": "seconds of each experiment, to see that everything works; its verdicts mean nothing",
 }
 ABOUT = (
-    "The experiments were run, every singular value of every weight matrix was followed, and each "
-    "claim was judged by a rule that was fixed before any run. A rule has a bound that "
-    "each seed meets or not: yes if all of at least three seeds do, no if none does, undecided "
-    "otherwise. A claim about several networks holds if it does for each of them. Where a rule "
-    "turned out to miss the point, a second one, with a longer name, stands beside it."
+    "Each claim is judged on the stored runs that this page lists, by a rule that was fixed before "
+    "any run. A rule has a bound that each seed meets or not: yes if all of at least three seeds "
+    "do, no if none of at least three does, undecided otherwise. Where a rule turned out to miss "
+    "the point, a second one, made later and with a longer name, stands beside it.",
+    "Each network is judged by itself; of an undecided one the page says in how many of its seeds "
+    "the bound is met. A claim about several networks holds if it does for each of them, and fails "
+    "if it fails for one. Where a run that it needs is not there, the seed or network is left out "
+    "and named, and the claim cannot hold. An undecided claim waits for runs if some of them are "
+    "not there or a network has fewer than three seeds.",
 )
 DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")  # of an SVG
 ENLARGE = "A click on a figure shows it at its full size, another one fits it to the page again."
@@ -56,7 +70,7 @@ def page(report: Report) -> str:
             f"<p><b>{escape(each.paper.name)}</b>: <cite>{escape(each.paper.title)}</cite></p>"
             for each in report.papers
         ),
-        f"<p>{escape(ABOUT)}</p>",
+        *(f"<p>{escape(paragraph)}</p>" for paragraph in ABOUT),
         f"<p>Scale <b>{report.scale}</b>: {escape(MEANING[report.scale])}.</p>",
         f"<p class='remark'>{escape(report.note)}</p>" if report.note else "",
         _tally(report.verdicts),
@@ -79,15 +93,22 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
     claims = len({each.claim for each in fixed})
     head = _several(claims, "claim")
     if claims < len(fixed):  # some were judged in several experiments
-        head = f"{len(fixed)} verdicts on {head}"
+        head = f"{len(fixed)} verdicts on {head}, some judged in several experiments"
     second = [each for each in verdicts if second_rule(each.claim)]
     besides = f"<br>and {_several(len(second), 'second rule')}: {_counts(second)}" if second else ""
-    return f"<p class='tally'>{head}: {_counts(fixed)}{besides}</p>"
+    return f"<p class='tally'>{head}:<br>{_counts(fixed)}{besides}</p>"
 
 
 def _counts(verdicts: Sequence[Verdict]) -> str:
-    counts = {holds: sum(each.holds == holds for each in verdicts) for holds in SYMBOLS}
-    return "".join(f"<span>{count} {_holds(holds)}</span>" for holds, count in counts.items())
+    """Undecided ones by whether more runs could settle them."""
+    counts = Counter("waiting" if waits(each) else each.holds for each in verdicts)
+    shown = {
+        "yes": _holds("yes"),
+        "no": _holds("no"),
+        "undecided": f"{_holds('undecided')} with all their runs",
+        "waiting": _holds("undecided", f"{SYMBOLS['undecided']} waiting for runs"),
+    }
+    return "".join(f"<span>{counts[kind]} {said}</span>" for kind, said in shown.items())
 
 
 def _several(count: int, what: str) -> str:
@@ -113,6 +134,7 @@ def _contents(report: Report) -> str:
 
 def _paper(report: PaperReport) -> str:
     name = escape(report.paper.name)
+    experiments = {each.name: each for each in report.paper.experiments}
     return "\n".join(
         [
             f"<h2 id='{name}-claims'>{name}: claims</h2>",
@@ -121,7 +143,7 @@ def _paper(report: PaperReport) -> str:
             f"<p class='faint screen'>{ENLARGE}</p>",
             *map(_figures, report.parts),
             f"<h2 id='{name}-runs'>{name}: runs</h2>",
-            *(_runs(experiment, records) for experiment, records in report.runs.items()),
+            *(_runs(experiments[of], records) for of, records in report.runs.items()),
         ]
     )
 
@@ -177,12 +199,18 @@ def _behind(judged: Verdict) -> str:
     ]
     if not any(content):
         return ""
-    short = (f"{escape(network.network)} {_holds(network.holds)}" for network in judged.networks)
-    summary = f"<summary>what stands behind it: {', '.join(short) or 'evidence'}</summary>"
+    short = "; ".join(f"{escape(each.network)} {_said(each)}" for each in judged.networks)
+    summary = f"<summary>what stands behind it: {short or 'evidence'}</summary>"
     return (
         f"<tr class='behind'><td></td><td colspan='5'><details>{summary}{''.join(content)}"
         "</details></td></tr>"
     )
+
+
+def _said(network: NetworkVerdict) -> str:
+    """The verdict; of an undecided network in how many of its seeds the bound is met."""
+    said = network_outcome(network)
+    return _holds(network.holds, "" if said == network.holds else said)
 
 
 def _network(network: NetworkVerdict) -> list[str]:
@@ -213,8 +241,8 @@ def _table(columns: Iterable[str], rows: Iterable[Sequence[str]], *, caption: st
     )
 
 
-def _holds(holds: Holds) -> str:
-    return f"<span class='verdict {holds}'>{SYMBOLS[holds]} {holds}</span>"
+def _holds(holds: Holds, said: str = "") -> str:
+    return f"<span class='verdict {holds}'>{said or f'{SYMBOLS[holds]} {holds}'}</span>"
 
 
 def _figures(part: Part) -> str:
@@ -261,29 +289,31 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _runs(experiment: str, records: Sequence[RunRecord]) -> str:
+def _runs(experiment: Experiment, records: Sequence[RunRecord]) -> str:
     columns = columns_of(records)
-    missing = sum(bool(each.missing) for each in records)
+    missing = any(each.missing for each in records)
     collapsed = sum(bool(each.collapsed) for each in records)
-    counts = {"not there": missing, "collapsed or diverged": collapsed}
-    said = [f"{len(records)} runs", *(f"{n} {what}" for what, n in counts.items() if n)]
-    spent = f"{duration(sum(each.seconds for each in records))} summed over runs"
+    seconds = sum(each.seconds for each in records)
+    said = [
+        how_many(experiment, records),
+        f"{collapsed} collapsed or diverged" if collapsed else "",
+        f"{duration(seconds)} summed over runs" if seconds else "",
+    ]
     rows = [
         [each.name, str(each.seed), *(each.cells.get(c, "") for c in columns), each.missing]
         for each in records
     ]
     head = ("run", "seed", *columns, "why it is not there" if missing else "")
     return (
-        f"<details><summary>{escape(experiment)}: {', '.join(said)}; {spent}</summary>"
+        f"<details><summary>{escape(experiment.name)}: {'; '.join(filter(None, said))}</summary>"
         f"{_table(head, ([escape(each) for each in row] for row in rows))}</details>"
     )
 
 
 def _provenance(report: Report) -> str:
     spent = cost(report.runs)
-    known = [each.paper.expected_seconds for each in report.papers]
-    expected = None if None in known else sum(filter(None, known))
-    lines = [f"expected on two cores: {duration(expected)}"]
+    expected = expectation([each for paper in report.papers for each in paper.paper.experiments])
+    lines = [f"expected of all runs, whether there or not: {expected}"] if expected else []
     if spent:
         lines = [
             f"summed over runs, several at a time: {duration(spent.together)}",
@@ -292,7 +322,7 @@ def _provenance(report: Report) -> str:
             f"first run begun {spent.first}, last ended {spent.last}",
         ]
     rows = [
-        [escape(key), ", ".join(f"{escape(value)} ({count} runs)" for value, count in values)]
+        [escape(key), ", ".join(f"{escape(what)} ({_several(n, 'run')})" for what, n in values)]
         for key, values in origins(report.runs).items()
     ]
     return (

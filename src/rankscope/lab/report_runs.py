@@ -1,14 +1,16 @@
 """What a report says of single runs: how training ended, what they cost, where they come from."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
 import xarray as xr
 
+from rankscope.lab.experiment import Experiment
 from rankscope.lab.reading import collapsed
+from rankscope.lab.tables import duration
 
 # What may differ between the runs of a report, as `provenance.origin` stores it.
 ORIGIN = ("rankscope", "commit", "torch", "python", "device")
@@ -89,6 +91,19 @@ def _validation(ds: xr.Dataset) -> dict[str, str]:
     return found
 
 
+def how_many(experiment: Experiment, records: Sequence[RunRecord]) -> str:
+    """How many of its runs are there, of all seeds, and the seeds of which none is listed.
+
+    Declared ones, and others that were asked for.
+    """
+    listed = {each.seed for each in records}
+    total = len(experiment.runs) * len({*experiment.seeds, *listed})
+    said = f"{sum(not each.missing for each in records)} of {total} runs there"
+    if others := [str(seed) for seed in experiment.seeds if seed not in listed]:
+        said += f", none of seed{'s' * (len(others) > 1)} {', '.join(others)}"
+    return said
+
+
 def columns_of(records: Iterable[RunRecord]) -> list[str]:
     """The columns that any of them fills, in the order of their first use."""
     return list(dict.fromkeys(column for each in records for column in each.cells))
@@ -101,6 +116,17 @@ def origins(records: Iterable[RunRecord]) -> dict[str, list[tuple[str, int]]]:
         key: Counter(each.origin[place] or "unknown" for each in there).most_common()
         for place, key in enumerate(ORIGIN)
     }
+
+
+def expectation(experiments: Sequence[Experiment]) -> str:
+    """ "2 h on 2 cores, 3 h on one H200; not known of paper/c"; "" where nothing is known."""
+    seconds: dict[str, float] = {}
+    for each in experiments:
+        if each.expected_seconds is not None:
+            seconds[each.expected_on] = seconds.get(each.expected_on, 0) + each.expected_seconds
+    known = ", ".join(f"{duration(taken)} on {machine}" for machine, taken in seconds.items())
+    unknown = ", ".join(each.name for each in experiments if each.expected_seconds is None)
+    return f"{known}; not known of {unknown}" if known and unknown else known
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ pre { padding: .75rem 1rem; overflow-x: auto; border-radius: 6px; }
 nav ul { columns: 2; padding-left: 1.2rem; max-width: 46rem; }
 .faint, caption { color: var(--faint); }
 .keys a { margin-right: .9em; white-space: nowrap; text-decoration: none; }
-.tally { font-size: 1.15rem; }
+.tally { font-size: 1.15rem; max-width: none; }
 .tally > span { display: inline-block; margin-right: 1.4em; }
 .scroll { overflow-x: auto; margin: .75rem 0; }
 table { border-collapse: collapse; font-size: .92rem; }
@@ -40,7 +40,7 @@ caption { text-align: left; padding: .4rem 0; font-size: .92rem; }
 .quantity { display: block; color: var(--faint); font-size: .88rem; }
 details { margin: .1rem 0 .6rem; }
 summary { cursor: pointer; color: var(--link); font-size: .92rem; }
-summary .verdict { margin-left: .6em; }
+summary .verdict { margin-left: .2em; }
 details > :not(summary) { margin-left: 1rem; }
 figure { margin: 1.5rem 0 2.5rem; }
 figure img { display: block; max-width: 100%; height: auto; background: #fff; padding: .5rem;

@@ -9,9 +9,10 @@ from rich.table import Table
 
 from rankscope.lab import verdict
 from rankscope.lab.catalogue import Entry
-from rankscope.lab.verdict import Holds, Verdict
+from rankscope.lab.verdict import LEAST_SEEDS, Holds, NetworkVerdict, Verdict
 
 COLOURS: dict[Holds, str] = {"yes": "green", "no": "red", "undecided": "yellow"}
+LOST = "without "  # begins a sentence of evidence on runs that are not there
 
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
@@ -28,24 +29,45 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 
 
 def _meaning(judged: Verdict) -> str:
-    seeds = "" if len(judged.networks) > 1 else _range(judged.interval)
+    seeds = "" if _networks(judged) else _range(judged.interval)
     parts = (judged.quantity, f"bound {judged.bound}" if judged.bound else "", seeds)
     said = escape("; ".join(filter(None, parts)))
     return f"[dim]{said}[/dim]" if said else ""
 
 
 def _networks(judged: Verdict) -> str:
-    """Where there are several, what each says."""
-    said = [
-        " ".join(filter(None, (escape(of.network), _coloured(of.holds), _range(of.interval))))
-        for of in judged.networks
-    ]
-    return "; ".join(said) if len(said) > 1 else ""
+    """What each says, where there are several or the one does not say the same as the verdict."""
+    of = judged.networks
+    shown = len(of) > 1 or {network_outcome(each) for each in of} - {judged.holds}
+    return "; ".join(map(_network, of)) if shown else ""
+
+
+def _network(network: NetworkVerdict) -> str:
+    said = _coloured(network.holds, network_outcome(network))
+    seeds = _range(network.interval)
+    return f"{escape(network.network)} {said}" + (f" ({seeds})" if seeds else "")
+
+
+def network_outcome(network: NetworkVerdict) -> str:
+    """ "yes", "no"; of an undecided network its seeds: "met in 2 of 2", "cannot tell in 1"."""
+    mets = [seed.met for seed in network.seeds]
+    if network.holds != "undecided" or not mets:
+        return network.holds
+    unknown = mets.count(None)
+    told = f"met in {mets.count(True)} of {len(mets) - unknown}" if unknown < len(mets) else ""
+    return ", ".join(filter(None, (told, f"cannot tell in {unknown}" if unknown else "")))
+
+
+def waits(judged: Verdict) -> bool:
+    """Whether it is undecided for want of runs."""
+    few = any(len(each.seeds) < LEAST_SEEDS for each in judged.networks)
+    lost = any(line.startswith(LOST) for line in judged.evidence)
+    return judged.holds == "undecided" and (few or lost or not judged.networks)
 
 
 def _range(interval: tuple[float, float] | None) -> str:
-    """ "0.1 to 0.3", or "" where seeds do not differ or there is nothing."""
-    return "" if interval is None or interval[0] == interval[1] else span(interval)
+    """ "0.1 to 0.3", or "" where seeds do not differ in what is shown or there is nothing."""
+    return "" if interval is None or len(set(map(number, interval))) == 1 else span(interval)
 
 
 def evidence(judged: Verdict) -> Sequence[str | Table]:
@@ -122,8 +144,8 @@ def cell(content: verdict.Cell) -> str:
     return content if isinstance(content, str) else number(content, digits=4)
 
 
-def _coloured(holds: Holds) -> str:
-    return f"[{COLOURS[holds]}]{holds}[/{COLOURS[holds]}]"
+def _coloured(holds: Holds, said: str = "") -> str:
+    return f"[{COLOURS[holds]}]{said or holds}[/{COLOURS[holds]}]"
 
 
 def number(value: float | int | None, *, digits: int = 3) -> str:

@@ -152,7 +152,7 @@ def judge(
     alike = [network for network in networks if network.network not in apart]
     value, interval = _summary([seed for network in alike for seed in network.seeds])
     seeds = min((len(network.seeds) for network in networks), default=0)
-    few = f"undecided with {seeds} of the {LEAST_SEEDS} seeds that it takes"
+    few = f"undecided with fewer than the {LEAST_SEEDS} seeds that it takes"
     lack = few if networks else "nothing that it speaks of was run"
     return Verdict(
         claim=claim,

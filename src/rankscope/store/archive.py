@@ -39,8 +39,13 @@ def open_archive(path: Path) -> xr.Dataset:
     """The Dataset in the file at `path`, read whole."""
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a run in one file; give a {SUFFIX}, or a run's folder")
-    with ZipStore(path, mode="r") as store:
-        ds: xr.Dataset = xr.open_zarr(store, chunks=None, consolidated=True).load()
+    try:
+        with ZipStore(path, mode="r") as store:
+            ds: xr.Dataset = xr.open_zarr(store, chunks=None, consolidated=True).load()
+    except (zipfile.BadZipFile, zlib.error) as damage:
+        raise ValueError(
+            f"{path} is damaged ({damage}); restore it, or keep the run again"
+        ) from None
     return ds
 
 

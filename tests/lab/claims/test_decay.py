@@ -52,7 +52,7 @@ def test_a_matrix_that_died_at_some_decay_cannot_tell() -> None:
     judged = decay_lowers_rank(ranks([90, 90], [80, 80], [60, 0]))
     assert (judged.holds, judged.value) == ("yes", -1)
     assert judged.tables[0].rows[0][-1] == "none of 1; 1 cannot tell"
-    assert judged.tables[1].rows == (("lm", "moves far", "-", "seed 0 1 2: w1"),)
+    assert judged.tables[1].rows == (("lm", "changes", "-", "seed 0 1 2: w1"),)
 
 
 def test_two_decays_or_two_seeds_cannot_tell() -> None:

@@ -122,6 +122,16 @@ def test_tampering(results: Path, name: str, act: Callable[[Path], None], senten
     assert any(sentence in line for line in found), found
 
 
+def test_nothing_is_made_of_files_that_are_not_as_they_were(results: Path) -> None:
+    """One fault, one finding: tables made of other files would differ too."""
+    path = results / RUN
+    path.write_bytes(path.read_bytes()[:-30])
+    (results.parent / "README.md").write_text("No tables.")
+    first, second = problems(results)
+    assert first.startswith(f"{RUN} is not the file that was kept")
+    assert second.startswith("verdicts and tables were not made again")
+
+
 def test_files_that_nobody_kept(results: Path) -> None:
     names = (f"{NAME}/rates/fast/seed-9.zarr.zip", "paper2000/figures/figure-9.png", "notes.txt")
     for name in names:

@@ -2,7 +2,7 @@ import pytest
 from rich.console import Console
 
 from lab.results.toy_results import NAME, use_toys
-from rankscope.lab.results.cost import cost_table, costs, what_is_next
+from rankscope.lab.results.cost import NEXT, cost_table, costs, what_is_next
 from rankscope.lab.results.ledger import Done, Ledger
 
 DONE = Done("", "", "", "2026-01-01T00:00:00+00:00", 600.0, "", "", 0)
@@ -30,7 +30,7 @@ def test_what_is_due_and_what_it_costs() -> None:
 
 def test_what_to_type_next() -> None:
     optional = ["As machine time allows:", MORE]
-    assert [*what_is_next(costs(Ledger()))] == ["Next:", FIRST, *optional]
+    assert [*what_is_next(costs(Ledger()))] == [NEXT, FIRST, *optional]
     first = {(NAME, run, 0): DONE for run in ("rates/fast", "rates/slow")}
     assert [*what_is_next(costs(Ledger(first)))] == ["Nothing due is left.", *optional]
     every = {(NAME, run, seed): DONE for _, run, _ in first for seed in range(3)}

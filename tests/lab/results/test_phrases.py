@@ -6,8 +6,8 @@ from lab.results.toy_results import seeds, verdict
 from rankscope.lab.catalogue import paper_names
 from rankscope.lab.papers import boix2023, yunis2024
 from rankscope.lab.results.ledger import PROGRAM
-from rankscope.lab.results.phrases import SAYS, measured, outcome, says, waits
-from rankscope.lab.verdict import Outcome, Verdict, judge
+from rankscope.lab.results.phrases import SAYS, measured, outcome, says
+from rankscope.lab.verdict import Outcome, judge
 
 
 def test_what_was_measured() -> None:
@@ -27,10 +27,10 @@ def test_what_was_not_run_is_named_beside_what_was() -> None:
     part = "lm/decay-0, decay-1 of seed 1"
     lost = (f"without {part}: was not run", "without unet: was not run", "without vgg: failed", "e")
     assert measured(replace(verdict("Y1", vgg=seeds(0.5)), evidence=lost)) == (
-        f"width: vgg 0.5; bound < 1; without unet, vgg and {part}"
+        f"width: vgg 0.5; bound < 1; not there yet: unet, vgg; {part}"
     )
-    assert measured(replace(verdict("Y1"), evidence=lost[:1])) == f"without {part}"
-    assert measured(replace(verdict("Y1"), evidence=lost[1:])) == "without unet, vgg"
+    assert measured(replace(verdict("Y1"), evidence=lost[:1])) == f"not there yet: {part}"
+    assert measured(replace(verdict("Y1"), evidence=lost[1:])) == "not there yet: unet, vgg"
 
 
 @pytest.mark.parametrize(
@@ -53,20 +53,6 @@ def test_what_was_not_run_is_named_beside_what_was() -> None:
 )
 def test_what_follows(networks: dict[str, dict[int, Outcome]], said: str) -> None:
     assert outcome(verdict("Y1", **networks)) == said
-
-
-@pytest.mark.parametrize(
-    ("found", "waiting"),
-    [
-        (verdict("Y1", vgg=seeds(0.5, 2, 2)), False),  # seeds disagree
-        (verdict("Y1", vgg=seeds(0.5, 0.5, 0.5)), False),
-        (verdict("Y1", vgg=seeds(2)), True),
-        (verdict("Y1"), True),
-        (replace(verdict("Y1", vgg=seeds(0.5, 2, 2)), evidence=("without lm: was not run",)), True),
-    ],
-)
-def test_what_waits_for_runs(found: Verdict, waiting: bool) -> None:
-    assert waits(found) is waiting
 
 
 def test_every_claim_of_the_papers_is_put_in_a_phrase() -> None:

@@ -30,7 +30,7 @@ WEAKNESS = Rule(
     claim="Y3",
     sentence="neighbouring layers align weakly, not from the start, and in the top ranks only",
     bound=">= 0",
-    quantity="share of pairs less the share it takes, smallest over the three parts of the rule",
+    quantity="how far the worst of three shares of pairs is above its bound (below 0: missed)",
     columns=(
         f"a(0) at chance, >= {AT_CHANCE_SHARE:g}",
         "exceptions",

@@ -34,7 +34,8 @@ class Trend:
     @property
     def bound(self) -> str:
         relation = "<= -" if self.sign < 0 else ">= "
-        return f"{relation}{CORRELATION:g}, and by >= {STEP:g} in >= {SHARE:g}"
+        changed = f"changed by >= {STEP:g} from decay 0 in >= {SHARE:.0%} of them"
+        return f"{relation}{CORRELATION:g}, and {changed}"
 
 
 @dataclass(frozen=True)
@@ -97,9 +98,9 @@ def _judge_trend(trend: Trend, results: Results, *, besides: Besides | None = No
         outcomes.setdefault(sweep.network, {})[sweep.seed] = _outcome(response, trend)
         rows.append((sweep.network, sweep.seed, *_cells(measured, response)))
         if response and response.far:
-            tallies.append(SeedTally(sweep.network, sweep.seed, "moves far", response.far))
+            tallies.append(SeedTally(sweep.network, sweep.seed, "changes", response.far))
     others, said = besides(found) if besides else ({}, "")
-    columns = ("network", "seed", "decays", f"median {trend.name}", "Spearman", "share", "not far")
+    columns = ("network", "seed", "decays", f"median {trend.name}", "Spearman", "changed", "not")
     return judge(
         trend.claim,
         trend.sentence,

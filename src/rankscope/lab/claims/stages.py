@@ -51,7 +51,7 @@ def _sharper(key: str, results: Results, *, saturated: float) -> Verdict:
         "the loss falls in stages: plateaus and drops that are sharper the smaller alpha is",
         outcomes,
         bound="> 0",
-        quantity="smallest rise of the share from one alpha to the next",
+        quantity="smallest rise, alpha by alpha, of the loss's share in the steepest tenth of time",
         evidence=["B1 where a share of 1 need not rise"] if saturated < 1 else [],
         tables=[Table(columns, tuple(rows), title)] if key == "B1" else [],
     )
@@ -105,7 +105,7 @@ def _one_at_a_time(key: str, results: Results, counts: Callable[[StageInFlow], b
         "at most one coordinate becomes active per stage",
         outcomes,
         bound="= 1",
-        quantity="most coordinates in such a stage",
+        quantity="most coordinates that become active in one stage",
         evidence=[CLEAR] if key == "B2-clear" else [],
         tables=[others] if rows else [],
     )

@@ -20,7 +20,7 @@ SENTENCE = (
     "and the gap closes as decay grows"
 )
 LOSSES = ("full_loss", "top_loss", "bottom_loss")
-BOUND = f"<= {GAP:g}, and Spearman <= {CORRELATION:g}"
+BOUND = f"<= {GAP:g}, and Spearman(decay, q) <= {CORRELATION:g} (in the evidence)"
 
 
 def top_half_approximates(results: Results) -> Verdict:

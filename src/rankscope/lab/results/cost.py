@@ -11,6 +11,8 @@ from rankscope.lab.results import ledger as program
 from rankscope.lab.results.ledger import Batch, Ledger, run_command
 from rankscope.lab.tables import duration, plain_table
 
+NEXT = "Next (with --data FOLDER where the data sets are not downloaded):"
+
 
 @dataclass(frozen=True)
 class BatchCost:
@@ -79,7 +81,7 @@ def what_is_next(found: list[BatchCost]) -> Iterator[str]:
     """Lines to be read and pasted: what is left, in its order."""
     left = [each.batch for each in found if each.done < each.runs]
     due, optional = ([b for b in left if b.optional == kind] for kind in (False, True))
-    yield "Next:" if due else "Nothing due is left."
+    yield NEXT if due else "Nothing due is left."
     yield from (run_command(batch.experiment, *batch.seeds) for batch in due)
     if optional:
         yield "As machine time allows:"

@@ -3,11 +3,19 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from rankscope.lab.tables import first_rule, number, second_rule, span
-from rankscope.lab.verdict import LEAST_SEEDS, NetworkVerdict, Verdict
+from rankscope.lab.tables import (
+    LOST,
+    first_rule,
+    network_outcome,
+    number,
+    second_rule,
+    span,
+    waits,
+)
+from rankscope.lab.verdict import NetworkVerdict, Verdict
 
-LOST = "without "  # begins a sentence on what a verdict lacks
-OF_SEED = " of seed"  # in it, unless that is a whole network
+OF_SEED = " of seed"  # in what is not there, unless that is a whole network
+NOT_THERE = "not there yet: "
 
 SAYS = {
     "Y1": "large singular values grow faster than small ones",
@@ -55,12 +63,12 @@ def measured(verdict: Verdict) -> str:
 
 
 def lost(verdict: Verdict) -> str:
-    """ "without unet, lm and vgg/decay-0, decay-0.1 of seed 1": whole networks first; or ""."""
+    """ "not there yet: unet, lm; vgg/decay-0, decay-0.1 of seed 1", whole networks first; or ""."""
     lost = [each.partition(":")[0] for each in verdict.evidence if each.startswith(LOST)]
     names = [each.removeprefix(LOST) for each in lost]
     parts = [name for name in names if OF_SEED in name]
     whole = ", ".join(name for name in names if OF_SEED not in name)
-    return f"{LOST}{' and '.join(filter(None, (whole, *parts)))}" if names else ""
+    return f"{NOT_THERE}{'; '.join(filter(None, (whole, *parts)))}" if names else ""
 
 
 def _network_value(network: NetworkVerdict) -> str:
@@ -73,20 +81,10 @@ def _network_value(network: NetworkVerdict) -> str:
 
 def outcome(verdict: Verdict) -> str:
     """The verdict; what each network says where they differ, and seeds where they are too few."""
-    parts = {each.network: _of_network(each) for each in verdict.networks}
+    parts = {each.network: network_outcome(each) for each in verdict.networks}
     if set(parts.values()) <= {verdict.holds}:
         return verdict.holds
     return f"{verdict.holds}: {'; '.join(f'{name} {said}' for name, said in parts.items())}"
-
-
-def _of_network(network: NetworkVerdict) -> str:
-    if network.holds != "undecided":
-        return network.holds
-    mets = [seed.met for seed in network.seeds]
-    told = len(mets) - mets.count(None)
-    said = [f"met in {mets.count(True)} of {told}"] if told else []
-    said += [f"cannot tell in {mets.count(None)}"] if mets.count(None) else []
-    return ", ".join(said)
 
 
 def summary(verdicts: Sequence[Verdict | None]) -> str:
@@ -96,9 +94,3 @@ def summary(verdicts: Sequence[Verdict | None]) -> str:
         f"{said['yes']} yes, {said['no']} no, {said['undecided']} undecided with all their runs"
     )
     return f"{len(verdicts)} claims: {settled}, {said['waiting']} waiting for runs."
-
-
-def waits(verdict: Verdict) -> bool:
-    """Whether it is undecided for want of runs."""
-    few = any(len(each.seeds) < LEAST_SEEDS for each in verdict.networks)
-    return verdict.holds == "undecided" and (few or not verdict.networks or bool(lost(verdict)))

@@ -13,10 +13,10 @@ decides what is seen, so there are two:
 - aligned, ours, found by trying teachers until both products separated: singular values 1, 0.6,
   0.36 in both products, which share their features.
 
-Cost: half a minute at `small`, 5 minutes at `paper`. Expected at `paper`: no. Of the gaussian
-teacher, V-O separates 1 value at 1e-8 and 3 to 6 at 1e-32 (a flow that ends before K-Q rises); K-Q
-has not risen by the end at 1e-8 either. Of the aligned one at 1e-4, V-O 3, 3 and 2 values, K-Q 3.
-So singular values appear in turn if their rates are spread, or as alpha -> 0.
+Cost: half a minute at `small`, 14 minutes on two cores at `paper`. Expected at `paper`: no. Of the
+gaussian teacher, V-O separates 1 value at 1e-8 and 3 to 6 at 1e-32 (a flow that ends before K-Q
+rises); K-Q has not risen by the end at 1e-8 either. Of the aligned one at 1e-4, V-O 3, 3 and 2
+values, K-Q 3. So singular values appear in turn if their rates are spread, or as alpha -> 0.
 
 Figure 3 shows the diagonal head of toy-diag, from 1e-8, above the aligned full one.
 """
