@@ -15,6 +15,7 @@ from rankscope.lab.report import PaperReport, Part, Report
 from rankscope.lab.report_runs import RunRecord, columns_of, cost, expectation, how_many, origins
 from rankscope.lab.report_style import STYLE
 from rankscope.lab.tables import (
+    Standing,
     cell,
     duration,
     network_outcome,
@@ -22,7 +23,7 @@ from rankscope.lab.tables import (
     range_over,
     second_rule,
     span,
-    waits,
+    standing,
 )
 from rankscope.lab.verdict import Holds, NetworkVerdict, Verdict
 from rankscope.store.files import replace_file
@@ -101,8 +102,8 @@ def _tally(verdicts: Sequence[Verdict]) -> str:
 
 def _counts(verdicts: Sequence[Verdict]) -> str:
     """Undecided ones by whether more runs could settle them."""
-    counts = Counter("waiting" if waits(each) else each.holds for each in verdicts)
-    shown = {
+    counts = Counter(map(standing, verdicts))
+    shown: dict[Standing, str] = {
         "yes": _holds("yes"),
         "no": _holds("no"),
         "undecided": f"{_holds('undecided')} with all their runs",

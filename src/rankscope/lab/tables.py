@@ -1,7 +1,8 @@
 """Verdicts and lists of experiments as tables for a terminal."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
+from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.markup import escape
@@ -12,6 +13,7 @@ from rankscope.lab.catalogue import Entry
 from rankscope.lab.verdict import LEAST_SEEDS, Holds, NetworkVerdict, Verdict
 
 COLOURS: dict[Holds, str] = {"yes": "green", "no": "red", "undecided": "yellow"}
+Standing = Holds | Literal["waiting"]
 LOST = "without "  # begins a sentence of evidence on runs that are not there
 
 
@@ -56,6 +58,11 @@ def network_outcome(network: NetworkVerdict) -> str:
     unknown = mets.count(None)
     told = f"met in {mets.count(True)} of {len(mets) - unknown}" if unknown < len(mets) else ""
     return ", ".join(filter(None, (told, f"cannot tell in {unknown}" if unknown else "")))
+
+
+def standing(judged: Verdict | None) -> Standing:
+    """The verdict; "waiting" for runs where these could decide it."""
+    return "waiting" if judged is None or waits(judged) else judged.holds
 
 
 def waits(judged: Verdict) -> bool:
@@ -161,9 +168,9 @@ def range_over(verdicts: Iterable[Verdict]) -> str:
     return "range over seeds and networks" if several else "range over seeds"
 
 
-def span(interval: tuple[float, float] | None) -> str:
-    """An interval: "0.1 to 0.3"."""
-    return "-" if interval is None else f"{number(interval[0])} to {number(interval[1])}"
+def span(interval: tuple[float, float] | None, show: Callable[[float], str] = number) -> str:
+    """An interval: "0.1 to 0.3"; one number where both ends look the same."""
+    return "-" if interval is None else " to ".join(dict.fromkeys(map(show, interval)))
 
 
 def first_rule(claim: str) -> str:

@@ -1,6 +1,6 @@
 """What kept trainings reached: their last losses and accuracies, as a reader would check first."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import xarray as xr
@@ -8,7 +8,7 @@ import xarray as xr
 from rankscope import store
 from rankscope.lab.kept_run import kept_path
 from rankscope.lab.results.ledger import Ledger
-from rankscope.lab.tables import number
+from rankscope.lab.tables import span
 
 COLUMNS = ("run", "seeds", "steps", "training loss", "held-out loss", "held-out, right")
 
@@ -28,7 +28,7 @@ def _end(path: Path) -> xr.Dataset:
     """The scalars of the last snapshot."""
     ds = store.open(path)
     scalars = [name for name in ds.data_vars if ds[name].dims == ("step",)]
-    return ds[scalars].isel(step=-1).load()
+    return ds[scalars].isel(step=-1)
 
 
 def _row(name: str, ends: Mapping[int, xr.Dataset]) -> tuple[str, ...]:
@@ -37,9 +37,9 @@ def _row(name: str, ends: Mapping[int, xr.Dataset]) -> tuple[str, ...]:
         name,
         ", ".join(map(str, ends)),
         ", ".join(dict.fromkeys(map(_steps, found))),
-        _range(_values(found, "training_loss")),
-        _range(_values(found, "validation_loss")),
-        _range(_right(found), percent=True),
+        span(_extent(_values(found, "training_loss"))),
+        span(_extent(_values(found, "validation_loss"))),
+        span(_extent(_right(found)), "{:.1%}".format),
     )
 
 
@@ -51,19 +51,15 @@ def _steps(end: xr.Dataset) -> str:
     return f"{steps} (settled)" if end.attrs.get("stopped_at") is not None else steps
 
 
-def _values(ends: Iterable[xr.Dataset], name: str) -> list[float]:
+def _values(ends: Sequence[xr.Dataset], name: str) -> list[float]:
     return [float(end[name]) for end in ends if name in end]
 
 
-def _right(ends: Iterable[xr.Dataset]) -> list[float]:
+def _right(ends: Sequence[xr.Dataset]) -> list[float]:
     """Shares of images, sums or characters."""
-    ends = list(ends)
     wrong = _values(ends, "validation_error_rate")
     return _values(ends, "validation_accuracy") or [1 - share for share in wrong]
 
 
-def _range(values: list[float], *, percent: bool = False) -> str:
-    if not values:
-        return "-"
-    shown = [f"{value:.1%}" if percent else number(value) for value in (min(values), max(values))]
-    return " to ".join(dict.fromkeys(shown))
+def _extent(values: Sequence[float]) -> tuple[float, float] | None:
+    return (min(values), max(values)) if values else None

@@ -7,10 +7,9 @@ from rankscope.lab.tables import (
     LOST,
     first_rule,
     network_outcome,
-    number,
     second_rule,
     span,
-    waits,
+    standing,
 )
 from rankscope.lab.verdict import NetworkVerdict, Verdict
 
@@ -72,11 +71,7 @@ def lost(verdict: Verdict) -> str:
 
 
 def _network_value(network: NetworkVerdict) -> str:
-    if network.interval is None:
-        return ""
-    low, high = network.interval
-    value = number(low) if number(low) == number(high) else span(network.interval)
-    return f"{network.network} {value}"
+    return f"{network.network} {span(network.interval)}" if network.interval else ""
 
 
 def outcome(verdict: Verdict) -> str:
@@ -89,7 +84,7 @@ def outcome(verdict: Verdict) -> str:
 
 def summary(verdicts: Sequence[Verdict | None]) -> str:
     """How many claims hold; undecided ones by whether more runs could settle them."""
-    said = Counter(each.holds if each and not waits(each) else "waiting" for each in verdicts)
+    said = Counter(map(standing, verdicts))
     settled = (
         f"{said['yes']} yes, {said['no']} no, {said['undecided']} undecided with all their runs"
     )
