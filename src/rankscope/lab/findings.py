@@ -16,6 +16,7 @@ from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Scale
 from rankscope.lab.paper import Paper
 from rankscope.lab.reading import network
 from rankscope.lab.shelf import Attempt, Shelf, read_shelf, results_of, with_whole_seeds
+from rankscope.lab.tables import LOST
 from rankscope.lab.verdict import Verdict, undecided
 from rankscope.store.files import replace_file
 
@@ -124,7 +125,7 @@ def verdict_of(key: str, claim: Claim, attempt: Attempt[Verdict]) -> Verdict:
     assert verdict.claim == key, f"calls {verdict.claim} by the key {key}"
     if not attempt.lost:
         return verdict
-    evidence = (*(f"without {lost}" for lost in attempt.lost), *verdict.evidence)
+    evidence = (*(f"{LOST}{lost}" for lost in attempt.lost), *verdict.evidence)
     settled = any(
         each.holds == "no" and _asked(each.network) in attempt.complete for each in verdict.networks
     )
