@@ -11,7 +11,7 @@ from rankscope.figures.over_time import (
     draw_heat_map,
     draw_ratio_map,
     draw_spectrum,
-    farthest_from_one,
+    highest_ratio,
     mark_one,
     ratio_ticks,
     share_heights,
@@ -95,10 +95,10 @@ def test_chance_is_white_and_as_many_times_less_is_as_dark_as_more() -> None:
     assert list(bar.ax.lines[-1].get_ydata()) == [1, 1]
 
 
-def test_scales_of_ratios_reach_as_far_as_the_farthest_but_never_blow_up_noise() -> None:
-    assert farthest_from_one(np.array([0.9, 1.1, np.nan, np.inf, 0.0])) == pytest.approx(2)
-    assert farthest_from_one(np.array([[0.1, 3.0]])) == pytest.approx(10)
-    assert farthest_from_one(np.array([np.nan])) == pytest.approx(2)
+def test_scales_of_ratios_reach_to_the_highest_but_never_blow_up_noise() -> None:
+    assert highest_ratio(np.array([0.9, 1.1, np.nan, np.inf, 0.0])) == 2
+    assert highest_ratio(np.array([[1e-6, 3.0]])) == 3
+    assert highest_ratio(np.array([np.nan])) == 2
     assert ratio_ticks(2.0) == [0.5, 1, 2]
     assert ratio_ticks(30.0) == [1 / 16, 1 / 4, 1, 4, 16]
     assert ratio_ticks(1000.0) == [1e-3, 1e-2, 0.1, 1, 10, 100, 1000]

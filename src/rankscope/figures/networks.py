@@ -23,7 +23,7 @@ from rankscope.figures.over_time import (
     draw_ratio_map,
     draw_shades,
     draw_spectrum,
-    farthest_from_one,
+    highest_ratio,
     label_rows,
     label_time,
     mark_one,
@@ -112,9 +112,11 @@ def draw_every_pair(raw: Axes, relative: Axes, setting: Setting, steps: Steps) -
     mesh = draw_heat_map(raw, average(setting, alignment, steps).to_numpy().T, lowest=0.0)
     raw.figure.colorbar(mesh, ax=raw, label=MEAN_ALIGNMENT, aspect=THIN)
     ratios = average(setting, relative_alignment, steps).to_numpy().T
-    farthest = farthest_from_one(ratios)
+    farthest = highest_ratio(ratios)
     mesh = draw_ratio_map(relative, ratios, farthest=farthest)
-    bar = relative.figure.colorbar(mesh, ax=relative, label=RELATIVE_ALIGNMENT, aspect=THIN)
+    bar = relative.figure.colorbar(
+        mesh, ax=relative, label=RELATIVE_ALIGNMENT, aspect=THIN, extend="min"
+    )
     mark_one(bar, farthest)
     for axes in (raw, relative):
         label_rows(axes, [str(pair) for pair in setting.runs[0]["pair"].to_numpy()])

@@ -17,9 +17,10 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import QuadMesh
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Colormap, LogNorm, Normalize
+from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from rankscope.figures.style import COLOURS, MISSING, MOST_TICKS, RATIOS, evenly
+from rankscope.figures.style import COLOURS, DARK, MISSING, MOST_TICKS, RATIOS, evenly
 
 Line = Literal["-", "--", "-.", ":"]
 
@@ -114,10 +115,12 @@ def _draw_cells(
     return mesh
 
 
-def farthest_from_one(ratios: Num[np.ndarray, "..."]) -> float:
-    """How many times more or less than 1 a ratio is at most; 2 if none is farther."""
-    found = ratios[np.isfinite(ratios) & (ratios > 0)]
-    return float(np.exp(np.abs(np.log(found)).max(initial=math.log(2))))
+def highest_ratio(ratios: Num[np.ndarray, "..."]) -> float:
+    """Where a scale of ratios ends: at the highest, or at 2 if none is higher.
+
+    Those near 0 do not widen it: a pair with one direction can have any, and all others would fade.
+    """
+    return float(ratios[np.isfinite(ratios)].max(initial=2.0))
 
 
 def ratio_ticks(farthest: float) -> list[float]:
@@ -168,6 +171,11 @@ def number_rows(axes: Axes, count: int, *, most: int = MOST_TICKS, size: str = "
     """Ticks at some of the rows of a heat map, counted from 1."""
     ticks = evenly(count, most)
     axes.set_yticks(ticks, labels=[str(i + 1) for i in ticks], fontsize=size)
+
+
+def band_of_heads() -> Line2D:
+    """What a legend shows for bands of attention heads."""
+    return Line2D([], [], color=DARK, alpha=BAND, linewidth=7, label="band: std of heads")
 
 
 def point_or_line(values: Num[np.ndarray, " step ..."]) -> str:

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from rankscope.figures.over_time import BAND, INDEX
+from rankscope.figures.over_time import BAND, INDEX, band_of_heads
 from rankscope.figures.style import (
     Colour,
     draw_lines,
@@ -84,7 +84,7 @@ def change_against_start(blocks: Mapping[str, SpectraOfHeads], *, columns: int =
         axes.set_ylim(bottom=0)
     _label_indices(grid, "singular value")
     change_line = Line2D([], [], color=END, label="its change at the end")
-    legend_below(figure, [_start_line(), change_line])
+    legend_below(figure, [_start_line(), change_line, band_of_heads()])
     return figure
 
 

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from rankscope.figures.over_time import BAND, Line
+from rankscope.figures.over_time import BAND, Line, band_of_heads
 from rankscope.figures.style import DARK, legend_below, log_axis, panels, shades
 
 KIND_COLOURS = {"K-Q": "#0072b2", "V-O": "#d55e00"}  # blue and red, also with colour blindness
@@ -70,7 +70,7 @@ def stable_ranks_over_time(
         lines.append(Line2D([], [], color=DARK, linewidth=0.8, linestyle=":"))
         lines[-1].set_label(f"{unit} {begin:g}")
     every = [course for courses in blocks.values() for course in courses.values()]
-    legend_below(figure, [*lines, *_settled_dot(every, settled)])
+    legend_below(figure, [*lines, *_settled_dot(every, settled), band_of_heads()])
     return figure
 
 

@@ -33,7 +33,7 @@ from rankscope.figures.over_time import (
     draw_heat_map,
     draw_ratio_map,
     draw_spectrum,
-    farthest_from_one,
+    highest_ratio,
     label_time,
     mark_one,
     number_rows,
@@ -118,13 +118,13 @@ def draw_ratios(
 ) -> None:
     """Every pair's a(t) / background for each setting, on one scale; its bar below them."""
     values = [average(setting, relative_alignment, steps).to_numpy().T for setting in settings]
-    farthest = farthest_from_one(np.concatenate([ratios.ravel() for ratios in values]))
+    farthest = highest_ratio(np.concatenate([ratios.ravel() for ratios in values]))
     for axes, ratios in zip(column, values, strict=True):
         mesh = draw_ratio_map(axes, ratios, farthest=farthest)
         number_rows(axes, len(ratios), most=5, size=SMALL)
         axes.set_ylabel("pair, by depth", fontsize=SMALL)
         label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
-    bar = part.colorbar(mesh, ax=list(column), location="bottom", aspect=30, pad=0.01)
+    bar = part.colorbar(mesh, ax=list(column), location="bottom", aspect=30, pad=0.01, extend="min")
     bar.set_label(RELATIVE_ALIGNMENT, fontsize=SMALL)
     mark_one(bar, farthest, size=SMALL)
 
