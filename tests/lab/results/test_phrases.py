@@ -6,7 +6,7 @@ from lab.results.toy_results import seeds, verdict
 from rankscope.lab.catalogue import paper_names
 from rankscope.lab.papers import boix2023, yunis2024
 from rankscope.lab.results.ledger import PROGRAM
-from rankscope.lab.results.phrases import SAYS, measured, outcome, says
+from rankscope.lab.results.phrases import SAYS, measured, outcome, says, summary
 from rankscope.lab.verdict import Outcome, judge
 
 
@@ -64,3 +64,19 @@ def test_every_claim_of_the_papers_is_put_in_a_phrase() -> None:
     claims |= yunis2024.paper("paper").claims.keys()
     assert {claim.partition("-")[0] for claim in claims} == SAYS.keys()
     assert says("Y3-median") == f"{SAYS['Y3']} (second rule)" and says("P1") == ""
+
+
+def test_how_many_claims_hold() -> None:
+    verdicts = [
+        verdict("Y1", vgg=seeds(0.5, 0.5, 0.5)),
+        verdict("Y2", vgg=seeds(2, 2, 2)),
+        verdict("Y3", vgg=seeds(0.5, 2, 0.5)),
+        verdict("Y4", vgg=seeds(0.5, 0.5, 0.5), lm=seeds(0.5)),
+        verdict("Y5", vgg=seeds(0.5, 0.5, 0.5), lm=seeds(2)),
+        verdict("Y6"),
+        None,
+    ]
+    assert summary(verdicts) == (
+        "7 claims: 1 yes, 1 no, 1 undecided with all their runs, "
+        "4 undecided until there are more (of these 1 met by every seed so far)."
+    )

@@ -88,4 +88,16 @@ def summary(verdicts: Sequence[Verdict | None]) -> str:
     settled = (
         f"{said['yes']} yes, {said['no']} no, {said['undecided']} undecided with all their runs"
     )
-    return f"{len(verdicts)} claims: {settled}, {said['waiting']} waiting for runs."
+    so_far = sum(map(_met_so_far, verdicts))
+    return (
+        f"{len(verdicts)} claims: {settled}, {said['waiting']} undecided until there are more "
+        f"(of these {so_far} met by every seed so far)."
+    )
+
+
+def _met_so_far(judged: Verdict | None) -> bool:
+    """Whether it waits for runs, and all seeds that there are and that can tell meet the bound."""
+    if judged is None or standing(judged) != "waiting":
+        return False
+    mets = {seed.met for network in judged.networks for seed in network.seeds}
+    return True in mets and False not in mets

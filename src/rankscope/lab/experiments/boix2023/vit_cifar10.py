@@ -84,7 +84,7 @@ SMOKE = replace(
     rate=Cosine(span=60, warm_up=5),
     evaluation_samples=100,
 )
-SECONDS: dict[Scale, int | None] = {"paper": None, "small": 180, "smoke": 6}
+SECONDS: dict[Scale, int | None] = {"paper": 3300, "small": 180, "smoke": 6}
 
 
 def experiment(scale: Scale) -> Experiment:

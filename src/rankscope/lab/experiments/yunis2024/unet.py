@@ -69,7 +69,7 @@ SMOKE = replace(
     snapshots=Every(20),
     evaluation_samples=100,
 )
-SECONDS: dict[Scale, int | None] = {"paper": 2000, "small": 390, "smoke": 8}
+SECONDS: dict[Scale, int | None] = {"paper": 1400, "small": 390, "smoke": 8}
 
 
 def experiment(scale: Scale) -> Experiment:
