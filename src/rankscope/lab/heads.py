@@ -152,7 +152,8 @@ def stop_of(ds: xr.Dataset) -> str:
     stop = _declared(ds, "stop")
     if not stop:
         return said
-    return f"{said}, {stop['steps'] / length:.4g} {unit}s after training loss < {stop['loss']:g}"
+    after = f"{stop['steps'] / length:.4g} {unit}s or more after training loss < {stop['loss']:g}"
+    return f"{said}, the first snapshot {after}"
 
 
 def _declared(ds: xr.Dataset, field: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import xarray as xr
 
 @dataclass(frozen=True)
 class Settled:
-    """Training ends `steps` steps after `training_loss` first lay below `loss` at a snapshot.
+    """Training ends at a snapshot, `steps` steps or more after one with `training_loss` < `loss`.
 
     boix2023's small initial values learn long after there is nothing left to learn.
     """

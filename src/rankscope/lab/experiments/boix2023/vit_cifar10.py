@@ -10,7 +10,7 @@ of the initial product (B9).
 15 of warm-up, no weight decay, no dropout. What the paper leaves out, and what we set:
 - Scales. It prints none but 1, the default; we take 1, 0.3, 0.1 and 0.03. The scale multiplies
   every linear layer but the map of patches. Scale 1 trains to the end; the others on the same
-  schedule, but until 50 epochs after the training loss on 5,000 images is below 0.001.
+  schedule, until the first snapshot 50 epochs or more after one whose training loss is < 0.001.
 - "Cyclic" decay of the rate: one half cosine to 0.
 - Positions, class token, biases: see `VitConfig`. No augmentation (boix2023/vit-variants has some).
 - All 50,000 images are learnt from; the test set validates. Pixels have mean 0, deviation 1.
