@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from benchmarks.gpu_training import RandomImages
-from benchmarks.timing import ratios, seconds
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.gpu_training import RandomImages
+from benchmarks.timing import ratios, seconds
 from rankscope.lab.data.tokens import Tokens
 from rankscope.lab.experiments.boix2023 import vit_cifar10
 from rankscope.lab.experiments.yunis2024 import lm, unet, vgg

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 from itertools import pairwise
 
 import torch
-from benchmarks.timing import ratios, seconds
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
+from benchmarks.timing import ratios, seconds
 from rankscope.matrices import Product, product_change
 from rankscope.spectra import Svd, decompose, singular_values
 

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from benchmarks.networks import ViT, vgg16
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
 
 import rankscope as rs
+from benchmarks.networks import ViT, vgg16
 from rankscope.lab.models.transformer import TransformerConfig
 
 Batch = tuple[Tensor, Tensor]

@@ -1,0 +1,29 @@
+"""B5: how many perturbed runs come back, at both alphas, over all tasks."""
+
+import numpy as np
+
+from findings.runs import RESULTS, Row, run, seeds_in
+from rankscope.lab.claims.assumptions import BOUND, shares, undisturbed
+from rankscope.lab.verdict import Table
+
+FOLDER = RESULTS / "boix2023" / "assumptions"
+
+
+def trials() -> Table:
+    """Trials back at 5% or less after 1000 epochs, and those that nothing else disturbs."""
+    rows = tuple(_row(alpha) for alpha in ("1e-32", "1e-300"))
+    columns = ("alpha", "trials", "back", "undisturbed", "of these back", "most left of these")
+    return Table(columns, rows, "over all tasks and seeds")
+
+
+def _row(alpha: str) -> Row:
+    runs = [
+        run(str(folder.relative_to(RESULTS)), seed)
+        for folder in sorted(FOLDER.glob(f"*/alpha-{alpha}"))
+        for seed in seeds_in(folder)
+    ]
+    left = np.concatenate([shares(ds).isel(time=-1).to_numpy() for ds in runs])
+    alone = np.concatenate([undisturbed(ds) for ds in runs])
+    back = left <= BOUND
+    worst = float(left[alone].max()) if alone.any() else None
+    return alpha, len(left), int(back.sum()), int(alone.sum()), int(back[alone].sum()), worst

@@ -1,0 +1,131 @@
+"""Y6: what the top and the bottom half of each SVD cost, by decay and over time."""
+
+from collections.abc import Callable
+
+import numpy as np
+import xarray as xr
+
+from findings.runs import Row, base_run, decay_columns, decay_table, seeds, sweep
+from rankscope.figures.truncated import with_full_loss
+from rankscope.lab.claims.sweeps import rank_correlation
+from rankscope.lab.heads import epoch_steps
+from rankscope.lab.reading import whole
+from rankscope.lab.verdict import Cell, Table
+
+RATE_FALLS = 120  # the epoch at which the VGG's rate falls for the second time
+
+
+def gaps(network: str) -> Table:
+    """q of Y6 by decay: its mean over the second half of snapshots, and at the end alone."""
+    measures: dict[str, Callable[[xr.Dataset], float]] = {
+        "mean": lambda ds: float(course(_second_half(ds)).mean()),
+        "end": lambda ds: float(course(ds)[-1]),
+    }
+    rows: list[Row] = []
+    for seed in seeds(network):
+        runs = sweep(network, seed)
+        for name, measure in measures.items():
+            values = [measure(ds) for ds in runs.values()]
+            correlation = float(rank_correlation(np.array([*runs]), np.array(values)))
+            rows.append((seed, name, *values, correlation))
+    columns = ("seed", "q", *decay_columns(network), "Spearman")
+    return Table(columns, tuple(rows), f"q of {network}")
+
+
+def course(ds: xr.Dataset) -> xr.DataArray:
+    """(step): q = (L_top - L_full) / (L_bottom - L_full)."""
+    of = with_full_loss(ds)
+    q: xr.DataArray = (of["top_loss"] - of["full_loss"]) / (of["bottom_loss"] - of["full_loss"])
+    return q
+
+
+def vgg_gaps() -> Table:
+    """VGG: q by decay."""
+    return gaps("vgg")
+
+
+def unet_gaps() -> Table:
+    """UNet: q by decay."""
+    return gaps("unet")
+
+
+def lm_gaps() -> Table:
+    """Transformer: q by decay."""
+    return gaps("lm")
+
+
+def vgg_costs() -> Table:
+    """VGG: what the halves cost, when q is made, and what is left in the bottom half, by decay."""
+    return decay_table(
+        "means over the second half of snapshots",
+        "vgg",
+        {
+            "top half costs": lambda ds: _late(ds, "top_loss") - _late(ds, "full_loss"),
+            "bottom half costs": lambda ds: _late(ds, "bottom_loss") - _late(ds, "full_loss"),
+            f"share of q up to epoch {RATE_FALLS}": early_share,
+            "largest share of |W|^2 in the bottom half": lambda ds: float(bottom_share(ds).max()),
+        },
+    )
+
+
+def _second_half(ds: xr.Dataset) -> xr.Dataset:
+    return with_full_loss(ds).isel(step=slice(ds.sizes["step"] // 2, None))
+
+
+def _late(ds: xr.Dataset, loss: str) -> float:
+    return float(_second_half(ds)[loss].mean())
+
+
+def early_share(ds: xr.Dataset) -> Cell:
+    """Of the sum of q over the second half of snapshots; None where q is 0 throughout."""
+    q = course(_second_half(ds))
+    until = RATE_FALLS * (epoch_steps(ds) or 1)
+    total = float(q.sum())
+    return float(q[q["step"].to_numpy() <= until].sum()) / total if total > 1e-6 else None
+
+
+def bottom_share(ds: xr.Dataset) -> xr.DataArray:
+    """(matrix): of the squares of singular values at the end, of all that are truncated."""
+
+    def share(S: np.ndarray) -> np.ndarray:
+        kept = -(-S.shape[-1] // 2)
+        part: np.ndarray = (S[..., kept:] ** 2).sum(-1) / (S**2).sum(-1)
+        return part
+
+    truncated = whole(ds.isel(step=[-1])).isel(matrix=slice(None, -1))  # all but the last
+    shares: xr.DataArray = truncated.rankscope.apply(share)
+    return shares.isel(step=0)
+
+
+def unet_costs() -> Table:
+    """UNet: losses of the network and its halves, by decay; an output of 0 has a loss of 1."""
+
+    def against_zero(ds: xr.Dataset) -> float:
+        late = _second_half(ds)
+        full = late["full_loss"]
+        return float(((late["top_loss"] - full) / (1 - full)).mean())
+
+    return decay_table(
+        "means over the second half of snapshots, but where it says otherwise",
+        "unet",
+        {
+            "network": lambda ds: _late(ds, "full_loss"),
+            "top half": lambda ds: _late(ds, "top_loss"),
+            "top half costs": lambda ds: _late(ds, "top_loss") - _late(ds, "full_loss"),
+            "bottom half": lambda ds: _late(ds, "bottom_loss"),
+            "top half at the end": lambda ds: float(ds["top_loss"][-1]),
+            "q against an output of 0": against_zero,
+        },
+    )
+
+
+def lm_course() -> Table:
+    """Transformer at the base decay: q and losses over time."""
+    ds = with_full_loss(base_run("lm"))
+    q = course(ds)
+    losses = zip(*(ds[name].values.tolist() for name in ("full_loss", "top_loss")), strict=True)
+    rows = tuple(
+        (int(step), float(each), *both)
+        for step, each, both in zip(ds["step"], q, losses, strict=True)
+    )
+    return Table(("step", "q", "network", "top half"), rows, "losses at decay 0.1")
