@@ -11,6 +11,7 @@ from rankscope.figures.over_time import (
     draw_heat_map,
     draw_ratio_map,
     draw_spectrum,
+    ends_of_bar,
     highest_ratio,
     mark_one,
     ratio_ticks,
@@ -78,7 +79,7 @@ def test_heat_maps_share_a_scale_if_told() -> None:
 def test_chance_is_white_and_as_many_times_less_is_as_dark_as_more() -> None:
     ratios = np.array([[1.0, 4.0, 0.25, np.nan]])
     figure = Figure()
-    mesh = draw_ratio_map(figure.add_subplot(), ratios, farthest=4.0)
+    mesh = draw_ratio_map(figure.add_subplot(), ratios, highest=4.0)
     one, more, less, _ = mesh.to_rgba(mesh.get_array())[0]
     assert min(one[:3]) > 0.95
     assert more[0] > more[2] and less[0] < less[2]  # red, blue
@@ -99,6 +100,9 @@ def test_scales_of_ratios_reach_to_the_highest_but_never_blow_up_noise() -> None
     assert highest_ratio(np.array([0.9, 1.1, np.nan, np.inf, 0.0])) == 2
     assert highest_ratio(np.array([[1e-6, 3.0]])) == 3
     assert highest_ratio(np.array([np.nan])) == 2
+    assert ends_of_bar(np.array([0.5, np.nan, 2.0]), 2.0) == "neither"
+    assert ends_of_bar(np.array([0.49, np.nan, 2.0]), 2.0) == "min"
+    assert ends_of_bar(np.array([np.nan]), 2.0) == "neither"
     assert ratio_ticks(2.0) == [0.5, 1, 2]
     assert ratio_ticks(30.0) == [1 / 16, 1 / 4, 1, 4, 16]
     assert ratio_ticks(1000.0) == [1e-3, 1e-2, 0.1, 1, 10, 100, 1000]

@@ -43,7 +43,13 @@ def test_mean_and_deviation_of_heads_over_time() -> None:
     assert dots(first) == [(2.5, 4.0)]  # halfway from 2 at time 1 to 6 at time 4
     marks = [line.get_xdata() for line in first.lines if line.get_linewidth() == 0.8]
     assert marks == [[1.0, 1.0]]
-    assert names(figure) == ["K-Q", "V-O", "epoch 1", "settled", "band: std of heads"]
+    assert names(figure) == [
+        "K-Q",
+        "V-O",
+        "epoch 1",
+        "settled",
+        "band: std over heads",
+    ]
     assert (first.get_xscale(), first.get_xlabel()) == ("log", "epoch (log scale)")
 
 
@@ -51,7 +57,7 @@ def test_what_is_not_marked_is_not_explained() -> None:
     figure = stable_ranks_over_time({"block 1": {"V-O": Course(TIME, RANKS)}}, LOOKS)
     (axes,) = figure.axes
     assert dots(axes) == []
-    assert names(figure) == ["V-O", "band: std of heads"]
+    assert names(figure) == ["V-O", "band: std over heads"]
     assert axes.lines[0].get_linestyle() == ":"
 
 

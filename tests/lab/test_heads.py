@@ -130,7 +130,7 @@ def test_how_a_run_stopped() -> None:
     assert stop_of(vit_run(ran, declaration=declared)) == ""
     assert stop_steps(vit_run(ran, declaration=declared)) == 50 and stop_steps(vit_run(ran)) == 0
     stopped = vit_run(ran, declaration=declared, stopped_at=143 * STEPS_PER_EPOCH)
-    after = "or more after training loss < 0.001"
-    assert stop_of(stopped) == f"stopped at epoch 143, the first snapshot 5 epochs {after}"
+    after = "or more after one with training loss < 0.001"
+    assert stop_of(stopped) == f"stopped at epoch 143, at the first snapshot 5 epochs {after}"
     by_step = vit_run(ran, declaration=EVERY | {"stop": STOP}, stopped_at=143)
-    assert stop_of(by_step) == f"stopped at step 143, the first snapshot 50 steps {after}"
+    assert stop_of(by_step) == f"stopped at step 143, at the first snapshot 50 steps {after}"

@@ -168,7 +168,7 @@ def test_ranks_by_scale_name_what_collapsed() -> None:
         "scale 0.3",
         "scale 1 (1 of 2 seeds left out: collapsed)",
         "epoch 1",
-        "band: std of heads",
+        "band: std over heads",
     ]
     assert curves(figure.axes[0]) == [[1, 3, 6, 8], [1, 2, 2, 3], [1, 4, 7, 10]]
     assert [line.get_linestyle() for line in figure.axes[0].lines[:3]] == [":", "-", "-"]

@@ -23,6 +23,7 @@ from rankscope.figures.over_time import (
     draw_ratio_map,
     draw_shades,
     draw_spectrum,
+    ends_of_bar,
     highest_ratio,
     label_rows,
     label_time,
@@ -112,12 +113,13 @@ def draw_every_pair(raw: Axes, relative: Axes, setting: Setting, steps: Steps) -
     mesh = draw_heat_map(raw, average(setting, alignment, steps).to_numpy().T, lowest=0.0)
     raw.figure.colorbar(mesh, ax=raw, label=MEAN_ALIGNMENT, aspect=THIN)
     ratios = average(setting, relative_alignment, steps).to_numpy().T
-    farthest = highest_ratio(ratios)
-    mesh = draw_ratio_map(relative, ratios, farthest=farthest)
+    highest = highest_ratio(ratios)
+    mesh = draw_ratio_map(relative, ratios, highest=highest)
+    ends = ends_of_bar(ratios, highest)
     bar = relative.figure.colorbar(
-        mesh, ax=relative, label=RELATIVE_ALIGNMENT, aspect=THIN, extend="min"
+        mesh, ax=relative, label=RELATIVE_ALIGNMENT, aspect=THIN, extend=ends
     )
-    mark_one(bar, farthest)
+    mark_one(bar, highest)
     for axes in (raw, relative):
         label_rows(axes, [str(pair) for pair in setting.runs[0]["pair"].to_numpy()])
 

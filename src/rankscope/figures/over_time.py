@@ -17,10 +17,9 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.collections import QuadMesh
 from matplotlib.colorbar import Colorbar
 from matplotlib.colors import Colormap, LogNorm, Normalize
-from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from rankscope.figures.style import COLOURS, DARK, MISSING, MOST_TICKS, RATIOS, evenly
+from rankscope.figures.style import BAND, COLOURS, MISSING, MOST_TICKS, RATIOS, evenly
 
 Line = Literal["-", "--", "-.", ":"]
 
@@ -28,7 +27,6 @@ MOST_LINES = 100
 MOST_LABELS = 60
 BANDED = {4**power for power in range(8)}
 LEADING = 10  # values that are all drawn, however many there are
-BAND = 0.3  # opacity
 THIN = 35  # of colour bars, length to width
 INDEX = "index (1 = largest)"
 TIME = "training step (snapshots at equal distances)"
@@ -98,9 +96,9 @@ def draw_heat_map(
     return _draw_cells(axes, values, Normalize(lowest, highest), COLOURS)
 
 
-def draw_ratio_map(axes: Axes, values: Num[np.ndarray, "row step"], *, farthest: float) -> QuadMesh:
-    """The same of ratios, on a log scale: 1 is white, `farthest` and 1 / `farthest` darkest."""
-    return _draw_cells(axes, values, LogNorm(1 / farthest, farthest, clip=True), RATIOS)
+def draw_ratio_map(axes: Axes, values: Num[np.ndarray, "row step"], *, highest: float) -> QuadMesh:
+    """The same of ratios, on a log scale: 1 is white, `highest` and 1 / `highest` darkest."""
+    return _draw_cells(axes, values, LogNorm(1 / highest, highest, clip=True), RATIOS)
 
 
 def _draw_cells(
@@ -118,21 +116,27 @@ def _draw_cells(
 def highest_ratio(ratios: Num[np.ndarray, "..."]) -> float:
     """Where a scale of ratios ends: at the highest, or at 2 if none is higher.
 
-    Those near 0 do not widen it: a pair with one direction can have any, and all others would fade.
+    Low ones do not widen it: that of a pair with one direction comes as near 0 as chance has it,
+    and all others would fade.
     """
     return float(ratios[np.isfinite(ratios)].max(initial=2.0))
 
 
-def ratio_ticks(farthest: float) -> list[float]:
+def ends_of_bar(ratios: Num[np.ndarray, "..."], highest: float) -> Literal["min", "neither"]:
+    """Whether the colour bar points at ratios below its lower end, 1 / `highest`."""
+    return "min" if np.nanmin(ratios, initial=1.0) < 1 / highest else "neither"
+
+
+def ratio_ticks(highest: float) -> list[float]:
     """1, and powers of 2 (of 4 from 20 on, of 10 from 200 on) on both sides of it."""
-    base = 2 if farthest < 20 else 4 if farthest < 200 else 10
-    most = int(math.log(farthest, base) + 1e-9)
+    base = 2 if highest < 20 else 4 if highest < 200 else 10
+    most = int(math.log(highest, base) + 1e-9)
     return [float(base) ** power for power in range(-most, most + 1)]
 
 
-def mark_one(bar: Colorbar, farthest: float, *, size: str = "medium") -> None:
+def mark_one(bar: Colorbar, highest: float, *, size: str = "medium") -> None:
     """Ticks for the colour bar of ratios, and a line across it at 1."""
-    ticks = ratio_ticks(farthest)
+    ticks = ratio_ticks(highest)
     bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks], fontsize=size)
     bar.minorticks_off()
     across = bar.ax.axvline if bar.orientation == "horizontal" else bar.ax.axhline
@@ -171,11 +175,6 @@ def number_rows(axes: Axes, count: int, *, most: int = MOST_TICKS, size: str = "
     """Ticks at some of the rows of a heat map, counted from 1."""
     ticks = evenly(count, most)
     axes.set_yticks(ticks, labels=[str(i + 1) for i in ticks], fontsize=size)
-
-
-def band_of_heads() -> Line2D:
-    """What a legend shows for bands of attention heads."""
-    return Line2D([], [], color=DARK, alpha=BAND, linewidth=7, label="band: std of heads")
 
 
 def point_or_line(values: Num[np.ndarray, " step ..."]) -> str:

@@ -16,9 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
-from rankscope.figures.over_time import BAND, INDEX, band_of_heads
+from rankscope.figures.over_time import INDEX
 from rankscope.figures.style import (
+    BAND,
     Colour,
+    band_of_heads,
     draw_lines,
     draw_order_bar,
     legend_below,

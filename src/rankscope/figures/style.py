@@ -23,6 +23,7 @@ RATIOS = colormaps["RdBu_r"]
 MISSING = "0.85"  # grey of what could not be measured
 IDLE = "0.75"  # grey of what stays negligible
 DARK = "0.2"  # a single line
+BAND = 0.3  # opacity
 MOST_TICKS = 7
 FIGURE_DPI = 160
 LEGEND_WIDTH = 2.6  # inches, of one entry
@@ -50,6 +51,11 @@ def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
     rows = -(-len(handles) // room)
     columns = -(-len(handles) // rows)
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
+
+
+def band_of_heads() -> Line2D:
+    """What a legend shows for bands over attention heads."""
+    return Line2D([], [], color=DARK, alpha=BAND, linewidth=7, label="band: std over heads")
 
 
 def log_axis(axes: Axes) -> None:

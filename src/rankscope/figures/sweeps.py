@@ -33,6 +33,7 @@ from rankscope.figures.over_time import (
     draw_heat_map,
     draw_ratio_map,
     draw_spectrum,
+    ends_of_bar,
     highest_ratio,
     label_time,
     mark_one,
@@ -118,15 +119,23 @@ def draw_ratios(
 ) -> None:
     """Every pair's a(t) / background for each setting, on one scale; its bar below them."""
     values = [average(setting, relative_alignment, steps).to_numpy().T for setting in settings]
-    farthest = highest_ratio(np.concatenate([ratios.ravel() for ratios in values]))
+    every = np.concatenate([ratios.ravel() for ratios in values])
+    highest = highest_ratio(every)
     for axes, ratios in zip(column, values, strict=True):
-        mesh = draw_ratio_map(axes, ratios, farthest=farthest)
+        mesh = draw_ratio_map(axes, ratios, highest=highest)
         number_rows(axes, len(ratios), most=5, size=SMALL)
         axes.set_ylabel("pair, by depth", fontsize=SMALL)
         label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
-    bar = part.colorbar(mesh, ax=list(column), location="bottom", aspect=30, pad=0.01, extend="min")
+    bar = part.colorbar(
+        mesh,
+        ax=list(column),
+        location="bottom",
+        aspect=30,
+        pad=0.01,
+        extend=ends_of_bar(every, highest),
+    )
     bar.set_label(RELATIVE_ALIGNMENT, fontsize=SMALL)
-    mark_one(bar, farthest, size=SMALL)
+    mark_one(bar, highest, size=SMALL)
 
 
 def draw_levels(column: Sequence[Axes], settings: Sequence[Setting], steps: Steps) -> None:

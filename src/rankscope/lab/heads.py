@@ -152,8 +152,8 @@ def stop_of(ds: xr.Dataset) -> str:
     stop = _declared(ds, "stop")
     if not stop:
         return said
-    after = f"{stop['steps'] / length:.4g} {unit}s or more after training loss < {stop['loss']:g}"
-    return f"{said}, the first snapshot {after}"
+    after = f"{stop['steps'] / length:.4g} {unit}s or more after one with"
+    return f"{said}, at the first snapshot {after} training loss < {stop['loss']:g}"
 
 
 def _declared(ds: xr.Dataset, field: str) -> dict[str, Any]:

@@ -144,7 +144,10 @@ def test_a_run_that_was_stopped_is_said_to_be(claim: Claim) -> None:
     stop = {"stop": {"class": "Settled", "loss": 1e-3, "steps": 50 * STEPS_PER_EPOCH}}
     ds = vit_run(courses(UP), declaration=EPOCHS | stop, stopped_at=143 * STEPS_PER_EPOCH)
     evidence = claim({"vit/scale-0.1": {0: ds}}).evidence
-    said = "stopped at epoch 143, the first snapshot 50 epochs or more after training loss < 0.001"
+    said = (
+        "stopped at epoch 143, at the first snapshot 50 epochs or more after one with "
+        "training loss < 0.001"
+    )
     assert sum(line.endswith(said) for line in evidence) == 1
 
 
@@ -219,8 +222,8 @@ def test_scales_are_compared_equally_long_after_they_settled() -> None:
     assert judged.evidence[1:5] == (
         "vit at scale 0.01, seed 0 ends at training loss 0.1, never below 0.001: read at its end",
         "vit at scale 0.1, seed 0 is read at epoch 4",
-        "vit at scale 0.1, seed 0 stopped at epoch 4, the first snapshot 2 epochs or more after "
-        "training loss < 0.001",
+        "vit at scale 0.1, seed 0 stopped at epoch 4, at the first snapshot 2 epochs or more "
+        "after one with training loss < 0.001",
         "vit at scale 1, seed 0 is read at epoch 3",
     )
     late = settled_runs(default=(0, 1, 1, 1, 9, 9, 9))

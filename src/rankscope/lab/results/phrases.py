@@ -88,11 +88,10 @@ def summary(verdicts: Sequence[Verdict | None]) -> str:
     settled = (
         f"{said['yes']} yes, {said['no']} no, {said['undecided']} undecided with all their runs"
     )
-    so_far = sum(map(_met_so_far, verdicts))
-    return (
-        f"{len(verdicts)} claims: {settled}, {said['waiting']} undecided until there are more "
-        f"(of these {so_far} met by every seed so far)."
-    )
+    met = sum(map(_met_so_far, verdicts))
+    so_far = f" (of these {met} met by every seed so far)" if met else ""
+    waiting = f"{said['waiting']} undecided until there are more runs{so_far}"
+    return f"{len(verdicts)} claims: {settled}, {waiting}."
 
 
 def _met_so_far(judged: Verdict | None) -> bool:
