@@ -41,6 +41,7 @@ def test_verdicts() -> None:
         # of one seed there is no range
         ["uv", "yes", "(0.25", "to", "1);", "gd", "met", "in", "0", "of", "1"],
         ["B5", "stable", "undecided", "-"],
+        ["no", "runs"],
     ]
 
 

@@ -45,9 +45,7 @@ def figure_3(results: Results, *, diagonal: str, full: str) -> Figure:
 def rises_figure(results: Results, *, run: str) -> Figure:
     """Singular values of a full head with their half-rise times and widths."""
     ds = first_seed(results, run)
-    figure = singular_value_rises(ds, rise_dataset(ds))
-    figure.suptitle(f"{run}, seed {min(results[run])}", fontsize="medium")
-    return figure
+    return _named(singular_value_rises(ds, rise_dataset(ds)), results, run)
 
 
 def plateau_figure(results: Results, *, run: str) -> Figure:
@@ -55,7 +53,7 @@ def plateau_figure(results: Results, *, run: str) -> Figure:
 
     The paper says training brings them back: they were close to a strict local minimum.
     """
-    return perturbations(first_seed(results, run), "plateau")
+    return _named(perturbations(first_seed(results, run), "plateau"), results, run)
 
 
 def newly_active_figure(results: Results, *, run: str) -> Figure:
@@ -64,7 +62,12 @@ def newly_active_figure(results: Results, *, run: str) -> Figure:
 
     The paper says training goes to the same minimum as without the perturbation.
     """
-    return perturbations(first_seed(results, run), "newly active")
+    return _named(perturbations(first_seed(results, run), "newly active"), results, run)
+
+
+def _named(figure: Figure, results: Results, run: str) -> Figure:
+    figure.suptitle(f"{run}, seed {min(results[run])}", fontsize="medium")
+    return figure
 
 
 def first_seed(results: Results, run: str) -> xr.Dataset:

@@ -24,7 +24,7 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
     """
     table = plain_table("claim", "says", "holds", "value")
     for each in verdicts:
-        lines = (escape(each.sentence), _meaning(each), _networks(each))
+        lines = (escape(each.sentence), _meaning(each), _networks(each) or _nothing(each))
         says = "\n".join(filter(None, lines))
         table.add_row(each.claim, says, _coloured(each.holds), number(each.value))
     return table
@@ -42,6 +42,12 @@ def _networks(judged: Verdict) -> str:
     of = judged.networks
     shown = len(of) > 1 or {network_outcome(each) for each in of} - {judged.holds}
     return "; ".join(map(_network, of)) if shown else ""
+
+
+def _nothing(judged: Verdict) -> str:
+    """Why there is no value, where no network was judged."""
+    said = "" if judged.networks else "; ".join(judged.evidence[:1])
+    return f"[yellow]{escape(said)}[/yellow]" if said else ""
 
 
 def _network(network: NetworkVerdict) -> str:

@@ -78,5 +78,5 @@ def test_how_many_claims_hold() -> None:
     ]
     assert summary(verdicts) == (
         "7 claims: 1 yes, 1 no, 1 undecided with all their runs, "
-        "4 undecided until there are more runs (of these 1 met by every seed so far)."
+        "4 undecided until there are more runs (of these 1 met by every seed that can tell)."
     )

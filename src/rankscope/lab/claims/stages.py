@@ -105,7 +105,7 @@ def _one_at_a_time(key: str, results: Results, counts: Callable[[StageInFlow], b
         "at most one coordinate becomes active per stage",
         outcomes,
         bound="= 1",
-        quantity="most coordinates that become active in one stage",
+        quantity="coordinates that become active in the stage farthest from one",
         evidence=[CLEAR] if key == "B2-clear" else [],
         tables=[others] if rows else [],
     )

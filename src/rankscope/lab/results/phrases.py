@@ -89,7 +89,7 @@ def summary(verdicts: Sequence[Verdict | None]) -> str:
         f"{said['yes']} yes, {said['no']} no, {said['undecided']} undecided with all their runs"
     )
     met = sum(map(_met_so_far, verdicts))
-    so_far = f" (of these {met} met by every seed so far)" if met else ""
+    so_far = f" (of these {met} met by every seed that can tell)" if met else ""
     waiting = f"{said['waiting']} undecided until there are more runs{so_far}"
     return f"{len(verdicts)} claims: {settled}, {waiting}."
 
