@@ -23,7 +23,9 @@ LEAST_SHARE = 1e-3  # what has come back this far has come back
 SHARES = (LEAST_SHARE, BOUND, 1, 100, 1e4)  # ticks
 
 
-def perturbations(ds: xr.Dataset, kind: Literal["plateau", "newly active"]) -> Figure:
+def perturbations(
+    ds: xr.Dataset, kind: Literal["plateau", "newly active"], *, title: str = ""
+) -> Figure:
     """z after perturbations at plateaus (fig. 9) or when a coordinate became active (fig. 10).
 
     A panel for each trial, rows by the noise: perturbed solid, unperturbed dashed; below it their
@@ -49,7 +51,10 @@ def perturbations(ds: xr.Dataset, kind: Literal["plateau", "newly active"]) -> F
         grid[2 * lowest + 1, j].tick_params(axis="x", labelbottom=True, labelsize="small")
     label_time(grid[0, 0], float(ds["time"][-1]))
     figure.supxlabel("epochs since the perturbation", fontsize="medium")
-    figure.legend(handles=legend_lines(), loc="outside upper center", ncols=3, frameon=False)
+    # A title of the figure would lie on a legend at its top; that of the legend has room.
+    figure.legend(
+        handles=legend_lines(), title=title, loc="outside upper center", ncols=3, frameon=False
+    )
     return figure
 
 

@@ -45,7 +45,9 @@ def figure_3(results: Results, *, diagonal: str, full: str) -> Figure:
 def rises_figure(results: Results, *, run: str) -> Figure:
     """Singular values of a full head with their half-rise times and widths."""
     ds = first_seed(results, run)
-    return _named(singular_value_rises(ds, rise_dataset(ds)), results, run)
+    figure = singular_value_rises(ds, rise_dataset(ds))
+    figure.suptitle(_name(results, run), fontsize="medium")
+    return figure
 
 
 def plateau_figure(results: Results, *, run: str) -> Figure:
@@ -53,7 +55,7 @@ def plateau_figure(results: Results, *, run: str) -> Figure:
 
     The paper says training brings them back: they were close to a strict local minimum.
     """
-    return _named(perturbations(first_seed(results, run), "plateau"), results, run)
+    return perturbations(first_seed(results, run), "plateau", title=_name(results, run))
 
 
 def newly_active_figure(results: Results, *, run: str) -> Figure:
@@ -62,12 +64,11 @@ def newly_active_figure(results: Results, *, run: str) -> Figure:
 
     The paper says training goes to the same minimum as without the perturbation.
     """
-    return _named(perturbations(first_seed(results, run), "newly active"), results, run)
+    return perturbations(first_seed(results, run), "newly active", title=_name(results, run))
 
 
-def _named(figure: Figure, results: Results, run: str) -> Figure:
-    figure.suptitle(f"{run}, seed {min(results[run])}", fontsize="medium")
-    return figure
+def _name(results: Results, run: str) -> str:
+    return f"{run}, seed {min(results[run])}"
 
 
 def first_seed(results: Results, run: str) -> xr.Dataset:
