@@ -10,10 +10,12 @@ from rich.markup import escape
 from findings import (
     alignment,
     assumptions,
+    baselines,
     decay,
     factors,
     grokking,
     labels,
+    losses,
     ranks,
     truncation,
     vit,
@@ -30,8 +32,9 @@ FINDINGS: dict[str, tuple[Finding, ...]] = {
     "Y3b": (
         alignment.peaks_by_kind,
         alignment.peaks_by_decay,
-        alignment.learnt_by_heart,
+        losses.learnt_by_heart,
         alignment.jumps,
+        alignment.lstm_peaks,
     ),
     "Y5": (
         decay.vgg,
@@ -53,7 +56,7 @@ FINDINGS: dict[str, tuple[Finding, ...]] = {
         truncation.lm_gaps,
         truncation.lm_course,
     ),
-    "Y7": (ranks.norms, alignment.learnt_by_heart),
+    "Y7": (losses.norms, losses.learnt_by_heart),
     "Y8": (labels.ranks, labels.singular_values),
     "Y9": (grokking.drops, grokking.spacings, grokking.single_snapshots),
     "Y10": (alignment.kinds_by_decay,),
@@ -64,8 +67,10 @@ FINDINGS: dict[str, tuple[Finding, ...]] = {
     "B8": (vit.starts, vit.readings),
     "B9": (vit.low_ranks, vit.exceptions_over_time),
 }
-WITH_DATA = "Y7"
-LEAST_WIDTH = 120  # characters: a cut number would be none
+WITH_DATA: dict[str, tuple[Callable[[Path], Table], ...]] = {
+    "Y7": (baselines.token_counts, baselines.linear_denoisers)
+}
+LEAST_WIDTH = 120  # characters; rich cuts what does not fit
 NEEDS_DATA = (
     "Losses of predictors that need no network: give the folder of WikiText-2 and MNIST, laid out "
     "as docs/laboratory.md says, with --data FOLDER."
@@ -76,15 +81,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m findings", description=__doc__)
     parser.add_argument("claims", nargs="*", metavar="claim", help=", ".join(FINDINGS))
     parser.add_argument("--all", action="store_true", help="every claim")
-    parser.add_argument("--data", type=Path, help=f"folder of data sets, for {WITH_DATA}")
+    parser.add_argument(
+        "--data", type=Path, help=f"folder of data sets, for {', '.join(WITH_DATA)}"
+    )
     arguments = parser.parse_args()
     if unknown := sorted(set(arguments.claims) - set(FINDINGS)):
         parser.error(f"nothing on {', '.join(unknown)}; choose from {', '.join(FINDINGS)}")
+    if arguments.all and arguments.claims:
+        parser.error(f"--all shows every claim: leave out {', '.join(arguments.claims)}, or --all")
     console = wide_console()
-    for claim in FINDINGS if arguments.all else arguments.claims:
-        show(claim, console, data=arguments.data)
     if not arguments.all and not arguments.claims:
         list_findings(console)
+    for claim in FINDINGS if arguments.all else arguments.claims:
+        show(claim, console)
+        try:
+            show_with_data(claim, console, arguments.data)
+        except ValueError as error:  # of those who read data: it is not there, or not whole
+            parser.error(str(error))
 
 
 def wide_console() -> Console:
@@ -92,19 +105,21 @@ def wide_console() -> Console:
     return Console(width=max(Console().width, LEAST_WIDTH))
 
 
-def show(claim: str, console: Console, *, data: Path | None) -> None:
+def show(claim: str, console: Console) -> None:
     """Every table of a claim, under a sentence on what it is."""
     for finding in FINDINGS[claim]:
         print_table(f"{claim}. {sentence(finding)}", finding(), console)
-    if claim != WITH_DATA:
+
+
+def show_with_data(claim: str, console: Console, data: Path | None) -> None:
+    """The tables that take data sets, or a sentence on what they take."""
+    if claim not in WITH_DATA:
         return
     if data is None:
         console.print(f"{claim}. {NEEDS_DATA}", markup=False, highlight=False)
         return
-    from findings.baselines import linear_denoisers, token_counts  # reads data sets
-
-    for baseline in (token_counts, linear_denoisers):
-        print_table(f"{claim}. {sentence(baseline)}", baseline(data), console)
+    for finding in WITH_DATA[claim]:
+        print_table(f"{claim}. {sentence(finding)}", finding(data), console)
 
 
 def sentence(finding: Callable[..., Table]) -> str:

@@ -1,15 +1,29 @@
 """Y3, Y3b, Y10, Y11: how neighbouring matrices align at the decay of figures 1-3, and around it."""
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import xarray as xr
 
-from findings.runs import Row, base_run, base_runs, decay_table, shown, sweep
+from findings.runs import (
+    Measure,
+    Row,
+    base_run,
+    base_runs,
+    by_column,
+    decay_columns,
+    decay_table,
+    decays,
+    shown,
+    sweep,
+)
 from rankscope.lab.claims.alignment import AT_CHANCE, LEFT_OF_PEAK, relative_alignment, weakness
 from rankscope.lab.claims.decay import final_relative_alignment
 from rankscope.lab.claims.filters import centre_and_others
 from rankscope.lab.claims.tally import Tally
+from rankscope.lab.reading import BASE
 from rankscope.lab.verdict import Cell, Table
 
 DIRECTIONS = 10  # over which alignment is averaged
@@ -25,11 +39,11 @@ def at_chance() -> Table:
         for (network, seed), part in parts.items()
     ]
     tallies = [part.at_chance for part in parts.values()]
-    met, every = (sum(map(each, tallies)) for each in (_met_count, lambda t: len(t.counted)))
+    met, every = sum(map(_met_count, tallies)), sum(len(tally.counted) for tally in tallies)
     rows.append(("together", None, shown(met, every), met / every, None))
     rows.append(("random directions", None, None, random_share(), None))
     columns = ("network", "seed", "at chance at step 0", "share", "never above 0.5")
-    return Table(columns, tuple(rows), "alignment over background within 0.75-1.25; alignment")
+    return Table(columns, tuple(rows), "a(0) / background within 0.75-1.25; a(t) <= 0.5")
 
 
 def strong_pairs() -> Table:
@@ -64,15 +78,14 @@ def peaks_by_kind() -> Table:
     ds = base_run("lm")
     course, falls = relative_alignment(ds), peaks_early(ds)
     kinds = course["pair_kind"].to_numpy()
-    chosen = {kind: kinds == kind for kind in dict.fromkeys(kinds.tolist())}
     rows: list[Row] = []
-    for name, those in {"all": kinds != "", "not qk": kinds != "qk", **chosen}.items():
+    for name, those in {"all": kinds != "", "not qk": kinds != "qk", **_by_kind(kinds)}.items():
         median = course[:, those].median("pair")
         at = int(median.argmax("step"))
         count = shown(int(falls[those].sum()), int(those.sum()))
         rows.append((name, count, float(median[at]), int(median["step"][at]), float(median[-1])))
     columns = ("kind", "peak early and fall", "highest median", "at step", "at the end")
-    return Table(columns, tuple(rows), "a / background at decay 0.1")
+    return Table(columns, tuple(rows), f"a / background at decay {BASE['lm']:g}")
 
 
 def peaks_by_decay() -> Table:
@@ -101,29 +114,17 @@ def peaks_early(ds: xr.Dataset) -> xr.DataArray:
     """(pair): highest in the first third of training, by steps, and below 80% of it at the end."""
     course = relative_alignment(ds)
     early = course["step"][course.argmax("step")] <= course["step"][-1] / 3
-    return early & (course.isel(step=-1) < LEFT_OF_PEAK * course.max("step"))
+    return early & fallen(course)
 
 
-def learnt_by_heart() -> Table:
-    """Transformer: training and held-out loss, by decay."""
-
-    def lowest_at(ds: xr.Dataset) -> int:
-        return int(ds["step"][int(ds["validation_loss"].argmin("step"))])
-
-    return decay_table(
-        f"loss; a third of the snapshots ends at step {_third(base_run('lm'))}",
-        "lm",
-        {
-            "lowest held-out loss": lambda ds: float(ds["validation_loss"].min()),
-            "at step": lowest_at,
-            "held-out loss at the end": lambda ds: float(ds["validation_loss"][-1]),
-            "training loss at the end": lambda ds: float(ds["training_loss"][-1]),
-        },
-    )
+def fallen(course: xr.DataArray) -> xr.DataArray:
+    """(pair): whether the last of (step, pair) is below 80% of the highest."""
+    return course.isel(step=-1) < LEFT_OF_PEAK * course.max("step")
 
 
-def _third(ds: xr.Dataset) -> int:
-    return int(ds["step"][ds.sizes["step"] // 3 - 1])
+def early_by_snapshots(course: xr.DataArray) -> xr.DataArray:
+    """(pair): whether (step, pair) is highest in the first third of snapshots, as Y3b counts."""
+    return (course.argmax("step") + 1) * 3 <= course.sizes["step"]
 
 
 def jumps() -> Table:
@@ -132,27 +133,85 @@ def jumps() -> Table:
     for decay, ds in sweep("lstm").items():
         loss, steps = ds["training_loss"].to_numpy(), ds["step"].to_numpy()
         pair = relative_alignment(ds).sel(pair=ds.attrs["shown_pair"]).to_numpy()
-        after = np.flatnonzero((loss[1:] > JUMP * loss[:-1]) & (loss[1:] > NOTABLE)) + 1
-        for at in after.tolist():
+        for at in jump_positions(loss):
             values = (loss[at - 1], loss[at], pair[at - 1], pair[at], pair[-1])
             rows.append((f"{decay:g}", int(steps[at - 1]), int(steps[at]), *map(float, values)))
-    columns = ("decay", "from step", "to", "loss", "loss", "pair", "pair", "pair at the end")
-    return Table(columns, tuple(rows), "jumps of the training loss; a / background of the pair")
+    columns = ("decay", "from step", "to", "loss before", "loss after")
+    of_pair = ("pair before", "pair after", "pair at the end")
+    title = "jumps of the training loss; a / background of the pair"
+    return Table((*columns, *of_pair), tuple(rows), title)
+
+
+def jump_positions(loss: np.ndarray) -> list[int]:
+    """Of the snapshots at which the loss is a jump higher than at the one before."""
+    after = np.flatnonzero((loss[1:] > JUMP * loss[:-1]) & (loss[1:] > NOTABLE)) + 1
+    return [int(at) for at in after]
+
+
+def lstm_peaks() -> Table:
+    """LSTM: the pairs that meet Y3b's rule, by decay, and how many had fallen before a jump."""
+    return decay_table(
+        "a / background; early: first third of snapshots; fallen: below 80% of the peak",
+        "lstm",
+        {
+            "share that peaks early and falls": lambda ds: float(meets_y3b(ds).mean()),
+            "last step before the first jump": before_jump(lambda _, calm: int(calm["step"][-1])),
+            "of these pairs, fallen by then": before_jump(_fallen_by_then),
+            "share, the fall read then": before_jump(_early_and_fallen_by_then),
+            "share, by the rule up to then": before_jump(
+                lambda _, calm: float(meets_y3b(calm).mean())
+            ),
+        },
+    )
+
+
+def meets_y3b(ds: xr.Dataset) -> xr.DataArray:
+    """(pair): whether it peaks in the first third of snapshots and ends below 80% of the peak."""
+    course = relative_alignment(ds)
+    return early_by_snapshots(course) & fallen(course)
+
+
+def before_jump(read: Callable[[xr.Dataset, xr.Dataset], Cell]) -> Measure:
+    """Of a run and its part before the first jump of the loss; None where there is no jump."""
+
+    def measure(ds: xr.Dataset) -> Cell:
+        found = jump_positions(ds["training_loss"].to_numpy())
+        return read(ds, ds.isel(step=slice(found[0]))) if found else None
+
+    return measure
+
+
+def _fallen_by_then(ds: xr.Dataset, calm: xr.Dataset) -> str:
+    met = meets_y3b(ds)
+    return shown(int((met & fallen(relative_alignment(calm))).sum()), int(met.sum()))
+
+
+def _early_and_fallen_by_then(ds: xr.Dataset, calm: xr.Dataset) -> float:
+    """Early as in all of training."""
+    early = early_by_snapshots(relative_alignment(ds))
+    return float((early & fallen(relative_alignment(calm))).mean())
 
 
 def kinds_by_decay() -> Table:
     """Median final alignment of each kind of pair in the Transformer, by decay."""
     kinds = base_run("lm")["pair_kind"].to_numpy()
-
-    def median(ds: xr.Dataset, kind: str) -> Cell:
-        return float(final_relative_alignment(ds)[kinds == kind].median())
-
     rows = [
-        (f"{kind} ({(kinds == kind).sum()})", *(median(ds, kind) for ds in sweep("lm").values()))
-        for kind in dict.fromkeys(kinds.tolist())
+        (
+            f"{kind} ({those.sum()})",
+            *by_column(decays("lm"), sweep("lm"), partial(_final_median, those=those)),
+        )
+        for kind, those in _by_kind(kinds).items()
     ]
-    columns = ("kind (pairs)", *(f"decay {decay:g}" for decay in sweep("lm")))
+    columns = ("kind (pairs)", *decay_columns("lm"))
     return Table(columns, tuple(rows), "median a / background at the end")
+
+
+def _final_median(ds: xr.Dataset, *, those: np.ndarray) -> float:
+    return float(final_relative_alignment(ds)[those].median())
+
+
+def _by_kind(kinds: np.ndarray) -> dict[str, np.ndarray]:
+    return {str(kind): kinds == kind for kind in dict.fromkeys(kinds)}
 
 
 def centres() -> Table:

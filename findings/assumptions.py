@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from findings.runs import RESULTS, Row, run, seeds_in
+from findings.runs import Row, kept
 from rankscope.lab.claims.assumptions import BOUND, shares, undisturbed
+from rankscope.lab.reading import variant
 from rankscope.lab.verdict import Table
-
-FOLDER = RESULTS / "boix2023" / "assumptions"
 
 
 def trials() -> Table:
@@ -17,11 +16,9 @@ def trials() -> Table:
 
 
 def _row(alpha: str) -> Row:
-    runs = [
-        run(str(folder.relative_to(RESULTS)), seed)
-        for folder in sorted(FOLDER.glob(f"*/alpha-{alpha}"))
-        for seed in seeds_in(folder)
-    ]
+    found = kept("boix2023/assumptions").items()
+    seeds = [of_seed for name, of_seed in found if variant(name) == f"alpha-{alpha}"]
+    runs = [ds for of_seed in seeds for ds in of_seed.values()]
     left = np.concatenate([shares(ds).isel(time=-1).to_numpy() for ds in runs])
     alone = np.concatenate([undisturbed(ds) for ds in runs])
     back = left <= BOUND

@@ -1,12 +1,21 @@
 """Y5: what weight decay does to the alignment of pairs, network by network and kind by kind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 import xarray as xr
 
-from findings.runs import Row, decay_columns, decay_table, seeds, shown, sweep
+from findings.runs import (
+    Row,
+    by_column,
+    decay_columns,
+    decay_table,
+    decays,
+    seeds,
+    shown,
+    sweep,
+)
 from rankscope.lab.claims.decay import STEP, final_relative_alignment, respond
 from rankscope.lab.reading import neighbours, overlaps
 from rankscope.lab.verdict import Table
@@ -38,18 +47,23 @@ def chosen(of: Finals, those: np.ndarray) -> Finals:
     return {decay: each[those] for decay, each in of.items()}
 
 
-def response(of: Finals) -> Row:
+def response(of: Finals, columns: Sequence[float]) -> Row:
     """The median pair by decay, the median Spearman, and how many pairs rise by 0.05."""
     found = respond(of, 1)
     assert found is not None and found.far is not None, "kept sweeps have four decays, 0 among them"
     rises = len(found.far.counted) - len(found.far.exceptions)
-    medians = (float(each.median()) for each in of.values())
+    medians = by_column(columns, of, lambda each: float(each.median()))
     return *medians, found.correlation, shown(rises, len(found.far.counted))
 
 
-def response_table(title: str, network: str, rows: Mapping[str, Finals]) -> Table:
-    columns = ("median pair", *decay_columns(network), "Spearman", f"rise by {STEP:g}")
-    return Table(columns, tuple((name, *response(of)) for name, of in rows.items()), title)
+def response_table(title: str, columns: Sequence[float], rows: Mapping[str, Finals]) -> Table:
+    """columns: decays."""
+    named = (f"decay {decay:g}" for decay in columns)
+    return Table(
+        ("median pair", *named, "Spearman", f"rise by {STEP:g}"),
+        tuple((name, *response(of, columns)) for name, of in rows.items()),
+        title,
+    )
 
 
 def vgg() -> Table:
@@ -57,17 +71,22 @@ def vgg() -> Table:
     rows: dict[str, Finals] = {}
     for seed in seeds("vgg"):
         rows |= {f"seed {seed}": finals("vgg", seed), f"seed {seed}, raw": raw_finals("vgg", seed)}
-    return response_table("a / background of VGG", "vgg", rows)
+    return response_table("a / background of VGG", decays("vgg"), rows)
 
 
 def between_seeds() -> Table:
     """VGG: the factor by which a pair differs between two seeds, by decay."""
     rows: list[Row] = []
     for one, other in combinations(seeds("vgg"), 2):
-        ratios = zip(finals("vgg", one).values(), finals("vgg", other).values(), strict=True)
-        factors = (float(np.exp(np.median(np.abs(np.log(a / b))))) for a, b in ratios)
-        rows.append((f"seeds {one} and {other}", *factors))
+        first, second = finals("vgg", one), finals("vgg", other)
+        ratios = {decay: first[decay] / second[decay] for decay in first.keys() & second.keys()}
+        rows.append((f"seeds {one} and {other}", *by_column(decays("vgg"), ratios, median_factor)))
     return Table(("", *decay_columns("vgg")), tuple(rows), "median factor")
+
+
+def median_factor(ratios: xr.DataArray) -> float:
+    """By which values differ, up or down, if these are their ratios; at least 1."""
+    return float(np.exp(np.median(np.abs(np.log(ratios)))))
 
 
 def few_directions() -> Table:
@@ -76,7 +95,7 @@ def few_directions() -> Table:
         "at the end",
         "vgg",
         {
-            "pairs with fewer than ten directions": narrow_pairs,
+            "pairs of convolutions, effective rank of either below ten": narrow_pairs,
             "held-out images right": lambda ds: float(ds["validation_accuracy"][-1]),
         },
     )
@@ -84,7 +103,7 @@ def few_directions() -> Table:
 
 def narrow_pairs(ds: xr.Dataset) -> int:
     rank = ds.isel(step=[-1]).rankscope.effective_rank().isel(step=0)
-    near = ds.isel(pair=np.flatnonzero(ds["pair_kind"].to_numpy() == "conv"))
+    near = ds.isel(pair=np.flatnonzero(_of_kind(ds, "conv")))
     ends = zip(near["earlier"].to_numpy(), near["later"].to_numpy(), strict=True)
     return sum(float(rank.sel(matrix=list(pair)).min()) < FEW for pair in ends)
 
@@ -92,8 +111,8 @@ def narrow_pairs(ds: xr.Dataset) -> int:
 def unet_and_lstm() -> Table:
     """UNet and LSTM: final alignment by decay. The layer tconv1 has a single direction."""
     unet, lstm = finals("unet"), finals("lstm")
-    narrow = unet[0]["later"].to_numpy() == "tconv1"
-    cell = np.array([str(name).endswith("[g]") for name in lstm[0]["pair"].to_numpy()])
+    narrow = unet[0.0]["later"].to_numpy() == "tconv1"
+    cell = np.array([str(name).endswith("[g]") for name in lstm[0.0]["pair"].to_numpy()])
     rows = {
         "UNet, all pairs": unet,
         "UNet, into tconv1": chosen(unet, narrow),
@@ -103,7 +122,8 @@ def unet_and_lstm() -> Table:
         "LSTM, other gates": chosen(lstm, ~cell),
         "LSTM, raw": raw_finals("lstm"),
     }
-    return response_table("a / background of UNet and LSTM", "lstm", rows)
+    assert decays("unet") == decays("lstm"), "the columns are of both"
+    return response_table("a / background of UNet and LSTM", decays("lstm"), rows)
 
 
 def shown_pairs() -> Table:
@@ -111,34 +131,26 @@ def shown_pairs() -> Table:
     rows: list[Row] = []
     for network in ("vgg", "unet", "lstm", "lm"):
         for seed in seeds(network):
-            pair = str(sweep(network, seed)[0].attrs["shown_pair"])
-            values = (float(each.sel(pair=pair)) for each in finals(network, seed).values())
-            rows.append((network, seed, pair, *values))
-    decays = ("none", "second", "third", "largest")
-    return Table(("network", "seed", "pair", *decays), tuple(rows), "a / background by decay")
+            pair = str(sweep(network, seed)[0.0].attrs["shown_pair"])
+            of_pair = {decay: each.sel(pair=pair) for decay, each in finals(network, seed).items()}
+            rows.append((network, seed, pair, *by_column(decays(network), of_pair, float)))
+    columns = ("network", "seed", "pair", "none", "second", "third", "largest")
+    return Table(columns, tuple(rows), "a / background by decay")
 
 
 def lm_kinds() -> Table:
     """Transformer: final alignment by decay, of queries with keys and of the other pairs."""
-    of = finals("lm")
-    kinds = of[0]["pair_kind"].to_numpy()
-    return response_table("a / background of the Transformer", "lm", _by_kind(of, kinds))
+    return response_table("a / background of the Transformer", decays("lm"), _by_kind(finals("lm")))
 
 
 def lm_up_to_one() -> Table:
     """Transformer: the same up to a decay of 1."""
     of = {decay: each for decay, each in finals("lm").items() if decay <= 1}
-    rows = tuple((name, *response(those)) for name, those in _by_kind(of, _kinds(of)).items())
-    columns = ("median pair", *decay_columns("lm")[: len(of)], "Spearman", f"rise by {STEP:g}")
-    return Table(columns, rows, "a / background up to a decay of 1")
+    return response_table("a / background up to a decay of 1", list(of), _by_kind(of))
 
 
-def _kinds(of: Finals) -> np.ndarray:
-    kinds: np.ndarray = of[0]["pair_kind"].to_numpy()
-    return kinds
-
-
-def _by_kind(of: Finals, kinds: np.ndarray) -> dict[str, Finals]:
+def _by_kind(of: Finals) -> dict[str, Finals]:
+    kinds = of[0.0]["pair_kind"].to_numpy()
     return {
         "all": of,
         "q-k": chosen(of, kinds == "qk"),
@@ -151,7 +163,7 @@ def overlaps_by_rank() -> Table:
     """Transformer: overlaps of single directions of q-k, and of the first ten inside the MLP."""
 
     def of(ds: xr.Dataset, kind: str, *ranks: int) -> xr.DataArray:
-        end = ds["alignment"].isel(step=-1)[ds["pair_kind"].to_numpy() == kind]
+        end = ds["alignment"].isel(step=-1)[_of_kind(ds, kind)]
         return end.sel(i=list(ranks)).mean("i")
 
     return decay_table(
@@ -170,12 +182,6 @@ def overlaps_by_rank() -> Table:
 def live_directions() -> Table:
     """Transformer: singular values of queries, keys and values above 1% of the largest."""
 
-    def live(ds: xr.Dataset) -> np.ndarray:
-        packed = [str(name).endswith("attn.qkv") for name in ds["matrix"].to_numpy()]
-        S = ds["singular_values"].isel(step=-1, matrix=np.flatnonzero(packed))
-        counts: np.ndarray = (S / S.isel(k=0) > LIVE).sum("k").to_numpy()
-        return counts
-
     return decay_table(
         "of all heads of a layer together",
         "lm",
@@ -183,16 +189,36 @@ def live_directions() -> Table:
     )
 
 
+def live(ds: xr.Dataset) -> np.ndarray:
+    """(layer): of queries, keys and values together, at the end."""
+    packed = [str(name).endswith("attn.qkv") for name in ds["matrix"].to_numpy()]
+    S = ds["singular_values"].isel(step=-1, matrix=np.flatnonzero(packed))
+    counts: np.ndarray = (S / S.isel(k=0) > LIVE).sum("k").to_numpy()
+    return counts
+
+
 def vanished_heads() -> Table:
-    """Transformer at decay 10: pairs of heads whose queries or keys have vanished, and the rest."""
-    ds, of = sweep("lm")[10.0], finals("lm")
-    largest = dict(
-        zip(ds["matrix"].to_numpy(), ds["singular_values"][-1, :, 0].values, strict=True)
+    """Transformer: q-k of heads whose queries or keys vanish at the largest decay, and others."""
+    of = {decay: each[_of_kind(each, "qk")] for decay, each in finals("lm").items()}
+    weak = vanished(sweep("lm")[max(of)])
+    layers = sorted({name.partition(".attn")[0] for name in weak})
+    those = np.isin(of[0.0]["pair"].to_numpy(), weak)
+    rows = {"vanished": chosen(of, those), "other q-k": chosen(of, ~those)}
+    title = (
+        f"largest singular value below {VANISHED:g} at decay {max(of):g}, in {', '.join(layers)}"
     )
-    ends = zip(ds["earlier"].to_numpy(), ds["later"].to_numpy(), strict=True)
-    weak = np.array([min(largest[u], largest[v]) < VANISHED for u, v in ends])
-    layers = {str(name).partition(".attn")[0] for name in ds["pair"].to_numpy()[weak]}
-    title = f"vanished: largest singular value below {VANISHED:g}, in {', '.join(sorted(layers))}"
-    return response_table(
-        title, "lm", {"vanished": chosen(of, weak), "without them": chosen(of, ~weak)}
-    )
+    return response_table(title, decays("lm"), rows)
+
+
+def vanished(ds: xr.Dataset) -> list[str]:
+    """The q-k pairs either of whose matrices has no large singular value at the end."""
+    sizes = ds["singular_values"].isel(step=-1, k=0).to_numpy()
+    largest = dict(zip(ds["matrix"].to_numpy(), sizes, strict=True))
+    pairs = ds.isel(pair=np.flatnonzero(_of_kind(ds, "qk")))
+    named = zip(*(pairs[of].to_numpy() for of in ("pair", "earlier", "later")), strict=True)
+    return [str(name) for name, u, v in named if min(largest[u], largest[v]) < VANISHED]
+
+
+def _of_kind(of: xr.Dataset | xr.DataArray, kind: str) -> np.ndarray:
+    those: np.ndarray = of["pair_kind"].to_numpy() == kind
+    return those

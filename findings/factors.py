@@ -1,7 +1,9 @@
-"""B7: why the rank of K-Q's change falls before it grows, in a small ViT whose factors we keep.
+"""B7: what the change of K-Q is made of while its rank falls, in a small ViT that keeps factors.
 
 With K = K0 + dK and Q = Q0 + dQ the change of K^T Q is a linear part, dK^T Q0 + K0^T dQ, and a
-quadratic one, dK^T dQ. Digits, seconds on one core; no run of boix2023's size keeps its factors.
+quadratic one, dK^T dQ. Both linear terms have rank one or nearly so, their sum more; the change
+falls to one as the quadratic part outgrows them, and hardly grows in the steps that are here.
+Digits, seconds on one core; no run of boix2023's size keeps its factors.
 """
 
 from typing import NamedTuple
@@ -28,7 +30,7 @@ CONFIG = VitConfig(
     head_width=16,
     init_scale=0.1,
 )
-MOMENTS = (2, 10, 20, 40, 60, 80, 120)  # steps
+MOMENTS = (2, 10, 20, 40, 60, 80, 120, 200, 300, 400, 600)  # steps
 RATE, WARM_UP, BATCH = 1e-3, 300, 64
 
 Factors = Float[Tensor, "*heads unit width"]
@@ -38,13 +40,18 @@ Products = Float[Tensor, "*heads width width"]
 class Parts(NamedTuple):
     """Of the change of K^T Q since the start, of every head."""
 
-    linear: Products
-    quadratic: Products
+    of_keys: Products  # dK^T Q0
+    of_queries: Products  # K0^T dQ
+    quadratic: Products  # dK^T dQ
+
+    @property
+    def linear(self) -> Products:
+        return self.of_keys + self.of_queries
 
 
 def parts_of(K0: Factors, Q0: Factors, K: Factors, Q: Factors) -> Parts:
     dK, dQ = K - K0, Q - Q0
-    return Parts(dK.mT @ Q0 + K0.mT @ dQ, dK.mT @ dQ)
+    return Parts(dK.mT @ Q0, K0.mT @ dQ, dK.mT @ dQ)
 
 
 def parts_over_time() -> Table:
@@ -65,8 +72,9 @@ def parts_over_time() -> Table:
         optimizer.step()
         if step in MOMENTS:
             rows.append((step, loss.item(), *_row(parts_of(*start, *factors(model)))))
-    columns = ("step", "loss", "change", "linear part", "quadratic part", "|quadratic| / |linear|")
-    return Table(columns, tuple(rows), "mean over heads and blocks")
+    ranks = ("change", "dK^T Q0", "K0^T dQ", "both, linear", "dK^T dQ, quadratic")
+    columns = ("step", "loss", *ranks, "|quadratic| / |linear|")
+    return Table(columns, tuple(rows), "stable ranks and sizes, mean over heads and blocks")
 
 
 def factors(model: Vit) -> tuple[Tensor, Tensor]:
@@ -83,7 +91,7 @@ def factors(model: Vit) -> tuple[Tensor, Tensor]:
 
 def _row(parts: Parts) -> Row:
     change = parts.linear + parts.quadratic
-    of = (torch.linalg.svdvals(each) for each in (change, *parts))
-    ranks = (float(stable_rank(S).mean()) for S in of)
-    linear, quadratic = (each.flatten(-2).norm(dim=-1) for each in parts)
+    shown = (change, parts.of_keys, parts.of_queries, parts.linear, parts.quadratic)
+    ranks = (float(stable_rank(torch.linalg.svdvals(each)).mean()) for each in shown)
+    linear, quadratic = (of.flatten(-2).norm(dim=-1) for of in (parts.linear, parts.quadratic))
     return *ranks, float((quadratic / linear).mean())

@@ -1,57 +1,69 @@
 """Y9: where rank falls as a network groks, and how that depends on what "steepest" means."""
 
 import math
-from functools import cache
 
 import numpy as np
 import xarray as xr
 
-from findings.runs import Row, seeds, sweep
+from findings.runs import Row, decays, sweeps
 from rankscope.lab.claims.grokking import SPACING, crossing, mean_rank
 from rankscope.lab.verdict import Table
 
-LARGEST = 1.0  # decay
 SPACINGS = (0.005, 0.01, 0.02, SPACING, 0.1, 0.2, 0.3)
-
-
-@cache
-def course(decay: float, seed: int) -> xr.DataArray:
-    """(step): mean NER."""
-    return mean_rank(sweep("grok", seed)[decay])
 
 
 def drops() -> Table:
     """The jump of accuracy and the steepest drop of mean NER, by decay and seed."""
-    rows: list[Row] = []
-    for decay in sweep("grok"):
-        for seed in seeds("grok"):
-            ds, rank = sweep("grok", seed)[decay], course(decay, seed)
-            at, by = steepest(rank, SPACING)
-            jump = crossing(ds)
-            fallen = float(rank[0]) - float(np.interp(10**at, rank["step"], rank))
-            over = fallen / float(rank[0] - rank[-1])
-            when = (None if math.isnan(jump) else round(10**jump), round(10**at))
-            ends = float(rank[-1]), float(ds["validation_accuracy"][-1])
-            rows.append((f"{decay:g}", seed, *when, by, over, *ends))
+    rows: list[Row] = [
+        (f"{decay:g}", seed, *_drop(runs[decay]))
+        for decay in decays("grok")
+        for seed, runs in sweeps("grok").items()
+        if decay in runs
+    ]
     columns = ("decay", "seed", "jump, step", "drop, step", "drop by", "share of the fall over")
     return Table((*columns, "NER at the end", "accuracy"), tuple(rows), f"grid of {SPACING:g}")
 
 
+def _drop(ds: xr.Dataset) -> Row:
+    rank, jump = mean_rank(ds), crossing(ds)
+    at, by = steepest(rank, SPACING)
+    when = (None if math.isnan(jump) else round(10**jump), round(10**at))
+    ends = float(rank[-1]), float(ds["validation_accuracy"][-1])
+    return *when, by, fallen_share(rank, 10**at), *ends
+
+
+def fallen_share(rank: xr.DataArray, step: float) -> float:
+    """Of the fall of mean NER from the first snapshot to the last, the part up to a step."""
+    fallen = float(rank[0]) - float(np.interp(step, rank["step"], rank))
+    return fallen / float(rank[0] - rank[-1])
+
+
 def spacings() -> Table:
-    """log10 steps from the jump to the steepest drop at decay 1, by the spacing of the grid."""
-    jumps = {seed: crossing(sweep("grok", seed)[LARGEST]) for seed in seeds("grok")}
+    """log10 steps from the jump to the steepest drop at the largest decay, by spacing of grid."""
+    runs = _at_largest()
+    jumps = {seed: crossing(ds) for seed, ds in runs.items()}
+    ranks = {seed: mean_rank(ds) for seed, ds in runs.items()}
 
     def row(spacing: float) -> Row:
-        drops = (steepest(course(LARGEST, seed), spacing)[0] for seed in jumps)
-        after = (drop - jump for drop, jump in zip(drops, jumps.values(), strict=True))
+        after = (steepest(ranks[seed], spacing)[0] - jump for seed, jump in jumps.items())
         return f"{spacing:g}", *after
 
     columns = ("spacing", *(f"seed {seed}" for seed in jumps))
-    return Table(columns, tuple(map(row, SPACINGS)), "drop after jump")
+    title = f"drop after jump, decay {max(decays('grok')):g}"
+    return Table(columns, tuple(map(row, SPACINGS)), title)
+
+
+def _at_largest() -> dict[int, xr.Dataset]:
+    """By seed, at the largest decay."""
+    largest = max(decays("grok"))
+    return {seed: runs[largest] for seed, runs in sweeps("grok").items() if largest in runs}
 
 
 def steepest(rank: xr.DataArray, spacing: float) -> tuple[float, float]:
-    """log10 step of the steepest drop of mean NER on a grid of this spacing, and its size."""
+    """log10 step of the steepest drop of mean NER on a grid of this spacing, and its size.
+
+    As in Y9, which reads every 0.05.
+    """
     rank = rank.isel(step=slice(1, None))
     steps = np.log10(rank["step"].to_numpy())
     grid = np.linspace(steps[0], steps[-1], 1 + math.ceil((steps[-1] - steps[0]) / spacing))
@@ -61,14 +73,13 @@ def steepest(rank: xr.DataArray, spacing: float) -> tuple[float, float]:
 
 
 def single_snapshots() -> Table:
-    """The steepest fall between two snapshots at decay 1, per log10 step and per step."""
+    """The steepest fall between two snapshots at the largest decay, per log10 step and per step."""
     rows: list[Row] = []
-    for seed in seeds("grok"):
-        rank = course(LARGEST, seed).isel(step=slice(1, None))
+    for seed, ds in _at_largest().items():
+        rank = mean_rank(ds).isel(step=slice(1, None))
         steps, fall = rank["step"].to_numpy(), -np.diff(rank.to_numpy())
         for unit, time in (("log10 step", np.log10(steps)), ("step", steps)):
             at = int((fall / np.diff(time)).argmax())
             rows.append((seed, unit, int(steps[at]), int(steps[at + 1]), float(fall[at])))
-    return Table(
-        ("seed", "per", "from step", "to", "falls by"), tuple(rows), "steepest fall of NER"
-    )
+    title = f"steepest fall of NER, decay {max(decays('grok')):g}"
+    return Table(("seed", "per", "from step", "to", "falls by"), tuple(rows), title)

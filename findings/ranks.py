@@ -1,12 +1,20 @@
-"""Y1, Y2, Y7, Y12: singular values that grow, ranks and norms that fall, how far seeds agree."""
+"""Y1, Y2, Y12: singular values that grow, ranks that fall, how far seeds agree."""
 
 import numpy as np
 import xarray as xr
 
-from findings.runs import Row, base_run, decay_columns, decay_table, seeds, shown, sweep
+from findings.runs import (
+    base_run,
+    by_column,
+    decay_columns,
+    decay_table,
+    decays,
+    shown,
+    sweeps,
+)
 from rankscope.lab.claims.growth import lead_of_large_values, top_decile
 from rankscope.lab.claims.ranks import FALL, LEAST_WIDTH, final_ranks, with_values
-from rankscope.lab.reading import whole
+from rankscope.lab.reading import BASE
 from rankscope.lab.verdict import Table
 
 
@@ -35,7 +43,7 @@ def trailing() -> Table:
         for top, median in [[growth.sel(matrix=name) for growth in growths]]
     ]
     columns = ("matrix", "singular values", "top tenth grows by", "median grows by")
-    return Table(columns, tuple(rows), "exceptions at decay 0")
+    return Table(columns, tuple(rows), f"exceptions at decay {BASE['unet']:g}")
 
 
 def _median(S: np.ndarray) -> np.ndarray:
@@ -69,7 +77,7 @@ def least_falls() -> Table:
     change = rank_change(base_run("lm"))
     few = change[change.to_numpy() >= -FALL]
     rows = tuple((str(name), float(by)) for name, by in few.to_series().items())
-    return Table(("matrix", "change of NER"), rows, "exceptions at decay 0.1")
+    return Table(("matrix", "change of NER"), rows, f"exceptions at decay {BASE['lm']:g}")
 
 
 def rank_change(ds: xr.Dataset) -> xr.DataArray:
@@ -79,28 +87,15 @@ def rank_change(ds: xr.Dataset) -> xr.DataArray:
     return ranks[1] - ranks[0]
 
 
-def norms() -> Table:
-    """The median norm of a matrix at the largest decay, start and end, and the losses there."""
-    rows: list[Row] = []
-    for network in ("unet", "lstm", "lm"):
-        decay, ds = max(sweep(network).items(), key=lambda entry: entry[0])
-        ends = whole(ds[["singular_values"]].isel(step=[0, -1])).rankscope.frobenius_norm()
-        start, end = map(float, ends.median("matrix"))
-        losses = (float(ds[name][-1]) for name in ("training_loss", "validation_loss"))
-        constant = float(ds.attrs["constant_loss"])
-        rows.append((network, f"{decay:g}", start, end, end / start, *losses, constant))
-    columns = ("network", "decay", "|W| at the start", "at the end", "ratio")
-    losses_at_end = ("training loss", "held-out loss", "of a constant")
-    return Table((*columns, *losses_at_end), tuple(rows), "Frobenius norms; losses at the end")
-
-
 def seed_ranges() -> Table:
     """VGG: the largest range over seeds of a matrix's final NER, by decay."""
-    ranges = {}
-    for decay in sweep("vgg"):
-        finals = np.stack([final_ranks(sweep("vgg", seed)[decay]) for seed in seeds("vgg")])
-        ranges[decay] = finals.max(0) - finals.min(0)
-    largest: Row = tuple(float(each.max()) for each in ranges.values())
-    typical: Row = tuple(float(np.median(each)) for each in ranges.values())
+    columns, ranges = decays("vgg"), {}
+    for decay in columns:
+        runs = [of_seed[decay] for of_seed in sweeps("vgg").values() if decay in of_seed]
+        if len(runs) == len(sweeps("vgg")):
+            finals = np.stack([final_ranks(ds) for ds in runs])
+            ranges[decay] = finals.max(0) - finals.min(0)
+    largest = by_column(columns, ranges, lambda each: float(each.max()))
+    typical = by_column(columns, ranges, lambda each: float(np.median(each)))
     rows = (("largest", *largest), ("median", *typical))
     return Table(("range of NER", *decay_columns("vgg")), rows, "over matrices")

@@ -1,48 +1,56 @@
 """The kept runs that findings read, each opened once, and tables with a column for each decay."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 import xarray as xr
 
-import rankscope
+from rankscope.lab.catalogue import load
+from rankscope.lab.experiment import Results
 from rankscope.lab.reading import BASE, collapsed
+from rankscope.lab.reading import decays as runs_by_decay
+from rankscope.lab.shelf import read_shelf, results_of
 from rankscope.lab.verdict import Cell, Table
 
 RESULTS = Path(__file__).parents[1] / "results"
-SEED = re.compile(r"seed-(\d+)\.zarr\.zip")
 
 Row = tuple[Cell, ...]
 Measure = Callable[[xr.Dataset], Cell]
+Read = TypeVar("Read")
 
 
 @cache
-def run(name: str, seed: int = 0) -> xr.Dataset:
-    """name: "yunis2024/lm/lm/decay-0.1", say."""
-    return rankscope.open(RESULTS / name / f"seed-{seed}.zarr.zip")
+def kept(experiment: str) -> Results:
+    """Run name -> seed -> what is kept of "yunis2024/lm", say, at the paper's size."""
+    return results_of(read_shelf(load(experiment, "paper"), RESULTS))
+
+
+@cache
+def sweeps(network: str) -> dict[int, dict[float, xr.Dataset]]:
+    """Seed -> decay, ascending -> run of yunis2024; without those that collapsed."""
+    found = runs_by_decay(kept(f"yunis2024/{network}"), network)
+    whole_seeds = sorted(set.intersection(*(set(of_decay) for of_decay in found.values())))
+    return {
+        seed: {decay: of[seed] for decay, of in found.items() if not collapsed(of[seed])}
+        for seed in whole_seeds
+    }
 
 
 def seeds(network: str) -> list[int]:
     """Those of which a network of yunis2024 has every decay."""
-    kept = [seeds_in(folder) for folder in _folder(network).glob("decay-*")]
-    return sorted(set.intersection(*map(set, kept)))
+    return list(sweeps(network))
 
 
-def seeds_in(folder: Path) -> list[int]:
-    """Those of one run, rising."""
-    found = (SEED.fullmatch(file.name) for file in folder.iterdir())
-    return sorted(int(match[1]) for match in found if match)
-
-
-@cache
 def sweep(network: str, seed: int = 0) -> dict[float, xr.Dataset]:
-    """The runs that did not collapse, by decay, ascending."""
-    names = [folder.name for folder in _folder(network).glob("decay-*")]
-    decays = sorted(float(name.removeprefix("decay-")) for name in names)
-    runs = {decay: run(f"yunis2024/{network}/{network}/decay-{decay:g}", seed) for decay in decays}
-    return {decay: ds for decay, ds in runs.items() if not collapsed(ds)}
+    """One seed's runs that did not collapse, by decay, ascending."""
+    return sweeps(network)[seed]
+
+
+def decays(network: str) -> list[float]:
+    """Those at which some seed did not collapse, ascending: the columns of a table."""
+    return sorted({decay for runs in sweeps(network).values() for decay in runs})
 
 
 def base_run(network: str, seed: int = 0) -> xr.Dataset:
@@ -61,18 +69,21 @@ def shown(count: int, of: int) -> str:
 
 
 def decay_columns(network: str) -> tuple[str, ...]:
-    return tuple(f"decay {decay:g}" for decay in sweep(network))
+    return tuple(f"decay {decay:g}" for decay in decays(network))
+
+
+def by_column(
+    columns: Iterable[float], of: Mapping[float, Read], read: Callable[[Read], Cell]
+) -> Row:
+    """A cell for each decay; None where there is nothing at it."""
+    return tuple(read(of[decay]) if decay in of else None for decay in columns)
 
 
 def decay_table(title: str, network: str, measures: Mapping[str, Measure]) -> Table:
     """A row for each seed and measure, a column for each decay."""
     rows = [
-        (seed, name, *(measure(ds) for ds in sweep(network, seed).values()))
+        (seed, name, *by_column(decays(network), sweep(network, seed), measure))
         for seed in seeds(network)
         for name, measure in measures.items()
     ]
     return Table(("seed", "", *decay_columns(network)), tuple(rows), title)
-
-
-def _folder(network: str) -> Path:
-    return RESULTS / "yunis2024" / network / network

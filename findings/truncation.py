@@ -1,15 +1,23 @@
 """Y6: what the top and the bottom half of each SVD cost, by decay and over time."""
 
-from collections.abc import Callable
-
 import numpy as np
 import xarray as xr
 
-from findings.runs import Row, base_run, decay_columns, decay_table, seeds, sweep
+from findings.runs import (
+    Measure,
+    Row,
+    base_run,
+    by_column,
+    decay_columns,
+    decay_table,
+    decays,
+    sweeps,
+)
 from rankscope.figures.truncated import with_full_loss
 from rankscope.lab.claims.sweeps import rank_correlation
+from rankscope.lab.claims.truncation import gap
 from rankscope.lab.heads import epoch_steps
-from rankscope.lab.reading import whole
+from rankscope.lab.reading import BASE, whole
 from rankscope.lab.verdict import Cell, Table
 
 RATE_FALLS = 120  # the epoch at which the VGG's rate falls for the second time
@@ -17,17 +25,17 @@ RATE_FALLS = 120  # the epoch at which the VGG's rate falls for the second time
 
 def gaps(network: str) -> Table:
     """q of Y6 by decay: its mean over the second half of snapshots, and at the end alone."""
-    measures: dict[str, Callable[[xr.Dataset], float]] = {
-        "mean": lambda ds: float(course(_second_half(ds)).mean()),
+    measures: dict[str, Measure] = {
+        "mean": lambda ds: gap(ds).q,
         "end": lambda ds: float(course(ds)[-1]),
     }
     rows: list[Row] = []
-    for seed in seeds(network):
-        runs = sweep(network, seed)
+    for seed, runs in sweeps(network).items():
         for name, measure in measures.items():
-            values = [measure(ds) for ds in runs.values()]
-            correlation = float(rank_correlation(np.array([*runs]), np.array(values)))
-            rows.append((seed, name, *values, correlation))
+            values = by_column(decays(network), runs, measure)
+            known = np.array([measure(ds) for ds in runs.values()], float)
+            correlation = rank_correlation(np.array([*runs]), known)
+            rows.append((seed, name, *values, float(correlation)))
     columns = ("seed", "q", *decay_columns(network), "Spearman")
     return Table(columns, tuple(rows), f"q of {network}")
 
@@ -79,9 +87,12 @@ def _late(ds: xr.Dataset, loss: str) -> float:
 def early_share(ds: xr.Dataset) -> Cell:
     """Of the sum of q over the second half of snapshots; None where q is 0 throughout."""
     q = course(_second_half(ds))
-    until = RATE_FALLS * (epoch_steps(ds) or 1)
+    epoch = epoch_steps(ds)
+    assert epoch is not None, "snapshots of the VGG are declared by epochs"
     total = float(q.sum())
-    return float(q[q["step"].to_numpy() <= until].sum()) / total if total > 1e-6 else None
+    return (
+        float(q[q["step"].to_numpy() <= RATE_FALLS * epoch].sum()) / total if total > 1e-6 else None
+    )
 
 
 def bottom_share(ds: xr.Dataset) -> xr.DataArray:
@@ -92,18 +103,14 @@ def bottom_share(ds: xr.Dataset) -> xr.DataArray:
         part: np.ndarray = (S[..., kept:] ** 2).sum(-1) / (S**2).sum(-1)
         return part
 
-    truncated = whole(ds.isel(step=[-1])).isel(matrix=slice(None, -1))  # all but the last
+    # As training does for figure 6: the last matrix stays whole, in the VGG the only linear layer.
+    truncated = whole(ds.isel(step=[-1])).isel(matrix=slice(None, -1))
     shares: xr.DataArray = truncated.rankscope.apply(share)
     return shares.isel(step=0)
 
 
 def unet_costs() -> Table:
     """UNet: losses of the network and its halves, by decay; an output of 0 has a loss of 1."""
-
-    def against_zero(ds: xr.Dataset) -> float:
-        late = _second_half(ds)
-        full = late["full_loss"]
-        return float(((late["top_loss"] - full) / (1 - full)).mean())
 
     return decay_table(
         "means over the second half of snapshots, but where it says otherwise",
@@ -119,6 +126,13 @@ def unet_costs() -> Table:
     )
 
 
+def against_zero(ds: xr.Dataset) -> float:
+    """What the top half costs over what an output of 0 does, mean over the second half."""
+    late = _second_half(ds)
+    full = late["full_loss"]
+    return float(((late["top_loss"] - full) / (1 - full)).mean())
+
+
 def lm_course() -> Table:
     """Transformer at the base decay: q and losses over time."""
     ds = with_full_loss(base_run("lm"))
@@ -128,4 +142,4 @@ def lm_course() -> Table:
         (int(step), float(each), *both)
         for step, each, both in zip(ds["step"], q, losses, strict=True)
     )
-    return Table(("step", "q", "network", "top half"), rows, "losses at decay 0.1")
+    return Table(("step", "q", "network", "top half"), rows, f"losses at decay {BASE['lm']:g}")

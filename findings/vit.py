@@ -6,7 +6,8 @@ from functools import cache
 import numpy as np
 import xarray as xr
 
-from findings.runs import Row, run, shown
+from findings.runs import Row, kept, shown
+from rankscope.lab import tables
 from rankscope.lab.claims.sweeps import rank_correlation
 from rankscope.lab.claims.vits import LOWER, TREND
 from rankscope.lab.heads import (
@@ -33,7 +34,7 @@ Read = Callable[[float], Cell]  # of a scale
 
 
 def vit(scale: float) -> xr.Dataset:
-    return run(f"boix2023/vit-cifar10/vit/scale-{scale:g}")
+    return kept("boix2023/vit-cifar10")[f"vit/scale-{scale:g}"][0]
 
 
 def epochs(scale: float) -> np.ndarray:
@@ -44,7 +45,7 @@ def window(scale: float) -> Window:
     return growth_window(vit(scale))
 
 
-def at_epoch(scale: float, epoch: float) -> int:
+def at_epoch(scale: float, epoch: int) -> int:
     """The position of the snapshot nearest to it."""
     return int(np.abs(epochs(scale) - epoch).argmin())
 
@@ -68,9 +69,8 @@ def scale_table(title: str, measures: Mapping[str, Read]) -> Table:
 
 
 def span(values: np.ndarray) -> str:
-    """ "1.1 to 1.3", or one number where both look the same."""
-    low, high = (f"{each:.3g}" for each in (values.min(), values.max()))
-    return low if low == high else f"{low} to {high}"
+    """ "1.1 to 1.3", or one number where both look the same; "-" of none."""
+    return tables.span((float(values.min()), float(values.max())) if values.size else None)
 
 
 def growth() -> Table:
@@ -115,7 +115,7 @@ def growing(trends: np.ndarray) -> int:
 def early_ranks() -> Table:
     """Stable rank of the change of K-Q by block, and how large the change is."""
 
-    def ranks(scale: float, epoch: float) -> np.ndarray:
+    def ranks(scale: float, epoch: int) -> np.ndarray:
         found: np.ndarray = mean_ranks(scale, "kq")[at_epoch(scale, epoch)]
         return found
 
@@ -123,14 +123,17 @@ def early_ranks() -> Table:
         found: np.ndarray = mean_ranks(scale, "kq")[window(scale).last]
         return found
 
+    def counted(blocks: np.ndarray) -> str:
+        return shown(int(blocks.sum()), blocks.size)
+
     return scale_table(
         f"the first snapshot is at step {int(vit(1.0)['step'][1])}; the window is that of B7",
         {
             "rank by block, first snapshot": lambda s: span(mean_ranks(s, "kq")[1]),
             "epoch 3": lambda s: span(ranks(s, 3)),
             "end of training, blocks 1 to 4": lambda s: span(mean_ranks(s, "kq")[-1, :4]),
-            "window ends above epoch 3": lambda s: shown(int((ends(s) > ranks(s, 3)).sum()), 6),
-            "window ends below epoch 1": lambda s: shown(int((ends(s) < ranks(s, 1)).sum()), 6),
+            "window ends above epoch 3": lambda s: counted(ends(s) > ranks(s, 3)),
+            "window ends below epoch 1": lambda s: counted(ends(s) < ranks(s, 1)),
             "|change| / |initial K-Q|, epoch 1": lambda s: relative_size(s, 1),
             "epoch 2": lambda s: relative_size(s, 2),
             "epochs of the lowest V-O": lowest_vo,
@@ -138,7 +141,7 @@ def early_ranks() -> Table:
     )
 
 
-def relative_size(scale: float, epoch: float) -> float:
+def relative_size(scale: float, epoch: int) -> float:
     """Frobenius norm of the change of K-Q over that of the initial product, mean over heads."""
     ds = vit(scale)
     change = spectra(ds.isel(step=[at_epoch(scale, epoch)]), "kq", of=CHANGE)[0]
@@ -154,20 +157,28 @@ def lowest_vo(scale: float) -> str:
 
 
 def starts() -> Table:
-    """Stable rank of the change at the end by block and scale, and how far heads differ."""
+    """Stable rank of the change at the end by block and scale, and the error of these means."""
     rows: list[Row] = []
     for kind, name in KINDS.items():
         ends = np.stack([head_ranks(scale, kind)[-1] for scale in SCALES])  # (scale, block, head)
-        means, heads = ends.mean(-1), ends.std(-1)
+        means, errors = ends.mean(-1), standard_error(ends)
         rho = rank_correlation(np.array(SCALES), means)
         for block, of in enumerate(means.T):
             apart = float(of[1:].max() - of[1:].min())
-            spread = float(heads[1:, block].max())
-            rows.append((name, str(block + 1), *map(float, of), float(rho[block]), apart, spread))
+            below_one = map(float, errors[1:, block])
+            values = (*map(float, of), float(rho[block]), apart, *below_one)
+            rows.append((name, str(block + 1), *values))
         medians = (float(each) for each in np.median(means, axis=1))
-        rows.append((name, "median", *medians, None, None, None))
-    columns = ("product", "block", *COLUMNS, "Spearman", "below 1 apart by", "heads deviate by")
-    return Table(columns, tuple(rows), "mean over heads")
+        rows.append((name, "median", *medians, *[None] * (1 + len(SCALES))))
+    of_errors = (f"error at {scale:g}" for scale in SCALES[1:])
+    columns = ("product", "block", *COLUMNS, "Spearman", "below 1 apart by", *of_errors)
+    return Table(columns, tuple(rows), "mean over heads; error: the standard error of that mean")
+
+
+def standard_error(values: np.ndarray) -> np.ndarray:
+    """Of the mean over the last axis: the sample's deviation over the root of its size."""
+    error: np.ndarray = values.std(-1, ddof=1) / np.sqrt(values.shape[-1])
+    return error
 
 
 def readings() -> Table:
@@ -227,6 +238,7 @@ def exceptions_over_time() -> Table:
         losses = float(ds["training_loss"][at]), float(ds["validation_accuracy"][at])
         rows.append((f"{epochs(1.0)[at]:g}", *of_heads, *losses))
     columns = ("epoch", "heads above", "blocks", "as at the end", "largest")
-    values, since = span(course[-1][above[-1]]), epochs(1.0)[np.flatnonzero(~same)[-1] + 1]
-    title = f"above {LOWER:g} at the end: {values}; the same heads in all from epoch {since:g} on"
+    values, changed = span(course[-1][above[-1]]), np.flatnonzero(~same)
+    since = f"from epoch {epochs(1.0)[changed[-1] + 1]:g} on" if len(changed) else "all along"
+    title = f"above {LOWER:g} at the end: {values}; the same heads {since}"
     return Table((*columns, "training loss", "accuracy"), tuple(rows), title)
