@@ -20,7 +20,7 @@ from findings import (
     truncation,
     vit,
 )
-from rankscope.lab.tables import cell, plain_table
+from rankscope.lab.tables import filled_table, plain_table
 from rankscope.lab.verdict import Table
 
 Finding = Callable[[], Table]
@@ -128,12 +128,9 @@ def sentence(finding: Callable[..., Table]) -> str:
 
 
 def print_table(heading: str, content: Table, console: Console) -> None:
-    table = plain_table(*map(escape, content.columns))
-    table.title, table.title_justify = escape(content.title), "left"
+    table = filled_table(content, title=content.title)
     for column in table.columns[1:]:
         column.justify = "right"
-    for row in content.rows:
-        table.add_row(*(escape(cell(each)) for each in row))
     console.print(heading, markup=False, highlight=False, style="bold")
     console.print(table)
 

@@ -8,6 +8,7 @@ import numpy as np
 import xarray as xr
 
 from findings.runs import (
+    DIRECTIONS,
     Measure,
     Row,
     base_run,
@@ -16,17 +17,24 @@ from findings.runs import (
     decay_columns,
     decay_table,
     decays,
+    met,
+    met_of,
+    of_kind,
     shown,
     sweep,
 )
-from rankscope.lab.claims.alignment import AT_CHANCE, LEFT_OF_PEAK, relative_alignment, weakness
+from rankscope.lab.claims.alignment import (
+    AT_CHANCE,
+    has_fallen,
+    peaks_early,
+    relative_alignment,
+    weakness,
+)
 from rankscope.lab.claims.decay import final_relative_alignment
 from rankscope.lab.claims.filters import centre_and_others
-from rankscope.lab.claims.tally import Tally
 from rankscope.lab.reading import BASE
 from rankscope.lab.verdict import Cell, Table
 
-DIRECTIONS = 10  # over which alignment is averaged
 RANDOM_PAIRS = 200_000
 JUMP, NOTABLE = 3.0, 0.05  # a jump: the loss rises to three times as much, and above this
 
@@ -35,12 +43,12 @@ def at_chance() -> Table:
     """Pairs at chance at step 0 and pairs never above 0.5, at the base decay."""
     parts = {of: weakness(ds) for of, ds in base_runs().items()}
     rows: list[Row] = [
-        (network, seed, _met(part.at_chance), part.at_chance.share, _met(part.weak))
+        (network, seed, met_of(part.at_chance), part.at_chance.share, met_of(part.weak))
         for (network, seed), part in parts.items()
     ]
     tallies = [part.at_chance for part in parts.values()]
-    met, every = sum(map(_met_count, tallies)), sum(len(tally.counted) for tally in tallies)
-    rows.append(("together", None, shown(met, every), met / every, None))
+    those, every = sum(map(met, tallies)), sum(len(tally.counted) for tally in tallies)
+    rows.append(("together", None, shown(those, every), those / every, None))
     rows.append(("random directions", None, None, random_share(), None))
     columns = ("network", "seed", "at chance at step 0", "share", "never above 0.5")
     return Table(columns, tuple(rows), "a(0) / background within 0.75-1.25; a(t) <= 0.5")
@@ -65,18 +73,10 @@ def random_share() -> float:
     return float(np.mean((ratio >= AT_CHANCE[0]) & (ratio <= AT_CHANCE[1])))
 
 
-def _met_count(tally: Tally) -> int:
-    return len(tally.counted) - len(tally.exceptions)
-
-
-def _met(tally: Tally) -> str:
-    return shown(_met_count(tally), len(tally.counted))
-
-
 def peaks_by_kind() -> Table:
     """Transformer: pairs that peak in the first third of steps and fall, by kind."""
     ds = base_run("lm")
-    course, falls = relative_alignment(ds), peaks_early(ds)
+    course, falls = relative_alignment(ds), peaks_by_steps(ds)
     kinds = course["pair_kind"].to_numpy()
     rows: list[Row] = []
     for name, those in {"all": kinds != "", "not qk": kinds != "qk", **_by_kind(kinds)}.items():
@@ -91,40 +91,30 @@ def peaks_by_kind() -> Table:
 def peaks_by_decay() -> Table:
     """Transformer: the same of all pairs and of those inside the MLP, by decay."""
 
-    def mlp(ds: xr.Dataset) -> np.ndarray:
-        inside: np.ndarray = ds["pair_kind"].to_numpy() == "w1-w2"
-        return inside
-
     def median_mlp(ds: xr.Dataset) -> xr.DataArray:
-        return relative_alignment(ds)[:, mlp(ds)].median("pair")
+        return relative_alignment(ds)[:, of_kind(ds, "w1-w2")].median("pair")
 
     return decay_table(
         "a / background",
         "lm",
         {
-            "share of all pairs that peak early and fall": lambda ds: float(peaks_early(ds).mean()),
-            "pairs of the MLP that do": lambda ds: int(peaks_early(ds)[mlp(ds)].sum()),
+            "share of all pairs that peak early and fall": lambda ds: float(
+                peaks_by_steps(ds).mean()
+            ),
+            "pairs of the MLP that do": lambda ds: int(
+                peaks_by_steps(ds)[of_kind(ds, "w1-w2")].sum()
+            ),
             "median of the MLP's, highest": lambda ds: float(median_mlp(ds).max()),
             "median of the MLP's, at the end": lambda ds: float(median_mlp(ds)[-1]),
         },
     )
 
 
-def peaks_early(ds: xr.Dataset) -> xr.DataArray:
+def peaks_by_steps(ds: xr.Dataset) -> xr.DataArray:
     """(pair): highest in the first third of training, by steps, and below 80% of it at the end."""
     course = relative_alignment(ds)
     early = course["step"][course.argmax("step")] <= course["step"][-1] / 3
-    return early & fallen(course)
-
-
-def fallen(course: xr.DataArray) -> xr.DataArray:
-    """(pair): whether the last of (step, pair) is below 80% of the highest."""
-    return course.isel(step=-1) < LEFT_OF_PEAK * course.max("step")
-
-
-def early_by_snapshots(course: xr.DataArray) -> xr.DataArray:
-    """(pair): whether (step, pair) is highest in the first third of snapshots, as Y3b counts."""
-    return (course.argmax("step") + 1) * 3 <= course.sizes["step"]
+    return early & has_fallen(course)
 
 
 def jumps() -> Table:
@@ -168,7 +158,7 @@ def lstm_peaks() -> Table:
 def meets_y3b(ds: xr.Dataset) -> xr.DataArray:
     """(pair): whether it peaks in the first third of snapshots and ends below 80% of the peak."""
     course = relative_alignment(ds)
-    return early_by_snapshots(course) & fallen(course)
+    return peaks_early(course) & has_fallen(course)
 
 
 def before_jump(read: Callable[[xr.Dataset, xr.Dataset], Cell]) -> Measure:
@@ -183,13 +173,13 @@ def before_jump(read: Callable[[xr.Dataset, xr.Dataset], Cell]) -> Measure:
 
 def _fallen_by_then(ds: xr.Dataset, calm: xr.Dataset) -> str:
     met = meets_y3b(ds)
-    return shown(int((met & fallen(relative_alignment(calm))).sum()), int(met.sum()))
+    return shown(int((met & has_fallen(relative_alignment(calm))).sum()), int(met.sum()))
 
 
 def _early_and_fallen_by_then(ds: xr.Dataset, calm: xr.Dataset) -> float:
     """Early as in all of training."""
-    early = early_by_snapshots(relative_alignment(ds))
-    return float((early & fallen(relative_alignment(calm))).mean())
+    early = peaks_early(relative_alignment(ds))
+    return float((early & has_fallen(relative_alignment(calm))).mean())
 
 
 def kinds_by_decay() -> Table:
@@ -202,7 +192,7 @@ def kinds_by_decay() -> Table:
         )
         for kind, those in _by_kind(kinds).items()
     ]
-    columns = ("kind (pairs)", *decay_columns("lm"))
+    columns = ("kind (pairs)", *decay_columns(decays("lm")))
     return Table(columns, tuple(rows), "median a / background at the end")
 
 

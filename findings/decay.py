@@ -7,20 +7,21 @@ import numpy as np
 import xarray as xr
 
 from findings.runs import (
+    DIRECTIONS,
     Row,
     by_column,
     decay_columns,
     decay_table,
     decays,
+    met_of,
+    of_kind,
     seeds,
-    shown,
     sweep,
 )
 from rankscope.lab.claims.decay import STEP, final_relative_alignment, respond
 from rankscope.lab.reading import neighbours, overlaps
 from rankscope.lab.verdict import Table
 
-FEW = 10  # directions over which alignment is averaged
 LIVE = 0.01  # of the largest singular value
 VANISHED = 0.1  # largest singular value of a head's queries or keys
 
@@ -51,16 +52,14 @@ def response(of: Finals, columns: Sequence[float]) -> Row:
     """The median pair by decay, the median Spearman, and how many pairs rise by 0.05."""
     found = respond(of, 1)
     assert found is not None and found.far is not None, "kept sweeps have four decays, 0 among them"
-    rises = len(found.far.counted) - len(found.far.exceptions)
     medians = by_column(columns, of, lambda each: float(each.median()))
-    return *medians, found.correlation, shown(rises, len(found.far.counted))
+    return *medians, found.correlation, met_of(found.far)
 
 
 def response_table(title: str, columns: Sequence[float], rows: Mapping[str, Finals]) -> Table:
     """columns: decays."""
-    named = (f"decay {decay:g}" for decay in columns)
     return Table(
-        ("median pair", *named, "Spearman", f"rise by {STEP:g}"),
+        ("median pair", *decay_columns(columns), "Spearman", f"rise by {STEP:g}"),
         tuple((name, *response(of, columns)) for name, of in rows.items()),
         title,
     )
@@ -81,7 +80,7 @@ def between_seeds() -> Table:
         first, second = finals("vgg", one), finals("vgg", other)
         ratios = {decay: first[decay] / second[decay] for decay in first.keys() & second.keys()}
         rows.append((f"seeds {one} and {other}", *by_column(decays("vgg"), ratios, median_factor)))
-    return Table(("", *decay_columns("vgg")), tuple(rows), "median factor")
+    return Table(("", *decay_columns(decays("vgg"))), tuple(rows), "median factor")
 
 
 def median_factor(ratios: xr.DataArray) -> float:
@@ -103,9 +102,9 @@ def few_directions() -> Table:
 
 def narrow_pairs(ds: xr.Dataset) -> int:
     rank = ds.isel(step=[-1]).rankscope.effective_rank().isel(step=0)
-    near = ds.isel(pair=np.flatnonzero(_of_kind(ds, "conv")))
+    near = ds.isel(pair=np.flatnonzero(of_kind(ds, "conv")))
     ends = zip(near["earlier"].to_numpy(), near["later"].to_numpy(), strict=True)
-    return sum(float(rank.sel(matrix=list(pair)).min()) < FEW for pair in ends)
+    return sum(float(rank.sel(matrix=list(pair)).min()) < DIRECTIONS for pair in ends)
 
 
 def unet_and_lstm() -> Table:
@@ -163,7 +162,7 @@ def overlaps_by_rank() -> Table:
     """Transformer: overlaps of single directions of q-k, and of the first ten inside the MLP."""
 
     def of(ds: xr.Dataset, kind: str, *ranks: int) -> xr.DataArray:
-        end = ds["alignment"].isel(step=-1)[_of_kind(ds, kind)]
+        end = ds["alignment"].isel(step=-1)[of_kind(ds, kind)]
         return end.sel(i=list(ranks)).mean("i")
 
     return decay_table(
@@ -199,7 +198,7 @@ def live(ds: xr.Dataset) -> np.ndarray:
 
 def vanished_heads() -> Table:
     """Transformer: q-k of heads whose queries or keys vanish at the largest decay, and others."""
-    of = {decay: each[_of_kind(each, "qk")] for decay, each in finals("lm").items()}
+    of = {decay: each[of_kind(each, "qk")] for decay, each in finals("lm").items()}
     weak = vanished(sweep("lm")[max(of)])
     layers = sorted({name.partition(".attn")[0] for name in weak})
     those = np.isin(of[0.0]["pair"].to_numpy(), weak)
@@ -214,11 +213,6 @@ def vanished(ds: xr.Dataset) -> list[str]:
     """The q-k pairs either of whose matrices has no large singular value at the end."""
     sizes = ds["singular_values"].isel(step=-1, k=0).to_numpy()
     largest = dict(zip(ds["matrix"].to_numpy(), sizes, strict=True))
-    pairs = ds.isel(pair=np.flatnonzero(_of_kind(ds, "qk")))
+    pairs = ds.isel(pair=np.flatnonzero(of_kind(ds, "qk")))
     named = zip(*(pairs[of].to_numpy() for of in ("pair", "earlier", "later")), strict=True)
     return [str(name) for name, u, v in named if min(largest[u], largest[v]) < VANISHED]
-
-
-def _of_kind(of: xr.Dataset | xr.DataArray, kind: str) -> np.ndarray:
-    those: np.ndarray = of["pair_kind"].to_numpy() == kind
-    return those

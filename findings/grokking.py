@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 
 from findings.runs import Row, decays, sweeps
-from rankscope.lab.claims.grokking import SPACING, crossing, mean_rank
+from rankscope.lab.claims.grokking import SPACING, crossing, mean_rank, steepest
 from rankscope.lab.verdict import Table
 
 SPACINGS = (0.005, 0.01, 0.02, SPACING, 0.1, 0.2, 0.3)
@@ -57,19 +57,6 @@ def _at_largest() -> dict[int, xr.Dataset]:
     """By seed, at the largest decay."""
     largest = max(decays("grok"))
     return {seed: runs[largest] for seed, runs in sweeps("grok").items() if largest in runs}
-
-
-def steepest(rank: xr.DataArray, spacing: float) -> tuple[float, float]:
-    """log10 step of the steepest drop of mean NER on a grid of this spacing, and its size.
-
-    As in Y9, which reads every 0.05.
-    """
-    rank = rank.isel(step=slice(1, None))
-    steps = np.log10(rank["step"].to_numpy())
-    grid = np.linspace(steps[0], steps[-1], 1 + math.ceil((steps[-1] - steps[0]) / spacing))
-    falls = -np.diff(np.interp(grid, steps, rank.to_numpy()))
-    at = int(falls.argmax())
-    return float(grid[at] + grid[at + 1]) / 2, float(falls[at])
 
 
 def single_snapshots() -> Table:

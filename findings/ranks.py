@@ -98,4 +98,4 @@ def seed_ranges() -> Table:
     largest = by_column(columns, ranges, lambda each: float(each.max()))
     typical = by_column(columns, ranges, lambda each: float(np.median(each)))
     rows = (("largest", *largest), ("median", *typical))
-    return Table(("range of NER", *decay_columns("vgg")), rows, "over matrices")
+    return Table(("range of NER", *decay_columns(decays("vgg"))), rows, "over matrices")

@@ -5,9 +5,11 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+import numpy as np
 import xarray as xr
 
 from rankscope.lab.catalogue import load
+from rankscope.lab.claims.tally import Tally
 from rankscope.lab.experiment import Results
 from rankscope.lab.reading import BASE, collapsed
 from rankscope.lab.reading import decays as runs_by_decay
@@ -15,6 +17,7 @@ from rankscope.lab.shelf import read_shelf, results_of
 from rankscope.lab.verdict import Cell, Table
 
 RESULTS = Path(__file__).parents[1] / "results"
+DIRECTIONS = 10  # over which alignment is averaged
 
 Row = tuple[Cell, ...]
 Measure = Callable[[xr.Dataset], Cell]
@@ -68,8 +71,23 @@ def shown(count: int, of: int) -> str:
     return f"{count} of {of}"
 
 
-def decay_columns(network: str) -> tuple[str, ...]:
-    return tuple(f"decay {decay:g}" for decay in decays(network))
+def met(tally: Tally) -> int:
+    return len(tally.counted) - len(tally.exceptions)
+
+
+def met_of(tally: Tally) -> str:
+    """How many meet a bound, "3 of 14"."""
+    return shown(met(tally), len(tally.counted))
+
+
+def of_kind(ds: xr.Dataset | xr.DataArray, kind: str) -> np.ndarray:
+    """(pair): whether it is of this kind."""
+    those: np.ndarray = ds["pair_kind"].to_numpy() == kind
+    return those
+
+
+def decay_columns(columns: Iterable[float]) -> tuple[str, ...]:
+    return tuple(f"decay {decay:g}" for decay in columns)
 
 
 def by_column(
@@ -86,4 +104,4 @@ def decay_table(title: str, network: str, measures: Mapping[str, Measure]) -> Ta
         for seed in seeds(network)
         for name, measure in measures.items()
     ]
-    return Table(("seed", "", *decay_columns(network)), tuple(rows), title)
+    return Table(("seed", "", *decay_columns(decays(network))), tuple(rows), title)

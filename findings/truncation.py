@@ -15,7 +15,7 @@ from findings.runs import (
 )
 from rankscope.figures.truncated import with_full_loss
 from rankscope.lab.claims.sweeps import rank_correlation
-from rankscope.lab.claims.truncation import gap
+from rankscope.lab.claims.truncation import gap, quotient, second_half
 from rankscope.lab.heads import epoch_steps
 from rankscope.lab.reading import BASE, whole
 from rankscope.lab.verdict import Cell, Table
@@ -27,7 +27,7 @@ def gaps(network: str) -> Table:
     """q of Y6 by decay: its mean over the second half of snapshots, and at the end alone."""
     measures: dict[str, Measure] = {
         "mean": lambda ds: gap(ds).q,
-        "end": lambda ds: float(course(ds)[-1]),
+        "end": lambda ds: float(quotient(second_half(ds))[-1]),
     }
     rows: list[Row] = []
     for seed, runs in sweeps(network).items():
@@ -36,15 +36,8 @@ def gaps(network: str) -> Table:
             known = np.array([measure(ds) for ds in runs.values()], float)
             correlation = rank_correlation(np.array([*runs]), known)
             rows.append((seed, name, *values, float(correlation)))
-    columns = ("seed", "q", *decay_columns(network), "Spearman")
+    columns = ("seed", "q", *decay_columns(decays(network)), "Spearman")
     return Table(columns, tuple(rows), f"q of {network}")
-
-
-def course(ds: xr.Dataset) -> xr.DataArray:
-    """(step): q = (L_top - L_full) / (L_bottom - L_full)."""
-    of = with_full_loss(ds)
-    q: xr.DataArray = (of["top_loss"] - of["full_loss"]) / (of["bottom_loss"] - of["full_loss"])
-    return q
 
 
 def vgg_gaps() -> Table:
@@ -76,17 +69,13 @@ def vgg_costs() -> Table:
     )
 
 
-def _second_half(ds: xr.Dataset) -> xr.Dataset:
-    return with_full_loss(ds).isel(step=slice(ds.sizes["step"] // 2, None))
-
-
 def _late(ds: xr.Dataset, loss: str) -> float:
-    return float(_second_half(ds)[loss].mean())
+    return float(second_half(ds)[loss].mean())
 
 
 def early_share(ds: xr.Dataset) -> Cell:
     """Of the sum of q over the second half of snapshots; None where q is 0 throughout."""
-    q = course(_second_half(ds))
+    q = quotient(second_half(ds))
     epoch = epoch_steps(ds)
     assert epoch is not None, "snapshots of the VGG are declared by epochs"
     total = float(q.sum())
@@ -128,7 +117,7 @@ def unet_costs() -> Table:
 
 def against_zero(ds: xr.Dataset) -> float:
     """What the top half costs over what an output of 0 does, mean over the second half."""
-    late = _second_half(ds)
+    late = second_half(ds)
     full = late["full_loss"]
     return float(((late["top_loss"] - full) / (1 - full)).mean())
 
@@ -136,7 +125,7 @@ def against_zero(ds: xr.Dataset) -> float:
 def lm_course() -> Table:
     """Transformer at the base decay: q and losses over time."""
     ds = with_full_loss(base_run("lm"))
-    q = course(ds)
+    q = quotient(ds)
     losses = zip(*(ds[name].values.tolist() for name in ("full_loss", "top_loss")), strict=True)
     rows = tuple(
         (int(step), float(each), *both)

@@ -6,7 +6,7 @@ import pytest
 from findings import alignment
 from findings.runs import base_run
 from lab.claims.training_runs import PairCourse, course, training_run
-from rankscope.lab.claims.alignment import relative_alignment
+from rankscope.lab.claims.alignment import peaks_early, relative_alignment
 
 
 def pair(earlier: str, *a: float, kind: str = "linear") -> PairCourse:
@@ -52,12 +52,12 @@ def test_a_peak_is_early_up_to_a_third_of_the_steps() -> None:
         ],
         steps=[0, 10, 20, 21, 60],
     )
-    assert alignment.peaks_early(ds).values.tolist() == [True, False, False, True]
+    assert alignment.peaks_by_steps(ds).values.tolist() == [True, False, False, True]
 
 
 def test_a_peak_is_early_up_to_a_third_of_the_snapshots() -> None:
     ds = training_run(pairs=[pair("second", 1, 5, 1, 1, 1, 1), pair("third", 1, 1, 5, 1, 1, 1)])
-    early = alignment.early_by_snapshots(relative_alignment(ds))
+    early = peaks_early(relative_alignment(ds))
     assert early.values.tolist() == [True, False]
 
 

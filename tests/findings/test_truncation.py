@@ -3,6 +3,8 @@ import pytest
 
 from findings import truncation
 from lab.claims.training_runs import flat, training_run
+from rankscope.figures.truncated import with_full_loss
+from rankscope.lab.claims.truncation import quotient
 
 EPOCH = {"snapshots": {"steps_per_epoch": 10}}
 
@@ -50,7 +52,8 @@ def test_costs_are_means_over_the_second_half(keep_sweep) -> None:
     keep_sweep("vgg", {0.0: run([9, 9, 0.1, 0.3], declaration=EPOCH, steps=[0, 1, 1200, 1201])})
     found = [row[2] for row in truncation.vgg_costs().rows]
     assert found == pytest.approx([0.2, 1.0, 0.25, 0.5])
-    assert truncation.course(run([0.5, 0.25])).values == pytest.approx([0.5, 0.25])
+    losses = with_full_loss(run([0.5, 0.25]))
+    assert quotient(losses).values == pytest.approx([0.5, 0.25])
 
 
 def test_the_cost_is_set_against_an_output_of_zero() -> None:

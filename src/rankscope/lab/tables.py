@@ -86,7 +86,8 @@ def _range(interval: tuple[float, float] | None) -> str:
 def evidence(judged: Verdict) -> Sequence[str | Table]:
     """What stands behind a verdict: its sentences, then its tables."""
     lines = [f"{judged.claim}: {escape(line)}" for line in judged.evidence]
-    return [*lines, *(_evidence_table(judged.claim, table) for table in judged.tables)]
+    titled = ((": ".join(filter(None, (judged.claim, of.title))), of) for of in judged.tables)
+    return [*lines, *(filled_table(table, title=title) for title, table in titled)]
 
 
 def experiment_table(entries: Iterable[Entry]) -> Table:
@@ -141,11 +142,11 @@ def plain_table(*columns: str) -> Table:
     return table
 
 
-def _evidence_table(claim: str, evidence: verdict.Table) -> Table:
-    table = plain_table(*map(escape, evidence.columns))
-    table.title = escape(f"{claim}: {evidence.title}" if evidence.title else claim)
-    table.title_justify = "left"
-    for row in evidence.rows:
+def filled_table(content: verdict.Table, *, title: str) -> Table:
+    """A table of evidence, or of the same kind."""
+    table = plain_table(*map(escape, content.columns))
+    table.title, table.title_justify = escape(title), "left"
+    for row in content.rows:
         table.add_row(*(escape(cell(each)) for each in row))
     return table
 

@@ -189,15 +189,23 @@ def alignment_peaks_early(results: Results) -> Verdict:
 
 def _see_peak(ds: xr.Dataset) -> Seen:
     course = relative_alignment(ds).transpose("step", "pair")
-    snapshots = course.sizes["step"]
-    peak, end = course.max("step"), course.isel(step=-1)
-    at = course.fillna(-np.inf).argmax("step")
-    early, fallen = (at + 1) * 3 <= snapshots, end < LEFT_OF_PEAK * peak
-    measured = (peak + end).where(snapshots >= 3)
+    early, fallen = peaks_early(course), has_fallen(course)
+    measured = (course.max("step") + course.isel(step=-1)).where(course.sizes["step"] >= 3)
     found = count(early & fallen, measured=measured)
     shares = (found.share, *(count(part, measured=measured).share for part in (early, fallen)))
     outcome = found.share, found.at_least(EARLY_SHARE)
     return Seen(outcome, (*shares, str(found)), (("peaks early, then falls", found),))
+
+
+def peaks_early(course: xr.DataArray) -> xr.DataArray:
+    """(pair): whether (step, pair) is highest in the first third of snapshots."""
+    at = course.fillna(-np.inf).argmax("step")
+    return (at + 1) * 3 <= course.sizes["step"]
+
+
+def has_fallen(course: xr.DataArray) -> xr.DataArray:
+    """(pair): whether the last of (step, pair) is below 80% of the highest."""
+    return course.isel(step=-1) < LEFT_OF_PEAK * course.max("step")
 
 
 def queries_and_keys_align_best(results: Results) -> Verdict:

@@ -55,13 +55,21 @@ def rank_drops_as_accuracy_jumps(results: Results) -> Verdict:
 
 def steepest_drop(ds: xr.Dataset) -> float:
     """log10 of the step at which mean NER falls most per log10 step; NaN if it never falls."""
-    steps, ranks = _after_start(mean_rank(ds))
+    at, _ = steepest(mean_rank(ds), SPACING)
+    return at
+
+
+def steepest(rank: xr.DataArray, spacing: float) -> tuple[float, float]:
+    """log10 step of the steepest drop of (step) on a grid of this spacing, and its size, or NaN."""
+    steps, ranks = _after_start(rank)
     if len(steps) < 2:
-        return math.nan
-    grid = np.linspace(steps[0], steps[-1], 1 + math.ceil((steps[-1] - steps[0]) / SPACING))
+        return math.nan, math.nan
+    grid = np.linspace(steps[0], steps[-1], 1 + math.ceil((steps[-1] - steps[0]) / spacing))
     falls = -np.diff(np.interp(grid, steps, ranks))
     at = int(falls.argmax())
-    return float(grid[at] + grid[at + 1]) / 2 if falls[at] > 0 else math.nan
+    if not falls[at] > 0:
+        return math.nan, math.nan
+    return float(grid[at] + grid[at + 1]) / 2, float(falls[at])
 
 
 def crossing(ds: xr.Dataset) -> float:

@@ -80,15 +80,26 @@ class Gap:
 
 
 def gap(ds: xr.Dataset) -> Gap:
-    late = with_full_loss(ds).isel(step=slice(ds.sizes["step"] // 2, None))
-    losses = {name: late[name].to_numpy().astype(np.float64) for name in LOSSES}
-    for name, values in losses.items():
-        if not np.isfinite(values).all():
+    late = second_half(ds)
+    for name in LOSSES:
+        if not np.isfinite(late[name]).all():
             return Gap(None, f"{name.replace('_', ' ')} is not finite")
-    full, top, bottom = losses.values()
-    if not (bottom > full).all():
+    if not (late["bottom_loss"] > late["full_loss"]).all():
         return Gap(None, "denominator <= 0")
-    return Gap(float(np.mean((top - full) / (bottom - full))))
+    return Gap(float(np.mean(quotient(late).to_numpy())))
+
+
+def second_half(ds: xr.Dataset) -> xr.Dataset:
+    """The losses at the snapshots that q is a mean over, in double precision."""
+    late = with_full_loss(ds).isel(step=slice(ds.sizes["step"] // 2, None))
+    return late[list(LOSSES)].astype(np.float64)
+
+
+def quotient(losses: xr.Dataset) -> xr.DataArray:
+    """(step): q, snapshot by snapshot."""
+    full, top, bottom = (losses[name] for name in LOSSES)
+    q: xr.DataArray = (top - full) / (bottom - full)
+    return q
 
 
 def _truncated(results: Results) -> list[str]:
