@@ -14,8 +14,8 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from rankscope.lab.simulations.algorithm import stages_before
-from rankscope.lab.simulations.task import DiagonalTask, Toy, horizon
+from rankscope.lab.papers.boix2023.simulations.algorithm import stages_before
+from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask, Toy, horizon
 from rankscope.theory import Trajectory, descend, flow
 
 SMALL, SMALL_STAGES = DiagonalTask(d=12, tokens=6, samples=100), 6

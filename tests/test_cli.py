@@ -152,7 +152,7 @@ def test_results(
     ]
     found = json.loads(Ran(monkey, capsys, "list", "--out", "results", "--json").out)
     assert [(entry["scale"], entry["whole"]) for entry in found] == [("paper", 2)]
-    monkey.setattr("rankscope.lab.demo.RUNS", {"paper2000": {name: ("rates/fast",)}})
+    monkey.setattr("rankscope.lab.papers.demo.RUNS", {"paper2000": {name: ("rates/fast",)}})
     at_paper = ("--scale", "paper")
     for command in (("run", name, *at_paper), ("reproduce", "paper2000", *at_paper), ("demo",)):
         ran = Ran(monkey, capsys, *command, "--out", "results")

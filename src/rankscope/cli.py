@@ -1,4 +1,4 @@
-"""The command line. Each command imports what it needs, so that help is instant."""
+"""The command line. Each command imports what it needs, so help is instant."""
 
 import shlex
 import sys
@@ -15,7 +15,7 @@ app = typer.Typer(
 
 RUNS = Path("runs")
 RESULTS = Path("results")
-DEFAULTS = {"scale": "small", "out": RUNS, "on": "here"}  # of options; of others none
+DEFAULTS = {"scale": "small", "out": RUNS, "on": "here"}  # other options have none
 
 
 def _version(wanted: bool) -> bool:
@@ -35,17 +35,17 @@ def rankscope(
 ) -> None:
     """Watch the rank of neural networks while they learn.
 
-    **Look first.** `rankscope demo` trains a small VGG on digits and a small Transformer on Python
-    source code, each at two weight decays, follows every singular value of every weight matrix, and
-    lets a toy attention head learn one coordinate after another: a few minutes on two cores. It
-    ends with a table of the papers' claims and an HTML report.
+    **First look.** `rankscope demo` trains two small networks at two weight decays each, follows
+    every singular value of every weight matrix, and lets a toy attention head learn one coordinate
+    after another. It takes a few minutes on two cores and ends with an HTML report.
 
-    **Then all of it.** `rankscope list` shows the papers' experiments, what they cost, and what is
-    there. `rankscope reproduce` runs whole papers and writes the report; `rankscope run NAME` runs
-    one experiment; `rankscope report` writes the report again. What is there already is never run
-    again, and the same command goes on where it was interrupted.
+    **The papers.** `rankscope list` shows the experiments. `rankscope run NAME` runs one,
+    `rankscope reproduce` runs whole papers, `rankscope report` writes the report again. Finished
+    runs are never repeated, and the same command continues after an interruption.
 
-    **In your own training loop**, three lines do the same:
+    **Your own experiment.** `rankscope run my_experiment.py` runs a file of yours.
+
+    **Your own training loop** needs three lines:
 
     ```
     with rankscope.Tracker(model, "runs/first") as tracker:
@@ -53,23 +53,23 @@ def rankscope(
             tracker.observe(step, loss=loss)
     ```
 
-    and `rankscope.open("runs/first")` gives an xarray Dataset.
+    `rankscope.open("runs/first")` returns an xarray Dataset.
     """
 
 
-# What several commands share.
+# Options of several commands.
 ScaleOption = Annotated[
     Literal["paper", "small", "smoke"],
     typer.Option(
-        help="The paper's networks and numbers of steps, minutes on two cores, or seconds. What "
-        "differs from the paper stands on each experiment's page."
+        help="paper: the papers' networks and schedules. small: minutes on two cores, no "
+        "download. smoke: seconds."
     ),
 ]
 SeedOption = Annotated[
     list[int] | None,
     typer.Option(
         min=0,
-        help="Run only this seed (repeatable); verdicts are made of all seeds that are there.",
+        help="Run only this seed (repeatable). Verdicts use all stored seeds.",
     ),
 ]
 OutOption = Annotated[Path, typer.Option(help="Folder for runs, verdicts and figures.")]
@@ -80,8 +80,7 @@ JobsOption = Annotated[
 DataOption = Annotated[
     Path | None,
     typer.Option(
-        help="Folder with the data sets, laid out as on the Hugging Face hub; scale paper needs "
-        "them.",
+        help="Folder with the data sets in the Hugging Face hub's layout; for scale paper.",
         show_default="RANKSCOPE_DATA, or the hub",
     ),
 ]
@@ -102,21 +101,25 @@ def demo(
     ] = RUNS,
     jobs: JobsOption = None,
 ) -> None:
-    """A few runs of both papers, in minutes: a table of claims and an HTML report.
+    """Run a few experiments of both papers and show what they say, in minutes.
 
-    A VGG learns digits and a Transformer Python source code, at two weight decays each; a diagonal
-    attention head learns in stages. With one seed every claim stays undecided, but the report shows
-    the values and draws the figures. **rankscope reproduce** keeps these runs and adds the others.
+    A VGG learns digits and a Transformer Python source code, at two weight decays each. A diagonal
+    attention head learns in stages. **rankscope reproduce** uses these runs again.
     """
-    from rankscope.lab.demo import demo as show
+    from rankscope.lab.papers.demo import demo as run_demo
 
-    if not show(out, command=_command("demo", out=out, jobs=jobs), jobs=jobs):
+    if not run_demo(out, command=_command("demo", out=out, jobs=jobs), jobs=jobs):
         raise typer.Exit(1)
 
 
 @app.command()
 def run(
-    experiment: Annotated[str, typer.Argument(help="Its name, as **rankscope list** shows it.")],
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="A name from **rankscope list**, the import path of a module, or a Python file."
+        ),
+    ],
     scale: ScaleOption = "small",
     seed: SeedOption = None,
     out: OutOption = RUNS,
@@ -126,23 +129,22 @@ def run(
     on: OnOption = "here",
     json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
-    """Run an experiment of the papers, judge its claims, draw its figures.
+    """Run an experiment, judge its claims, draw its figures.
 
-    Runs that are there whole are kept; one that was interrupted goes on or begins anew; one that
-    was declared otherwise before is run again, its earlier result put aside. Verdicts come as a
-    table and as verdicts.json, figures as PNG and SVG, all beside the runs in OUT/EXPERIMENT/SCALE.
+    Finished runs are not repeated. An interrupted run continues. If a run's declaration has
+    changed, it runs again and the earlier result is moved aside. Verdicts and figures are written
+    to OUT/EXPERIMENT/SCALE.
 
-    The exit code is 0 whatever the verdicts are, and 1 if a run,
-    a claim or a figure failed.
+    The exit code is 0 whatever the verdicts are, and 1 if a run, a claim or a figure failed.
     """
     from rankscope.lab.catalogue import load
-    from rankscope.lab.placement import choose_placement
-    from rankscope.lab.procedure import conduct
+    from rankscope.lab.commands import run_experiment
+    from rankscope.lab.running.placement import choose_placement
 
-    declared = load(experiment, scale)
+    study = load(experiment, scale)
     seeds = tuple(dict.fromkeys(seed)) if seed else None
     where = choose_placement(device=device, data=data, on=on)
-    if not conduct(declared, out, seeds=seeds, jobs=jobs, placement=where, as_json=json):
+    if not run_experiment(study, out, seeds=seeds, jobs=jobs, placement=where, as_json=json):
         raise typer.Exit(1)
 
 
@@ -159,22 +161,21 @@ def reproduce(
     device: DeviceOption = None,
     on: OnOption = "here",
 ) -> None:
-    """Run all experiments of a paper, or of all, and write one HTML report.
+    """Run all experiments of a paper, or of all papers, and write one HTML report.
 
-    Claims are judged on all networks together. The report is a single file that needs no
-    network: OUT/PAPER/report-SCALE/index.html, or OUT/report-SCALE/index.html of all papers;
-    verdicts.json and the figures are beside it. Its path is printed last.
+    The report is a single file: OUT/PAPER/report-SCALE/index.html, or OUT/report-SCALE/index.html
+    for all papers. Its path is printed last.
 
-    The exit code is 0 whatever the verdicts are, and 1 if a run,
-    a claim or a figure failed.
+    The exit code is 0 whatever the verdicts are, and 1 if a run, a claim or a figure failed.
     """
-    from rankscope.lab import reproduction
-    from rankscope.lab.placement import choose_placement
+    from rankscope.lab import commands
+    from rankscope.lab.catalogue import load_studies
+    from rankscope.lab.running.placement import choose_placement
 
-    done = reproduction.reproduce(
-        reproduction.chosen(paper, scale),
+    done = commands.reproduce(
+        load_studies(scale, paper),
         out,
-        reproduction.report_folder(paper, scale, out),
+        commands.report_folder(paper, scale, out),
         command=_command(
             "reproduce",
             paper,
@@ -196,132 +197,114 @@ def reproduce(
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Argument(help="Folder in which the runs are.")] = RUNS,
+    out: Annotated[Path, typer.Argument(help="Folder of the runs.")] = RUNS,
     paper: Annotated[
-        str | None, typer.Argument(help="Only this one.", show_default="all papers")
+        str | None, typer.Argument(help="Only this paper.", show_default="all papers")
     ] = None,
     scale: Annotated[
         Literal["paper", "small", "smoke"] | None,
-        typer.Option(help="That of the runs.", show_default="small; of kept results paper"),
+        typer.Option(help="Scale of the runs.", show_default="small; paper for an archive"),
     ] = None,
 ) -> None:
-    """Write the report again from the runs that are there; nothing is run.
+    """Write the report from the runs that are stored; nothing is run.
 
-    It is where **rankscope reproduce** writes it, and its path is printed last. Networks and seeds
-    that are not there are left out and named. **rankscope report results** makes it of the results
-    that are kept, which are of scale paper.
+    **rankscope report results** reports on the archived runs of scale paper.
     """
-    from rankscope.lab.reproduction import report_again
+    from rankscope.lab.commands import report_again
 
-    command = _command("reproduce", paper, scale=scale, out=out)
+    command = _command("report", str(out), paper, scale=scale)
     if not report_again(paper, scale, out, command=command):
         raise typer.Exit(1)
 
 
-results = typer.Typer(
-    no_args_is_help=True,
-    help="The runs of the papers' own size that are kept: what is due, keeping it, checking it.",
-)
+results = typer.Typer(help="The archived runs of scale paper: list, keep, check.")
 app.add_typer(results, name="results")
 
-ResultsArgument = Annotated[Path, typer.Argument(help="Folder in which results are kept.")]
+ArchiveArgument = Annotated[Path, typer.Argument(help="Folder of the archived runs.")]
 
 
-@results.command("due")
-def results_due(results: ResultsArgument = RESULTS) -> None:
-    """Show which runs are due and done, what they cost, and the commands for what is left."""
+@results.callback(invoke_without_command=True)
+def results_list(context: typer.Context) -> None:
+    """List the archived runs and what they cost."""
+    if context.invoked_subcommand is not None:
+        return
     from rich.console import Console
 
-    from rankscope.lab.results.cost import cost_table, costs, what_is_next
-    from rankscope.lab.results.ledger import read_ledger
+    from rankscope.lab.archive.documents import archive_table
+    from rankscope.lab.catalogue import load_studies
+    from rankscope.lab.reporting.terminal import filled_table
 
-    if not results.is_dir():
-        typer.echo(f"{results} is not there: nothing is kept yet.", err=True)
-    found = costs(read_ledger(results))
-    Console().print(cost_table(found))
-    for line in what_is_next(found):
-        typer.echo(line)
+    content = archive_table(load_studies("paper"), RESULTS)
+    Console().print(filled_table(content, title=f"Archived runs in {RESULTS}"))
 
 
 @results.command("keep")
 def results_keep(
     runs: Annotated[
-        Path,
-        typer.Argument(
-            help="Folder of runs, or of results kept on another machine; RESULTS to judge anew."
-        ),
+        Path, typer.Argument(help="Folder of runs, another archive, or RESULTS to judge it again.")
     ],
-    results: ResultsArgument = RESULTS,
-    new_rules: Annotated[
-        str | None,
-        typer.Option(help="Why claims are judged otherwise than before, of the same files."),
-    ] = None,
+    results: ArchiveArgument = RESULTS,
 ) -> None:
-    """Keep whole runs of scale paper as small files; judge, draw, and note it in the ledger.
+    """Archive whole runs of scale paper as small files, judge all claims, write the tables.
 
-    What is kept stays, so this can be repeated. Tables in README.md and docs/results.md beside
-    RESULTS are written anew.
+    Archived runs stay, so the command can be repeated. It fills the tables of README.md and
+    docs/papers beside RESULTS.
     """
-    from rankscope.lab.results.keeping import keep
+    from rankscope.lab.archive.keep import keep
 
-    if not keep(runs, results, new_rules=new_rules):
+    if not keep(runs, results):
         raise typer.Exit(1)
 
 
 @results.command("check")
-def results_check(results: ResultsArgument = RESULTS) -> None:
-    """Judge again what is kept, and compare: verdicts, tables, rules, declarations.
+def results_check(results: ArchiveArgument = RESULTS) -> None:
+    """Judge the archived runs again and compare the numbers with those that are written."""
+    from rankscope.lab.archive.check import problems
 
-    Figures are compared with the hashes that were noted when they were drawn, not drawn again.
-    """
-    from rankscope.lab.results.checking import problems
-
-    found = problems(results)
-    for line in found:
+    lines = problems(results)
+    for line in lines:
         typer.echo(line)
-    if found:
+    if lines:
         raise typer.Exit(1)
-    typer.echo(f"{results} is what it says to be.")
+    typer.echo(f"{results}: all numbers agree.")
 
 
-def _command(name: str, paper: str | None = None, **options: object) -> str:
-    """What to type for the same again, without options that have their default."""
-    words = ["rankscope", name, *([paper] if paper else [])]
+def _command(name: str, *arguments: str | None, **options: object) -> str:
+    """Return what to type to do the same again, without options that have their default."""
+    words = ["rankscope", name, *filter(None, arguments)]
     for option, value in options.items():
         if value and value != DEFAULTS.get(option):
-            for each in value if isinstance(value, list) else [value]:
-                words += [f"--{option}", str(each)]
+            for item in value if isinstance(value, list) else [value]:
+                words += [f"--{option}", str(item)]
     return shlex.join(words)
 
 
 @app.command("list")
 def list_experiments(
     out: Annotated[Path, typer.Option(help="Folder in which to look for runs.")] = RUNS,
+    verbose: Annotated[bool, typer.Option("--verbose", help="One line per scale.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:
-    """Show the experiments, what each scale costs, and how much of it is there.
-
-    Runs of scale paper that are kept in results/ are counted beside those in OUT, or alone if
-    that is OUT.
-    """
+    """Show the experiments, what they cost, and how many of their runs are stored."""
+    from dataclasses import asdict
     from json import dumps
 
     from rich.console import Console
 
     from rankscope.lab.catalogue import entries
-    from rankscope.lab.tables import experiment_table
+    from rankscope.lab.reporting.terminal import experiment_table
 
-    found = entries(out, results=RESULTS)
+    listed = entries(out, archive=RESULTS)
     if json:
-        typer.echo(dumps([entry._asdict() for entry in found], indent=1))
+        typer.echo(dumps([asdict(entry) for entry in listed], indent=1))
     else:
-        Console().print(experiment_table(found))
+        Console().print(experiment_table(listed, verbose=verbose))
 
 
 def main() -> None:
-    """Runs a command; a user's mistake becomes one sentence on stderr and exit code 2.
+    """Run a command. A user's mistake becomes one sentence on stderr and exit code 2.
 
-    So does an experiment's package that was not installed, since not everybody needs the lab.
+    So does a missing package of an extra.
     """
     try:
         app()

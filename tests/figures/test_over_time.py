@@ -4,7 +4,7 @@ import xarray as xr
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from figures.training_runs import factor
+from lab.papers.yunis2024.figures.closed_form import factor
 from rankscope.figures.over_time import (
     chosen_values,
     draw_band,

@@ -2,7 +2,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from figures.training_runs import training
+from lab.papers.yunis2024.figures.closed_form import training
 from rankscope.figures.seeds import Setting, average, over_seeds, steps_of
 
 

@@ -4,53 +4,77 @@ import pytest
 
 from lab.toy_runs import Log
 from rankscope.lab import catalogue
-from rankscope.lab.catalogue import entries, load, names
-from rankscope.lab.execution import execute
 from rankscope.lab.experiment import SCALES
-from rankscope.lab.stored_run import stored_runs
+from rankscope.lab.running.processes import execute
+from rankscope.lab.running.stored_run import stored_runs
+
+OWN = '''"""Counts to three."""
+from lab.toy_runs import Decay
+from rankscope.lab import Experiment, RunKey
+
+def experiment(scale):
+    return Experiment("mine/count", scale, runs={RunKey("loss"): Decay()}, seeds=(0,))
+'''
 
 
-@pytest.fixture
-def toys(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalogue, "PACKAGE", "lab.toy_experiments")
+def test_every_paper_is_a_study_at_every_scale() -> None:
+    assert catalogue.study_names() == ("boix2023", "yunis2024")
+    for scale in SCALES:
+        for study in catalogue.load_studies(scale):
+            assert study.scale == scale and study.claims and study.figures
+            assert all(e.name.startswith(f"{study.name}/") for e in study.experiments)
+            assert set(study.highlights) <= {figure.name for figure in study.figures}
+            assert all(rule.needs(study.keys) or scale == "smoke" for rule in study.claims)
 
 
-def test_every_experiment_of_the_package_loads_at_every_scale() -> None:
-    for name in names():
-        for scale in SCALES:
-            experiment = load(name, scale)
-            assert experiment.claims or experiment.figures
+def test_every_experiment_has_a_summary_of_one_line() -> None:
+    for study in catalogue.load_studies("small"):
+        for experiment in study.experiments:
+            assert 10 < len(catalogue.summary(experiment)) < 80, experiment.name
 
 
-@pytest.mark.usefixtures("toys")
-def test_names_come_from_files() -> None:
-    assert names() == ("paper2000/slow-decay",)
-    assert load("paper2000/slow-decay", "smoke").seeds == (0,)
+def test_an_experiment_is_its_papers_study_cut_down() -> None:
+    study = catalogue.load("yunis2024/vgg", "small")
+    assert [experiment.name for experiment in study.experiments] == ["yunis2024/vgg"]
+    claims = [rule.claim for rule in study.claims]
+    assert "Y4" in claims and not {"Y8", "Y9", "Y10"} & set(claims)
 
 
-@pytest.mark.usefixtures("toys")
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("paper2000/slow_decay", "; did you mean paper2000/slow-decay?"),
-        ("slow-decay", "; did you mean paper2000/slow-decay?"),
-        ("vgg", ""),
-    ],
-)
-def test_an_unknown_name(name: str, hint: str) -> None:
-    with pytest.raises(ValueError) as refused:
-        load(name, "small")
-    expected = f"there is no experiment {name!r}{hint} (there are: paper2000/slow-decay)"
-    assert str(refused.value) == expected
+def test_an_unknown_name_gets_a_hint() -> None:
+    with pytest.raises(ValueError, match=r"did you mean yunis2024/vgg\?"):
+        catalogue.load("vgg", "small")
+    with pytest.raises(ValueError, match=r"no paper 'yunis2023'; did you mean yunis2024"):
+        catalogue.load_study("yunis2023", "small")
 
 
-@pytest.mark.usefixtures("toys")
-def test_entries_count_what_is_there(tmp_path: Path) -> None:
-    small = stored_runs(load("paper2000/slow-decay", "small"), tmp_path)
-    execute(small[:2], jobs=1, watcher=Log())
-    paper, there, smoke = entries(tmp_path, results=tmp_path / "results")
-    assert there == (
-        "paper2000/slow-decay", "A loss decays at two rates.", "small", 90.0, "2 cores", 3, 6, 2, 0
-    )  # fmt: skip
-    assert (paper.scale, paper.expected_seconds, paper.whole) == ("paper", 7200, 0)
-    assert (smoke.scale, smoke.expected_seconds, smoke.total) == ("smoke", None, 2)
+def test_an_own_experiment_comes_from_a_module_or_a_file(tmp_path: Path) -> None:
+    assert catalogue.load("lab.toy_study", "smoke").title == "A loss decays at two rates."
+    path = tmp_path / "counting_experiment.py"
+    path.write_text(OWN)
+    study = catalogue.load(str(path), "smoke")
+    assert (study.name, study.title) == ("mine/count", "Counts to three.")
+
+
+def test_a_file_that_declares_nothing_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not a file"):
+        catalogue.load(str(tmp_path / "absent.py"), "smoke")
+    with pytest.raises(ValueError, match=r"json has no function experiment\(scale\)"):
+        catalogue.load("json", "smoke")
+    path = tmp_path / "declares_nothing.py"
+    path.write_text("def experiment(scale):\n    return 3\n")
+    with pytest.raises(ValueError, match="must return a rankscope.lab.Experiment; got int"):
+        catalogue.load(str(path), "smoke")
+    shadow = tmp_path / "json.py"
+    shadow.write_text(OWN)
+    with pytest.raises(ValueError, match="belongs to another module"):
+        catalogue.load(str(shadow), "smoke")
+
+
+def test_entries_count_stored_runs(tmp_path: Path) -> None:
+    (experiment,) = catalogue.load("boix2023/toy-diag", "smoke").experiments
+    execute(stored_runs(experiment, tmp_path)[:1], jobs=1, watcher=Log())
+    entries = catalogue.entries(tmp_path, archive=tmp_path / "none")
+    by_place = {(entry.experiment, entry.scale): entry for entry in entries}
+    entry = by_place["boix2023/toy-diag", "smoke"]
+    assert (entry.whole, entry.total, entry.archived) == (1, 5, 0)
+    assert by_place["boix2023/toy-diag", "paper"].whole == 0

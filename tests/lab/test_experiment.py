@@ -1,35 +1,59 @@
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from lab.toy_runs import Decay
-from rankscope.lab.experiment import Experiment, MissingRun, Run
-
-TOY = Experiment("boix2023/toy", "smoke", runs={"teacher-1/alpha-1e-8": Decay()}, seeds=(0, 1))
-
-
-def test_its_folder() -> None:
-    assert TOY.folder(Path("runs")) == Path("runs/boix2023/toy/smoke")
+from lab.toy_study import FAST, SLOW, experiment
+from rankscope.lab.experiment import Experiment, FigureRule, Study, select_runs, study_of
+from rankscope.lab.judging.runs import runs_of
+from rankscope.lab.running.run import RunKey
 
 
-def test_a_run_is_what_can_be_executed() -> None:
-    assert isinstance(Decay(), Run) and not isinstance(TOY, Run)
+def declared(name: str = "paper/x", key: RunKey = FAST, seeds: tuple[int, ...] = (0,)):
+    return Experiment(name, "smoke", runs={key: Decay()}, seeds=seeds)
 
 
-@pytest.mark.parametrize("name", ["", "/a", "a/", "a//b", "../a", "a b", "a/seed-0", "figures/a"])
-def test_names_that_are_no_folders(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot name a folder; join words"):
-        replace(TOY, runs={name: Decay()})
+def test_keys_carry_their_experiment() -> None:
+    (key,) = declared().runs
+    assert (key.experiment, key.network, key.name) == ("paper/x", "fast", "fast/rate-2")
 
 
-@pytest.mark.parametrize("seeds", [(), (0, 0), (-1,)])
-def test_seeds(seeds: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="seeds must be different whole numbers from 0 on"):
-        replace(TOY, seeds=seeds)
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"name": "paper/../x"},
+        {"name": "paper/report-small"},
+        {"key": RunKey("a b")},
+        {"key": RunKey("seed-0")},
+        {"key": RunKey("figures")},
+        {"seeds": ()},
+        {"seeds": (0, 0)},
+        {"seeds": (-1,)},
+    ],
+)
+def test_what_cannot_be_a_folder_or_a_seed_is_refused(wrong) -> None:
+    with pytest.raises(ValueError, match="experiment"):
+        declared(**wrong)
 
 
-def test_a_missing_run_is_not_mistaken_for_a_key_that_is_absent() -> None:
-    missing = MissingRun("a/b", 3, "failed")
-    assert str(missing) == "a/b, seed 3: failed" and missing.seed == 3
-    assert not isinstance(missing, KeyError)
+def test_a_study_has_one_scale_and_different_names() -> None:
+    with pytest.raises(ValueError, match="cannot have the experiment"):
+        Study("paper", "A paper", "small", (declared(),))
+    with pytest.raises(ValueError, match="two experiments"):
+        Study("paper", "A paper", "smoke", (declared(), declared()))
+    study = study_of(experiment("small"))
+    with pytest.raises(ValueError, match="two claims"):
+        replace(study, claims=study.claims * 2)
+
+
+def test_a_part_of_a_study_keeps_what_it_can_judge_and_draw() -> None:
+    study = replace(
+        study_of(experiment("small")),
+        figures=(FigureRule("a", print), FigureRule("b", print, needs=runs_of("fast"))),
+    )
+    slow = select_runs(study.experiments[0], [SLOW], seeds=(0,))
+    part = study.restrict([slow])
+    assert [rule.claim for rule in part.claims] == ["P1"]
+    assert [figure.name for figure in part.figures] == ["a"]
+    assert [key.network for key in part.keys] == ["slow"]
+    assert slow.seeds == (0,) and slow.expected_seconds == pytest.approx(90 / 6)

@@ -10,8 +10,8 @@ import xarray as xr
 from rankscope import store
 from rankscope.lab.catalogue import load, names
 from rankscope.lab.experiment import SCALES
-from rankscope.lab.procedure import conduct
-from rankscope.lab.stored_run import stored_runs
+from rankscope.lab.commands import conduct
+from rankscope.lab.running.stored_run import stored_runs
 
 
 @pytest.mark.parametrize("name", names())

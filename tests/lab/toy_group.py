@@ -10,10 +10,11 @@ from pathlib import Path
 
 from lab.toy_runs import Decay, Log
 from lab.training.toy_together import RUN, PlainCloudTask, exit_codes, forked
-from rankscope.lab.execution import Ended
-from rankscope.lab.group_execution import execute, follow
-from rankscope.lab.placement import trainings_first
-from rankscope.lab.stored_run import StoredRun
+from rankscope.lab.running.placement import trainings_first
+from rankscope.lab.running.processes import Ended
+from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.stored_run import StoredRun
+from rankscope.lab.running.torchrun import execute, follow
 from rankscope.lab.training.task import Place
 
 SCENES = ("whole", "0", "1")
@@ -34,7 +35,7 @@ def runs(folder: Path) -> list[StoredRun]:
     else:
         breaks = replace(RUN, task=PlainCloudTask(breaks=int(folder.name)))
         declared = {"breaks": breaks, "never": RUN}
-    return [StoredRun(name, 0, run, folder / name) for name, run in declared.items()]
+    return [StoredRun(RunKey(name), 0, run, folder / name) for name, run in declared.items()]
 
 
 def take_part(rank: int, folder: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from rankscope.lab.execution import Ended
+from rankscope.lab.running.processes import Ended
 from rankscope.store import Variable, Writer
 
 VARIABLES = {"time": Variable(("time",), np.float64), "loss": Variable(("time",), np.float64)}

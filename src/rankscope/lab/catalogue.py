@@ -1,74 +1,74 @@
-"""The experiments there are: every file of `lab/experiments/<paper>/` is one.
-
-So are the papers: every file of `lab/papers/`.
-"""
+"""Finding studies and experiments by name, by import path, or by file."""
 
 import difflib
+import importlib.util
 import inspect
 import pkgutil
+import sys
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple
+from types import ModuleType
 
-from rankscope.lab.experiment import SCALES, Experiment, Scale
-from rankscope.lab.kept_run import is_results
-from rankscope.lab.paper import Paper
-from rankscope.lab.stored_run import stored_runs
+from rankscope.lab.archive.paths import is_archive
+from rankscope.lab.experiment import SCALES, Experiment, Scale, Study, study_of
+from rankscope.lab.running.stored_run import seeds_on_disk, stored_runs
 
-PACKAGE = "rankscope.lab.experiments"
 PAPERS = "rankscope.lab.papers"
 
 
-def names() -> tuple[str, ...]:
-    """Their names: the file boix2023/toy_diag.py is boix2023/toy-diag."""
-    return tuple(sorted(_modules(PACKAGE)))
+def study_names() -> tuple[str, ...]:
+    """Return the keys of the papers: every package of `lab/papers`."""
+    path = import_module(PAPERS).__path__
+    return tuple(sorted(module.name for module in pkgutil.iter_modules(path) if module.ispkg))
 
 
-def load(name: str, scale: Scale) -> Experiment:
-    """An experiment at one scale; ValueError naming those there are if it is none of them."""
-    modules = _modules(PACKAGE)
-    if name not in modules:
-        raise _unknown("experiment", name, modules)
-    experiment: Experiment = import_module(modules[name]).experiment(scale)
-    assert (experiment.name, experiment.scale) == (name, scale), modules[name]
-    return experiment
+def load_study(name: str, scale: Scale) -> Study:
+    """Return a paper's study at one scale."""
+    if name not in study_names():
+        raise ValueError(_unknown("paper", name, list(study_names())))
+    study: Study = import_module(f"{PAPERS}.{name}").study(scale)
+    return study
 
 
-def experiments_of(paper: str, scale: Scale) -> tuple[Experiment, ...]:
-    """Those of one paper."""
-    return tuple(load(name, scale) for name in names() if name.startswith(f"{paper}/"))
+def load_studies(scale: Scale, name: str | None = None) -> tuple[Study, ...]:
+    """Return the study of one paper, or those of all papers."""
+    return tuple(load_study(key, scale) for key in ([name] if name else study_names()))
 
 
-def summary(name: str) -> str:
-    """The first line of what an experiment's file says of itself."""
-    return (inspect.getdoc(import_module(_modules(PACKAGE)[name])) or "").partition("\n")[0]
+def load(name: str, scale: Scale) -> Study:
+    """Return one experiment as a study.
+
+    name: "paper/experiment", the import path of a module ("my_package.my_module"), or a Python
+    file ("my_experiment.py"). The module has a function `experiment(scale) -> Experiment`.
+    """
+    if name.endswith(".py") or _importable(name):
+        return _own_study(name, scale)
+    studies = {key: load_study(key, scale) for key in study_names()}
+    experiments = {
+        experiment.name: (study, experiment)
+        for study in studies.values()
+        for experiment in study.experiments
+    }
+    if name not in experiments:
+        raise ValueError(_unknown("experiment", name, list(experiments)))
+    study, experiment = experiments[name]
+    return study.restrict([experiment])
 
 
-def paper_names() -> tuple[str, ...]:
-    """The papers' keys."""
-    return tuple(sorted(_modules(PAPERS)))
+def summary(experiment: Experiment) -> str:
+    """Return the first line of an experiment module's docstring, without its references."""
+    paper, _, name = experiment.name.partition("/")
+    module = import_module(f"{PAPERS}.{paper}.{name.replace('-', '_')}")
+    return (inspect.getdoc(module) or "").partition("\n")[0].partition(" (")[0].rstrip(".")
 
 
-def load_paper(name: str, scale: Scale) -> Paper:
-    """A paper at one scale; ValueError naming those there are if it is none of them."""
-    modules = _modules(PAPERS)
-    if name not in modules:
-        raise _unknown("paper", name, modules)
-    paper: Paper = import_module(modules[name]).paper(scale)
-    assert (paper.name, paper.scale) == (name, scale), modules[name]
-    return paper
+@dataclass(frozen=True)
+class Entry:
+    """An experiment at one scale: its cost, and how many of its runs are whole.
 
-
-def _unknown(kind: str, name: str, modules: dict[str, str]) -> ValueError:
-    near = difflib.get_close_matches(name, modules, n=1)
-    near += [known for known in modules if known.rpartition("/")[2] == name]
-    hint = f"; did you mean {near[-1]}?" if near else ""
-    known = ", ".join(sorted(modules)) or "none yet"
-    return ValueError(f"there is no {kind} {name!r}{hint} (there are: {known})")
-
-
-class Entry(NamedTuple):
-    """An experiment at one scale, of which `whole` of `total` runs are there, and some are kept."""
+    archived: how many runs of scale paper the archive has.
+    """
 
     experiment: str
     summary: str
@@ -78,43 +78,83 @@ class Entry(NamedTuple):
     seeds: int
     total: int
     whole: int
-    kept: int = 0
+    archived: int = 0
 
 
-def entries(out: Path, *, results: Path) -> list[Entry]:
-    """Every experiment at every scale, how much of it is in `out`, and how much in `results`.
+def entries(out: Path, *, archive: Path) -> list[Entry]:
+    """Return every experiment of the papers at every scale, with its runs in `out` and archive.
 
-    Where `out` is itself a folder of results, at scale paper alone: nothing else is kept.
+    If `out` is an archive itself, only scale paper is listed.
     """
-    if is_results(out):
-        return [_entry(load(name, "paper"), out, None) for name in names()]
-    kept = results if is_results(results) else None
-    return [_entry(load(name, scale), out, kept) for name in names() for scale in SCALES]
-
-
-def _entry(experiment: Experiment, out: Path, results: Path | None) -> Entry:
-    return Entry(
-        experiment.name,
-        summary(experiment.name),
-        experiment.scale,
-        experiment.expected_seconds,
-        experiment.expected_on,
-        seeds=len(experiment.seeds),
-        total=len(experiment.runs) * len(experiment.seeds),
-        whole=_whole(experiment, out),
-        kept=_whole(experiment, results) if results and experiment.scale == "paper" else 0,
-    )
+    scales = ("paper",) if is_archive(out) else SCALES
+    return [
+        Entry(
+            experiment.name,
+            summary(experiment),
+            scale,
+            experiment.expected_seconds,
+            experiment.expected_on,
+            seeds=len(experiment.seeds),
+            total=len(experiment.runs) * len(experiment.seeds),
+            whole=_whole(experiment, out),
+            archived=_whole(experiment, archive) if scale == "paper" and out != archive else 0,
+        )
+        for name in study_names()
+        for experiments in zip(*(load_study(name, scale).experiments for scale in scales))
+        for scale, experiment in zip(scales, experiments, strict=True)
+    ]
 
 
 def _whole(experiment: Experiment, folder: Path) -> int:
-    return sum(run.state == "whole" for run in stored_runs(experiment, folder))
+    seeds = tuple(sorted(seeds_on_disk(experiment, folder)))
+    return sum(run.state == "whole" for run in stored_runs(experiment, folder, seeds=seeds))
 
 
-def _modules(package: str) -> dict[str, str]:
-    """Name of each experiment or paper -> the module it is declared in."""
-    path = import_module(package).__path__
-    return {
-        module.name.removeprefix(f"{package}.").replace(".", "/").replace("_", "-"): module.name
-        for module in pkgutil.walk_packages(path, f"{package}.")
-        if not module.ispkg
-    }
+def _own_study(name: str, scale: Scale) -> Study:
+    """Load an experiment from outside the package."""
+    module = _module_of_file(Path(name)) if name.endswith(".py") else import_module(name)
+    if not callable(getattr(module, "experiment", None)):
+        raise ValueError(
+            f"{name} has no function experiment(scale) that returns a rankscope.lab.Experiment; "
+            "see the how-to page 'Your own experiment'"
+        )
+    experiment = module.experiment(scale)
+    if not isinstance(experiment, Experiment):
+        raise ValueError(
+            f"{name}: experiment({scale!r}) must return a rankscope.lab.Experiment; "
+            f"got {type(experiment).__name__}"
+        )
+    title = (inspect.getdoc(module) or name).partition("\n")[0]
+    return study_of(experiment, title)
+
+
+def _module_of_file(path: Path) -> ModuleType:
+    """Import a file under its own name, so that other processes can import it too."""
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file; give a Python file, or a name of rankscope list")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = import_module(path.stem)
+    if Path(module.__file__ or "").resolve() != path.resolve():
+        raise ValueError(
+            f"{path}: the name {path.stem!r} belongs to another module ({module.__file__}); "
+            "rename the file"
+        )
+    return module
+
+
+def _importable(name: str) -> bool:
+    if "/" in name or "-" in name:
+        return False
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _unknown(kind: str, name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name, known, n=1)
+    near += [candidate for candidate in known if candidate.rpartition("/")[2] == name]
+    hint = f"; did you mean {near[-1]}?" if near else ""
+    return f"there is no {kind} {name!r}{hint} (there are: {', '.join(sorted(known))})"

@@ -1,115 +1,180 @@
-"""An experiment is a declaration: runs, seeds, claims, figures. Nothing here runs anything.
+"""Experiments and studies: declarations of what is run, claimed and drawn. Nothing here runs.
 
-Each lives in a file of its own, `lab/experiments/<paper>/<name>.py`, whose docstring is the
-contract and whose one function is `experiment(scale) -> Experiment`.
+An experiment is a module with one function, `experiment(scale) -> Experiment`. A study puts
+experiments together and judges claims on all of their runs; each paper is one.
 """
 
+import inspect
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Literal, Protocol, get_args, runtime_checkable
+from typing import Any, Literal, get_args
 
-import xarray as xr
-from matplotlib.figure import Figure
-
-from rankscope.lab.verdict import Verdict
+from rankscope.lab.archive.compaction import Compaction
+from rankscope.lab.judging.rule import Rule
+from rankscope.lab.judging.runs import Needs, Runs, all_runs
+from rankscope.lab.running.run import Run, RunKey
 
 Scale = Literal["paper", "small", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
-# Run name -> seed -> what it stored. A declared run that is not there whole raises `MissingRun`
-# when it is asked for, so that no claim is decided on a part without noticing.
-Results = Mapping[str, Mapping[int, xr.Dataset]]
-Claim = Callable[[Results], Verdict]
-FigureMaker = Callable[[Results], Figure]
-
-PART = re.compile(r"(?!seed-)[A-Za-z0-9][A-Za-z0-9.,=+_-]*")
-TAKEN = {"figures", "verdicts.json"}
-
-
-@runtime_checkable
-class Progress(Protocol):
-    """Takes the finished part, 0 to 1, as often as one likes, and a few words on how it goes."""
-
-    def __call__(self, fraction: float, note: str = "") -> None: ...
-
-
-@runtime_checkable
-class Run(Protocol):
-    """Something that can be computed and stored: a flow, a training, Algorithm 1.
-
-    Implementations are frozen dataclasses. Their fields are the run's identity: a run is not
-    computed again as long as they and the seed stay the same (`field(compare=False)` for one that
-    does not matter). They travel to another process, so build what is large in `execute`.
-    """
-
-    def execute(self, path: Path, *, seed: int, progress: Progress) -> None:
-        """Write one store at `path`, where nothing is, and close it.
-
-        Declaration, seed, versions and wall time become attributes of the store afterwards.
-        Whatever is raised is kept as the run's failure; other runs go on.
-        """
-
-
-@runtime_checkable
-class ResumableRun(Run, Protocol):
-    """A run that goes on where it was interrupted: at `path` may be what it left there."""
-
-    def forget(self, path: Path) -> None:
-        """Remove what it keeps beside its store to be able to go on."""
-
-
-class MissingRun(LookupError):
-    """A claim or figure asked for a run that is not there whole.
-
-    Not a KeyError: `in` and `get` on results are to raise it too.
-    """
-
-    def __init__(self, name: str, seed: int, reason: str) -> None:
-        super().__init__(f"{name}, seed {seed}: {reason}")
-        self.name = name
-        self.seed = seed
+FOLDER_NAME = re.compile(r"(?!seed-|report-)[A-Za-z0-9][A-Za-z0-9.,=+_-]*")
+RESERVED = {"figures", "verdicts.json"}
 
 
 class TooFewRuns(ValueError):
-    """Nothing can be made of the runs there are; the message says which it would take."""
+    """A figure cannot be drawn from the runs at hand; the message says what it needs."""
+
+
+@dataclass(frozen=True)
+class FigureRule:
+    """A figure: its file name, the runs it needs, and the function that draws them.
+
+    draw: returns a matplotlib Figure. Its docstring is the caption: a title line, then a paragraph.
+    """
+
+    name: str
+    draw: Callable[[Runs], Any]
+    needs: Needs = all_runs
+
+    @property
+    def caption(self) -> str:
+        function: Any = self.draw
+        while isinstance(function, partial):
+            function = function.func
+        return inspect.getdoc(function) or ""
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is run, with which seeds, and what is made of it.
+    """Runs, seeds, and optionally claims and figures of the experiment's own.
 
-    name: "boix2023/toy-diag", as its file is called.
-    runs: those that take longest first: they are started in this order.
-    claims: by key ("B3"). figures: by the name of their file ("figure-6").
-    expected_seconds: of all runs and seeds; None if nobody measured any of it.
-    expected_on: the machine that takes so long.
+    name: "paper/experiment"; it is also the folder of the runs.
+    runs: started in this order, so list those that take longest first.
+    claims, figures: for an experiment outside a study; a paper's are declared by its study.
+    expected_seconds: for all runs and seeds together, on `expected_on`; None if not measured.
+    compaction: how the archive shortens a run of scale paper.
     """
 
     name: str
     scale: Scale
-    runs: Mapping[str, Run]
+    runs: Mapping[RunKey, Run]
     seeds: tuple[int, ...]
-    claims: Mapping[str, Claim] = field(default_factory=dict)
-    figures: Mapping[str, FigureMaker] = field(default_factory=dict)
+    claims: tuple[Rule, ...] = ()
+    figures: tuple[FigureRule, ...] = ()
     expected_seconds: float | int | None = None
     expected_on: str = "2 cores"
+    compaction: Compaction = field(default_factory=Compaction)
 
     def __post_init__(self) -> None:
-        for name in (self.name, *self.runs, *self.figures):
-            parts = name.split("/")
-            if not all(map(PART.fullmatch, parts)) or (name in self.runs and parts[0] in TAKEN):
-                raise ValueError(
-                    f"experiment {self.name!r}: {name!r} cannot name a folder; join words of "
-                    "letters, digits and . , = + _ - by '/', none beginning with 'seed-'"
-                )
+        _check_folder_name(self.name, f"experiment {self.name!r}")
+        for key in self.runs:
+            _check_folder_name(key.name, f"experiment {self.name!r}")
+            if key.network in RESERVED:
+                raise ValueError(f"experiment {self.name!r}: a run cannot be named {key.network!r}")
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise ValueError(
                 f"experiment {self.name!r}: seeds must be different whole numbers from 0 on, at "
                 f"least one; got {self.seeds}"
             )
+        named = {replace(key, experiment=self.name): run for key, run in self.runs.items()}
+        object.__setattr__(self, "runs", named)
 
     def folder(self, out: Path) -> Path:
-        """Where its runs, verdicts and figures are."""
+        """Folder below `out` that holds its runs."""
         return out / self.name / self.scale
+
+
+@dataclass(frozen=True)
+class Study:
+    """Experiments of one scale whose runs are judged together, with claims and figures.
+
+    name: the paper's key; the names of its experiments begin with it: "key/experiment".
+    network_titles: how networks are written for people, by name, or by "experiment: name" where
+    two experiments have a network of the same name.
+    highlights: names of the figures that a report shows first.
+    """
+
+    name: str
+    title: str
+    scale: Scale
+    experiments: tuple[Experiment, ...]
+    claims: tuple[Rule, ...] = ()
+    figures: tuple[FigureRule, ...] = ()
+    network_titles: Mapping[str, str] = field(default_factory=dict)
+    highlights: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for experiment in self.experiments:
+            if experiment.scale != self.scale:
+                raise ValueError(
+                    f"study {self.name!r} at scale {self.scale!r} cannot have the experiment "
+                    f"{experiment.name!r} at scale {experiment.scale!r}"
+                )
+        for kind, names in (
+            ("experiment", [experiment.name for experiment in self.experiments]),
+            ("claim", [rule.claim for rule in self.claims]),
+            ("figure", [figure.name for figure in self.figures]),
+        ):
+            if len(set(names)) < len(names):
+                raise ValueError(f"study {self.name!r}: two {kind}s have the same name")
+
+    @property
+    def keys(self) -> list[RunKey]:
+        """Every declared run."""
+        return [key for experiment in self.experiments for key in experiment.runs]
+
+    def network_title(self, experiment: str, network: str) -> str:
+        """Return how a network is written for people."""
+        titles = self.network_titles
+        return titles.get(f"{experiment}: {network}", titles.get(network, network))
+
+    def restrict(self, experiments: Iterable[Experiment]) -> "Study":
+        """Return the study of these experiments alone.
+
+        Claims and figures that need none of their runs are left out.
+        """
+        part = replace(self, experiments=tuple(experiments))
+        keys = part.keys
+        return replace(
+            part,
+            claims=tuple(rule for rule in self.claims if rule.needs(keys)),
+            figures=tuple(figure for figure in self.figures if figure.needs(keys)),
+        )
+
+
+def study_of(experiment: Experiment, title: str = "") -> Study:
+    """Return an experiment with claims and figures of its own as a study."""
+    return Study(
+        experiment.name,
+        title or experiment.name,
+        experiment.scale,
+        (experiment,),
+        experiment.claims,
+        experiment.figures,
+    )
+
+
+def select_runs(
+    experiment: Experiment, keys: Iterable[RunKey], *, seeds: tuple[int, ...]
+) -> Experiment:
+    """Return the experiment with some of its runs and seeds, and its cost in proportion."""
+    runs = {key: experiment.runs[replace(key, experiment=experiment.name)] for key in keys}
+    seconds = experiment.expected_seconds
+    share = len(runs) * len(seeds) / (len(experiment.runs) * len(experiment.seeds))
+    return replace(
+        experiment,
+        runs=runs,
+        seeds=seeds,
+        expected_seconds=None if seconds is None else seconds * share,
+    )
+
+
+def _check_folder_name(name: str, where: str) -> None:
+    if not all(map(FOLDER_NAME.fullmatch, name.split("/"))):
+        raise ValueError(
+            f"{where}: {name!r} cannot name a folder; join words of letters, digits and "
+            ". , = + _ - by '/', none beginning with 'seed-' or 'report-'"
+        )

@@ -1,12 +1,16 @@
-"""Stored trainings made by hand: spectra of known rank, diagonals of A as they are wanted."""
+"""Stored trainings made by hand: spectra of known rank, diagonals of A as given."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from rankscope.lab.experiment import MissingRun
+from rankscope.lab.judging.available_runs import AvailableRuns
+from rankscope.lab.judging.rule import Rule
+from rankscope.lab.judging.study import judge
+from rankscope.lab.judging.verdict import Verdict
+from rankscope.lab.running.run import RunKey
 
 I = 100  # noqa: E741
 
@@ -89,21 +93,38 @@ def pair_name(pair: PairCourse) -> str:
 
 
 def seeds(ds: xr.Dataset, count: int = 3) -> dict[int, xr.Dataset]:
-    """The same run as every seed."""
+    """Use the same run as every seed."""
     return dict.fromkeys(range(count), ds)
 
 
-class Absent(Mapping[int, xr.Dataset]):
-    """Seed 0 of a run that was not run."""
+# Entries of `Runs` and `AvailableRuns`.
+Entries = dict[RunKey, Mapping[int, xr.Dataset]]
 
-    def __getitem__(self, seed: int) -> xr.Dataset:
-        raise MissingRun("absent", seed, "was not run")
 
-    def __iter__(self) -> Iterator[int]:
-        return iter([0])
+def decay_key(network: str, decay: float) -> RunKey:
+    """Return the key of a declared run."""
+    return RunKey(network, {"decay": float(decay)}, experiment=f"yunis2024/{network}")
 
-    def __len__(self) -> int:
-        return 1
+
+def at_decay(network: str, decay: float, runs: Mapping[int, xr.Dataset]) -> Entries:
+    """Return runs of one network at one decay, by seed."""
+    return {decay_key(network, decay): runs}
+
+
+def judged(rule: Rule, runs: Entries) -> Verdict:
+    """Judge a claim on runs that are all there."""
+    return judge(rule, AvailableRuns(runs))
+
+
+def words(verdict: Verdict) -> dict[str, str]:
+    """Return the word for each network."""
+    return {network.label: network.word for network in verdict.networks}
+
+
+def rows(verdict: Verdict) -> list[dict[str, Any]]:
+    """Return the rows of the first table of evidence."""
+    table = verdict.tables[0]
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
 def _padded(values: np.ndarray, width: int) -> np.ndarray:

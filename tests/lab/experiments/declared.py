@@ -5,18 +5,18 @@ from rankscope.lab.training.run import TrainingRun
 
 
 def trainings(experiment: Experiment) -> dict[str, TrainingRun]:
-    """All its runs; every one has to be a training."""
-    found = {}
-    for name, run in experiment.runs.items():
+    """Return every run by its name; each is a training."""
+    runs = {}
+    for key, run in experiment.runs.items():
         assert isinstance(run, TrainingRun)
-        found[name] = run
-    return found
+        runs[key.name] = run
+    return runs
 
 
 def by_decay(experiment: Experiment) -> dict[float, TrainingRun]:
-    """The same by the paper's decay."""
-    found = {}
+    """Return every run by the paper's decay."""
+    runs = {}
     for run in trainings(experiment).values():
         assert run.paper_decay is not None
-        found[run.paper_decay] = run
-    return found
+        runs[run.paper_decay] = run
+    return runs

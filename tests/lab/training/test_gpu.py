@@ -13,9 +13,9 @@ from lab.toy_runs import Log
 from lab.training.test_run import RUN, die_after, executed, silent
 from lab.training.toy_task import CloudTask
 from rankscope import store
-from rankscope.lab.execution import attempt
-from rankscope.lab.stored_run import StoredRun
-from rankscope.lab.thread_execution import execute
+from rankscope.lab.running.processes import attempt
+from rankscope.lab.running.stored_run import StoredRun
+from rankscope.lab.running.threads import execute
 from rankscope.lab.training import loop
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.run import TrainingRun

@@ -19,8 +19,8 @@ import xarray as xr
 from lab.training.toy_task import Clouds, CloudTask
 from rankscope import store, truncate
 from rankscope.interventions import reestimate_batchnorm
-from rankscope.lab.execution import attempt
-from rankscope.lab.stored_run import StoredRun
+from rankscope.lab.running.processes import attempt
+from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.training import loop
 from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.evaluation import Truncation
@@ -310,7 +310,7 @@ def test_threads_do_not_change_a_run(tmp_path: Path) -> None:
 
 
 def test_place_is_no_part_of_the_identity() -> None:
-    from rankscope.lab.identity import identity
+    from rankscope.lab.running.identity import identity
     from rankscope.lab.training.task import Place
 
     moved = replace(RUN, place=Place(device="cuda", data=Path("elsewhere")))

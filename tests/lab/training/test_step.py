@@ -13,7 +13,7 @@ ONE_GRAPH = """
 import torch
 
 from rankscope.lab.catalogue import load
-from rankscope.lab.reading import network
+from rankscope.lab.papers.yunis2024.runs import network
 from rankscope.lab.training.declared import Fusable
 from rankscope.lab.training.step import compiled_loss, plain_step
 from rankscope.lab.training.task import Place

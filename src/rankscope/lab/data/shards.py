@@ -20,7 +20,7 @@ from rankscope.lab.data.cache import cached
 from rankscope.lab.data.hub import encoded_files, labels, read_row_group
 from rankscope.lab.data.images import decoded
 from rankscope.lab.data.remote import LocalShard, Shard, row_group_sizes, split_shards
-from rankscope.lab.execution import cores
+from rankscope.lab.running.processes import cores
 
 # What is seen of an image, given its index: pixels (size, size, 3).
 Look = Callable[[Image.Image, int], np.ndarray]

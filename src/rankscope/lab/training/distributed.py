@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from rankscope.lab.execution import sentence
+from rankscope.lab.running.processes import sentence
 from rankscope.lab.training.task import Problem
 
 # For a process that is stuck: of one that ended, torchrun or its closed connections tell at once.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from rankscope import store
-from rankscope.lab.experiment import Progress
+from rankscope.lab.running.run import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.declared import Fusable, pairs_of
 from rankscope.lab.training.distributed import Alone, Group, current_group

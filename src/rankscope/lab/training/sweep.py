@@ -1,10 +1,12 @@
-"""Trainings as an experiment: at several weight decays, at several initial scales, or named."""
+"""Experiments made of trainings: at several weight decays, at several initial scales, or named."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rankscope.lab.experiment import Claim, Experiment, FigureMaker, Scale
+from rankscope.lab.archive.compaction import Compaction
+from rankscope.lab.experiment import Experiment, Scale
+from rankscope.lab.running.run import RunKey
 from rankscope.lab.training.run import TrainingRun
 
 
@@ -13,14 +15,16 @@ def decay_sweep(
     scale: Scale,
     runs: Iterable[TrainingRun],
     *,
-    claims: Mapping[str, Claim],
-    figures: Mapping[str, FigureMaker],
     seconds: Mapping[Scale, int | None],
+    compaction: Compaction | None = None,
 ) -> Experiment:
-    """Runs are named by the paper's decay they stand for: "vgg/decay-0.001" of yunis2024/vgg."""
+    """Return an experiment with one run for each decay.
+
+    The network is the last word of `name`. The variant is the paper's decay that a run stands for.
+    """
     network = name.rpartition("/")[2]
-    named = {f"{network}/decay-{run.paper_decay:g}": run for run in runs}
-    return trainings(name, scale, named, claims=claims, figures=figures, seconds=seconds)
+    keyed = {RunKey(network, {"decay": run.paper_decay}): run for run in runs}
+    return trainings(name, scale, keyed, seconds=seconds, compaction=compaction)
 
 
 def scale_sweep(
@@ -29,53 +33,51 @@ def scale_sweep(
     networks: Mapping[str, TrainingRun],
     *,
     init_scales: Iterable[float],
-    claims: Mapping[str, Claim],
-    figures: Mapping[str, FigureMaker],
     seconds: Mapping[Scale, int | None],
     paper_on: str = "one H200",
+    compaction: Compaction | None = None,
 ) -> Experiment:
-    """Runs are named by network and initial scale: "vit/scale-0.1"; scale 1 trains to the end."""
-    every = tuple(init_scales)
+    """Return an experiment with one run for each network and initial scale."""
+    factors = tuple(init_scales)
     runs = {
-        f"{network}/scale-{each:g}": from_scale(run, each)
+        RunKey(network, {"scale": factor}): from_scale(run, factor)
         for network, run in networks.items()
-        for each in every
+        for factor in factors
     }
-    return trainings(
-        name, scale, runs, claims=claims, figures=figures, seconds=seconds, paper_on=paper_on
-    )
+    return trainings(name, scale, runs, seconds=seconds, paper_on=paper_on, compaction=compaction)
 
 
 def trainings(
     name: str,
     scale: Scale,
-    runs: Mapping[str, TrainingRun],
+    runs: Mapping[RunKey, TrainingRun],
     *,
-    claims: Mapping[str, Claim],
-    figures: Mapping[str, FigureMaker],
     seconds: Mapping[Scale, int | None],
     paper_on: str = "one H200",
+    compaction: Compaction | None = None,
 ) -> Experiment:
-    """An experiment of trainings: their seeds, and on what they run, at each scale."""
+    """Return an experiment of trainings with the seeds and the machine of its scale."""
     return Experiment(
         name=name,
         scale=scale,
         runs=runs,
         seeds=(0,) if scale == "smoke" else (0, 1, 2),
-        claims=claims,
-        figures=figures,
         expected_seconds=seconds[scale],
         expected_on=paper_on if scale == "paper" else "2 cores",
+        compaction=compaction or Compaction(),
     )
 
 
 def from_scale(run: TrainingRun, init_scale: float) -> TrainingRun:
-    """The same from initial weights so many times as large; the model has an `init_scale`."""
+    """Return the run with initial weights multiplied by `init_scale`.
+
+    The model declares a field `init_scale`. At scale 1 the run trains to the end.
+    """
     task: Any = run.task
     task = replace(task, model=replace(task.model, init_scale=init_scale))
     return replace(run, task=task, stop=None if init_scale == 1 else run.stop)
 
 
 def acting_like(decay: float, paper: TrainingRun, run: TrainingRun, *, share: float) -> float:
-    """The decay that acts in `run` as much in all as `decay` does in the paper's, times `share`."""
+    """Return the decay whose sum of rate x decay in `run` is `share` of that in `paper`."""
     return decay * share * paper.rate_sum / run.rate_sum

@@ -1,0 +1,1 @@
+"""Keeping runs of scale paper as small files, and checking them."""

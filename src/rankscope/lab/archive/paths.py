@@ -1,0 +1,24 @@
+"""Where an archive keeps its files.
+
+<archive>/<paper>/verdicts.json
+<archive>/<paper>/<experiment>/<run>/seed-0.zarr.zip
+"""
+
+from pathlib import Path
+
+from rankscope.lab.running.run import RunKey
+from rankscope.store.archive import SUFFIX
+
+VERDICTS = "verdicts.json"
+
+
+def archive_path(archive: Path, key: RunKey, seed: int) -> Path:
+    """Return the file of one run and seed."""
+    return archive / key.experiment / key.name / f"seed-{seed}{SUFFIX}"
+
+
+def is_archive(folder: Path) -> bool:
+    """Whether `folder` holds archived runs and not running ones."""
+    return any(
+        next(folder.glob(f"*/*/{depth}/seed-*{SUFFIX}"), None) is not None for depth in ("*", "*/*")
+    )

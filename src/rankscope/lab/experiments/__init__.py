@@ -1,1 +1,0 @@
-"""The experiments, one small file each, in one folder per paper."""

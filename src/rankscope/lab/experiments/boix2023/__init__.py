@@ -1,1 +1,0 @@
-"""Boix-Adsera et al. 2023, Transformers learn through gradual rank increase."""

@@ -1,1 +1,0 @@
-"""Yunis et al. 2024, Rank Minimization, Alignment and Weight Decay in Neural Networks."""

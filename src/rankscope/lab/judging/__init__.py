@@ -1,0 +1,1 @@
+"""Deciding claims: stored runs in, verdicts out."""

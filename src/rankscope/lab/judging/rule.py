@@ -1,0 +1,80 @@
+"""A rule decides a claim: it names the runs it needs and measures every seed against a bound."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import SupportsFloat
+
+import numpy as np
+
+from rankscope.lab.judging.runs import Needs, Runs, all_runs
+from rankscope.lab.judging.tally import Tally
+from rankscope.lab.judging.verdict import Cell
+from rankscope.lab.running.run import RunKey, Value
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A measurement of one seed, and whether it meets the bound; None if the seed cannot tell.
+
+    experiment, network, variant, part, seed: what was measured. `part` is a part of the network
+    that is judged by itself, such as "K-Q".
+    rows: evidence, a mapping of column to cell for each row.
+    tallies: counted matrices or pairs, by the part of the rule they were counted for.
+    remarks: sentences a reader should know.
+    quantity: what `value` is, where it is not the rule's quantity.
+    """
+
+    value: SupportsFloat | None = None
+    met: bool | np.bool_ | None = None
+    rows: tuple[Mapping[str, Cell], ...] = ()
+    tallies: Mapping[str, Tally] = field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+    experiment: str = ""
+    network: str = ""
+    variant: Mapping[str, Value] = field(default_factory=dict)
+    part: str = ""
+    seed: int = 0
+    quantity: str = ""
+
+    def at(self, key: RunKey, seed: int, *, part: str = "") -> "Measured":
+        """Return the measurement as one of this run and seed; its variant is not told apart."""
+        return replace(
+            self, experiment=key.experiment, network=key.network, seed=seed, part=part or self.part
+        )
+
+    def without_outcome(self, remark: str) -> "Measured":
+        """Return the measurement as one that cannot tell, with the reason."""
+        return replace(self, value=None, met=None, tallies={}, remarks=(remark, *self.remarks))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A claim and how it is decided.
+
+    claim: the key. A second rule of the same claim has a longer key: "key-median".
+    sentence: the claim in our words, the only place where it is written.
+    quantity, bound: what a seed's value is, and what it has to meet, as printed: "<= 0.05".
+    needs: chooses the runs the rule reads. Seeds that lack one are left out and named.
+    measure: yields a measurement for every seed. Its docstring says how the rule reads the claim.
+    table: title of the table of evidence.
+    reason: why this rule was made beside the first one.
+    """
+
+    claim: str
+    sentence: str
+    quantity: str
+    bound: str
+    measure: Callable[[Runs], Iterable[Measured]]
+    needs: Needs = all_runs
+    table: str = ""
+    reason: str = ""
+
+    @property
+    def first_rule(self) -> str:
+        """The key of the claim's first rule: "key" for "key-median"."""
+        return self.claim.partition("-")[0]
+
+    @property
+    def is_second(self) -> bool:
+        """Whether this rule was made after the claim's first one."""
+        return self.first_rule != self.claim

@@ -1,0 +1,219 @@
+"""Verdicts: what the seeds of each network say about a claim, as plain data.
+
+The unit is the seed. A rule reduces each seed to one value and to whether it meets the bound; the
+word for a network follows from these alone. A claim about several networks has one word for each.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from statistics import median
+from typing import Any, Literal, SupportsFloat
+
+from rankscope.lab.running.run import Value, variant_title
+
+Word = Literal["holds", "fails", "mixed", "holds so far", "fails so far", "mixed so far", "no data"]
+MARKS: dict[Word, str] = {
+    "holds": "✔",
+    "fails": "✘",
+    "mixed": "◐",
+    "holds so far": "○",
+    "fails so far": "●",
+    "mixed so far": "◐",
+    "no data": "–",
+}
+LEAST_SEEDS = 3
+LEGEND = (
+    f"✔ holds in {LEAST_SEEDS} seeds or more · ✘ fails · ◐ seeds disagree · "
+    f"○ holds so far (fewer than {LEAST_SEEDS} seeds) · ● fails so far · – no data"
+)
+
+# The content of one cell in a table of evidence.
+Cell = str | float | int | bool | None
+
+
+def word_for(outcomes: Iterable[bool | None]) -> Word:
+    """Return the word for the outcomes of a network's seeds; seeds that cannot tell (None) are
+    ignored.
+    """
+    known = [met for met in outcomes if met is not None]
+    if not known:
+        return "no data"
+    if len(known) >= LEAST_SEEDS:
+        return "holds" if all(known) else "mixed" if any(known) else "fails"
+    return "holds so far" if all(known) else "mixed so far" if any(known) else "fails so far"
+
+
+@dataclass(frozen=True)
+class SeedOutcome:
+    """One seed's value and whether it meets the bound; None where there is no finite value."""
+
+    seed: int
+    value: float | None
+    met: bool | None
+
+
+@dataclass(frozen=True)
+class NetworkVerdict:
+    """The outcome of every seed of one network, or of a variant or part of it.
+
+    quantity: what the values are, where it is not the claim's quantity.
+    """
+
+    network: str
+    seeds: tuple[SeedOutcome, ...]
+    experiment: str = ""
+    variant: Mapping[str, Value] = field(default_factory=dict)
+    part: str = ""
+    quantity: str = ""
+
+    @property
+    def word(self) -> Word:
+        return word_for(outcome.met for outcome in self.seeds)
+
+    @property
+    def mark(self) -> str:
+        return MARKS[self.word]
+
+    @property
+    def words(self) -> str:
+        """The word, with the number of seeds where they are few: "holds so far (1 seed)"."""
+        count = sum(outcome.met is not None for outcome in self.seeds)
+        few = f" ({count} seed{'' if count == 1 else 's'})" if "so far" in self.word else ""
+        return f"{self.word}{few}"
+
+    @property
+    def label(self) -> str:
+        """Network, variant and part in words: "resnet, decay 0.1, shortcut"."""
+        return ", ".join(filter(None, (self.network, variant_title(self.variant), self.part)))
+
+    @property
+    def value(self) -> float | None:
+        """Median over seeds."""
+        return median(self._values) if self._values else None
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Smallest and largest value over seeds."""
+        return (min(self._values), max(self._values)) if self._values else None
+
+    @property
+    def _values(self) -> list[float]:
+        return [outcome.value for outcome in self.seeds if outcome.value is not None]
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Runs of one network that a claim or figure needs and that are not there whole.
+
+    runs: titles of the runs. reason: why they are not there.
+    """
+
+    experiment: str
+    network: str
+    runs: tuple[str, ...]
+    seeds: tuple[int, ...]
+    reason: str
+
+    def __str__(self) -> str:
+        seeds = f"seed{'' if len(self.seeds) == 1 else 's'} {', '.join(map(str, self.seeds))}"
+        return f"{self.network}, {seeds}: {'; '.join(self.runs)}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Table:
+    """Evidence in rows."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim with the outcome of every network.
+
+    claim: its key. sentence: what it says. bound: what a seed has to meet: "<= 0.05".
+    missing: runs the rule needs and lacks. remarks: sentences to read beside the values.
+    fault: why the claim could not be judged at all; "" if it was.
+    """
+
+    claim: str
+    sentence: str
+    bound: str = ""
+    quantity: str = ""
+    networks: tuple[NetworkVerdict, ...] = ()
+    missing: tuple[Missing, ...] = ()
+    remarks: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    fault: str = ""
+
+    @property
+    def is_second(self) -> bool:
+        """Whether it was judged by a second rule, whose key is longer: "key-median"."""
+        return "-" in self.claim
+
+    @property
+    def marks(self) -> str:
+        """A mark for each network: "resnet ✔ · mlp-mixer ○"."""
+        return " · ".join(f"{network.label} {network.mark}" for network in self.networks)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON; numbers that are not finite become null."""
+        plain: dict[str, Any] = json.loads(json.dumps(_finite(asdict(self)), allow_nan=False))
+        for network, verdict in zip(plain["networks"], self.networks, strict=True):
+            network["verdict"] = verdict.word
+        return plain
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Verdict":
+        """Return the verdict that `to_json` wrote."""
+        networks = tuple(
+            NetworkVerdict(
+                **{
+                    name: entry
+                    for name, entry in network.items()
+                    if name not in ("seeds", "verdict")
+                },
+                seeds=tuple(SeedOutcome(**seed) for seed in network["seeds"]),
+            )
+            for network in stored["networks"]
+        )
+        missing = tuple(
+            Missing(**{**lack, "runs": tuple(lack["runs"]), "seeds": tuple(lack["seeds"])})
+            for lack in stored["missing"]
+        )
+        tables = tuple(
+            Table(tuple(table["columns"]), tuple(map(tuple, table["rows"])), table["title"])
+            for table in stored["tables"]
+        )
+        return cls(
+            **{
+                **stored,
+                "networks": networks,
+                "missing": missing,
+                "remarks": tuple(stored["remarks"]),
+                "tables": tables,
+            }
+        )
+
+
+def without_nan(table: Table) -> Table:
+    """Return the table with None in place of NaN, as it is shown and stored."""
+    rows = (tuple(None if cell != cell else cell for cell in row) for row in table.rows)
+    return replace(table, rows=tuple(rows))
+
+
+def finite(value: SupportsFloat | None) -> float | None:
+    """Return the value as a float, or None if it is not finite."""
+    number = math.nan if value is None else float(value)
+    return number if math.isfinite(number) else None
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(entry) for name, entry in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

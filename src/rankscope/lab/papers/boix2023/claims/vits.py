@@ -1,0 +1,315 @@
+"""Claims B7-B9 on vision transformers: the change of each head's products has low rank.
+
+K-Q and V-O are judged apart. B7 and B9 judge each initial scale by itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from rankscope.lab.judging.correlation import rank_correlation
+from rankscope.lab.judging.rule import Measured, Rule
+from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.judging.tally import Tally, count
+from rankscope.lab.papers.boix2023.runs import (
+    KINDS,
+    SETTLED,
+    Kind,
+    by_network,
+    change_ranks,
+    growth_window,
+    initial_ranks,
+    moment,
+    settled_position,
+    stop_of,
+    stop_steps,
+)
+from rankscope.lab.running.run import RunKey
+from rankscope.lab.training.outcome import collapsed
+
+BLOCKS = 5 / 6  # share of blocks in which a trend has to be seen
+TREND = 0.8  # Spearman
+LEAST_SNAPSHOTS = 3
+LEAST_SCALES = 3
+LOWER = 0.25  # of the initial product's stable rank
+HEADS = 0.95  # share of heads
+
+
+def several_init_scales(keys: Sequence[RunKey]) -> Collection[RunKey]:
+    """Need the networks that are declared at enough initial scales for a trend."""
+    scaled = [key for key in keys if "scale" in key.variant]
+    init_scales = Counter((key.experiment, key.network) for key in scaled)
+    return [key for key in scaled if init_scales[key.experiment, key.network] >= LEAST_SCALES]
+
+
+def measure_growth(runs: Runs) -> Iterator[Measured]:
+    """Ask that Spearman(step, stable rank of the change) >= 0.8 in 5 of 6 blocks.
+
+    The rank is the mean over heads. Snapshots count from epoch 1 until the first training loss
+    below 1e-3, or until the end. With fewer than 3 of them a seed cannot tell, nor can a run that
+    collapsed. A block with a head that could not be measured may be either: the seed cannot tell
+    if its outcome depends on such blocks.
+    """
+    return _measure_each_run(runs, _growth)
+
+
+def measure_final_ranks(runs: Runs) -> Iterator[Measured]:
+    """Ask that Spearman(initial scale, stable rank at the end) >= 0.8 in 5 of 6 blocks.
+
+    The rank is the mean over heads. It takes 3 scales that did not collapse. Blocks that could not
+    be measured are treated as in B7.
+    """
+    return _measure_across_scales(runs, _at_end)
+
+
+def measure_settled_ranks(runs: Runs) -> Iterator[Measured]:
+    """Ask the same as B8 of ranks read equally long after the training loss settled.
+
+    Every scale is read at the first snapshot that is as many steps after its loss is below 1e-3 as
+    the stopped runs of its network declare. A run whose loss never is, or that ends before, is read
+    at its end.
+    """
+    return _measure_across_scales(runs, _once_settled)
+
+
+def measure_low_rank(runs: Runs) -> Iterator[Measured]:
+    """Ask that the change has at most 0.25 of the initial product's stable rank in 95% of heads.
+
+    The change is read at the end of training. Runs that collapsed cannot tell. Heads that could not
+    be measured are treated as blocks are in B7.
+    """
+    return _measure_each_run(runs, _low_rank)
+
+
+B7 = Rule(
+    claim="B7",
+    sentence="in ViTs the stable rank of the change since initialisation grows gradually",
+    quantity=f"share of blocks whose Spearman(step, stable rank) >= {TREND:g}",
+    bound=f">= {BLOCKS:.3g}",
+    measure=measure_growth,
+    needs=runs_of(parameter="scale"),
+    table="stable rank of the change, mean over heads, in the window that is judged",
+)
+B8 = Rule(
+    claim="B8",
+    sentence="the smaller the initial scale, the lower the stable rank of the change",
+    quantity=f"share of blocks whose Spearman(scale, final stable rank) >= {TREND:g}",
+    bound=f">= {BLOCKS:.3g}",
+    measure=measure_final_ranks,
+    needs=several_init_scales,
+    table="stable rank of the change at the end, mean over heads, by initial scale",
+)
+B8_SETTLED = replace(
+    B8,
+    claim="B8-settled",
+    quantity=f"share of blocks whose Spearman(scale, settled stable rank) >= {TREND:g}",
+    measure=measure_settled_ranks,
+    table="stable rank of the change once settled, mean over heads, by initial scale",
+    reason=(
+        "Made before any run of the paper's size was judged: B8 reads every run at its end. Scale "
+        "1 trains on after its loss settled for longer than the runs that are stopped."
+    ),
+)
+B9 = Rule(
+    claim="B9",
+    sentence="the change is far lower in rank than the product it starts from",
+    quantity=f"share of heads whose change has <= {LOWER:g} of the initial stable rank",
+    bound=f">= {HEADS:g}",
+    measure=measure_low_rank,
+    needs=runs_of(parameter="scale"),
+    table="stable rank of the change at the end and of the initial product, mean over heads",
+)
+
+RULES = (B7, B8, B8_SETTLED, B9)
+
+
+def share_of_all(tally: Tally, least: float) -> tuple[float | None, bool | None]:
+    """Return the share of all names known to meet the bound, and whether it is at least `least`.
+
+    Names that cannot tell may be either: the outcome is None if it depends on them.
+    """
+    if not tally.counted:
+        return None, None
+    met, unknown = len(tally.counted) - len(tally.exceptions), len(tally.unknown)
+    total = len(tally.counted) + unknown
+    if met / total >= least:
+        return met / total, True
+    possible = (met + unknown) / total >= least
+    return met / total, None if possible else False
+
+
+def _measure_each_run(
+    runs: Runs, measure_run: Callable[[xr.Dataset, Kind], Measured]
+) -> Iterator[Measured]:
+    """Measure every run and kind of product by itself; a run that collapsed cannot tell."""
+    for key in runs:
+        for kind, part in KINDS.items():
+            for seed, ds in runs[key].items():
+                measured = measure_run(ds, kind)
+                if reason := collapsed(ds):
+                    rows = tuple({**row, "note": "collapsed"} for row in measured.rows)
+                    measured = Measured(rows=rows, remarks=(f"is left out: {reason}",))
+                remarks = _remarks(f"{key.experiment}: {key.title}, seed {seed}", ds, measured)
+                measured = replace(measured, variant=key.variant, remarks=remarks)
+                yield measured.at(key, seed, part=part)
+
+
+def _remarks(title: str, ds: xr.Dataset, measured: Measured) -> tuple[str, ...]:
+    return tuple(f"{title} {remark}" for remark in (stop_of(ds), *measured.remarks) if remark)
+
+
+def _growth(ds: xr.Dataset, kind: Kind) -> Measured:
+    window, ranks = growth_window(ds), _head_means(ds, kind)
+    if window.snapshots < LEAST_SNAPSHOTS:
+        count_in_window = f"{window.snapshots} of the {LEAST_SNAPSHOTS} snapshots that it takes"
+        return Measured(remarks=(f"has {count_in_window} in the window",))
+    judged = ranks.isel(step=slice(window.first, window.last + 1))
+    trends = _trends(judged["step"].to_numpy(), judged)
+    rows = [
+        {
+            "from": moment(ds, window.first),
+            "first rank": ranks_of_block[window.first],
+            "to": moment(ds, window.last),
+            "last rank": ranks_of_block[window.last],
+            "rank at the end": ranks_of_block[-1],
+        }
+        for ranks_of_block in ranks.T.values.tolist()
+    ]
+    remarks = () if window.settled else (f"{_unsettled(ds)}: judged to the end",)
+    return _measured_trends(trends, rows, "rank grows", remarks)
+
+
+def _low_rank(ds: xr.Dataset, kind: Kind) -> Measured:
+    change, initial = change_ranks(ds.isel(step=[-1]), kind)[0], initial_ranks(ds, kind)
+    ratio = change / initial  # (block, head)
+    flat = ratio.stack(place=("block", "head"))
+    names = [f"{block}.{head}" for block, head in flat["place"].to_numpy()]
+    by_name = xr.DataArray(flat.to_numpy(), dims="head", coords={"head": names})
+    tally = count(by_name <= LOWER, measured=by_name)
+    rows = tuple(
+        {
+            "block": int(block),
+            "rank of the change": float(change.sel(block=block).mean("head")),
+            "rank at the start": float(initial.sel(block=block).mean("head")),
+            "largest ratio of a head": float(ratio.sel(block=block).max("head")),
+        }
+        for block in ratio["block"].to_numpy()
+    )
+    value, met = share_of_all(tally, HEADS)
+    return Measured(value, met, rows=rows, tallies={"block.head, change of low rank": tally})
+
+
+class Reading(NamedTuple):
+    """Position of the snapshot at which a run is read, and a remark on it."""
+
+    position: int
+    remark: str = ""
+
+
+# Chooses the snapshot at which a run is read. `wait` is for how many steps the stopped runs of its
+# network went on after their loss had settled.
+Read = Callable[[xr.Dataset, int], Reading]
+
+
+def _at_end(ds: xr.Dataset, wait: int) -> Reading:
+    return Reading(ds.sizes["step"] - 1)
+
+
+def _once_settled(ds: xr.Dataset, wait: int) -> Reading:
+    position = settled_position(ds, wait=wait)
+    if not growth_window(ds).settled:
+        return Reading(position, f"{_unsettled(ds)}: read at its end")
+    return Reading(position, f"is read at {moment(ds, position)}")
+
+
+def _unsettled(ds: xr.Dataset) -> str:
+    loss = float(ds["training_loss"][-1])
+    return f"ends at training loss {loss:.2g}, never below {SETTLED:g}"
+
+
+def _measure_across_scales(runs: Runs, read: Read) -> Iterator[Measured]:
+    """Measure the trend over initial scales in every network, kind of product and seed."""
+    for network, of_network in by_network(runs).items():
+        by_init_scale = of_network.by("scale")
+        for kind, part in KINDS.items():
+            for seed in of_network.seeds:
+                at_scales = {init_scale: seeds[seed] for init_scale, seeds in by_init_scale.items()}
+                measured = _trend_over_scales(at_scales, kind, read)
+                title = f"{network.experiment}: {network.title}, seed {seed}"
+                remarks = tuple(f"{title} {remark}" for remark in measured.remarks)
+                yield replace(measured, remarks=remarks).at(network, seed, part=part)
+
+
+class RunAtScale(NamedTuple):
+    """A run as the trend reads it. reason: why it collapsed, or ""."""
+
+    ranks: xr.DataArray  # (block)
+    reason: str
+    remarks: tuple[str, ...]
+
+
+def _trend_over_scales(at_scales: Mapping[float, xr.Dataset], kind: Kind, read: Read) -> Measured:
+    """Measure one seed. Scales that collapsed are shown in the table and not in the trend."""
+    wait = max(map(stop_steps, at_scales.values()))
+    read_runs = {
+        init_scale: _read_run(ds, kind, read(ds, wait)) for init_scale, ds in at_scales.items()
+    }
+    remarks = tuple(
+        f"at scale {init_scale:g} {remark}"
+        for init_scale, run in read_runs.items()
+        for remark in run.remarks
+    )
+    in_trend = {init_scale: run for init_scale, run in read_runs.items() if not run.reason}
+    if len(in_trend) < LEAST_SCALES:
+        few = f"has {len(in_trend)} of the {LEAST_SCALES} scales that it takes"
+        return Measured(remarks=(*remarks, few))
+    together = xr.concat([run.ranks for run in in_trend.values()], "scale")
+    rows = [
+        {
+            f"rank at scale {init_scale:g}": float(run.ranks.sel(block=block))
+            for init_scale, run in read_runs.items()
+        }
+        for block in together["block"].to_numpy()
+    ]
+    trends = _trends(np.array(list(in_trend)), together)
+    return _measured_trends(trends, rows, "rank grows with scale", remarks)
+
+
+def _read_run(ds: xr.Dataset, kind: Kind, reading: Reading) -> RunAtScale:
+    reason = collapsed(ds)
+    remarks = (f"collapsed: {reason}" if reason else reading.remark, stop_of(ds))
+    ranks = _head_means(ds.isel(step=[reading.position]), kind)[0]
+    return RunAtScale(ranks, reason, tuple(filter(None, remarks)))
+
+
+def _head_means(ds: xr.Dataset, kind: Kind) -> xr.DataArray:
+    """Return mean stable ranks (step, block); NaN if one head could not be measured."""
+    return change_ranks(ds, kind).mean("head", skipna=False)
+
+
+def _trends(x: np.ndarray, ranks: xr.DataArray) -> list[float]:
+    """Return Spearman's correlation of x with the ranks (x, block) of every block."""
+    trends: list[float] = rank_correlation(x, ranks.to_numpy()).tolist()
+    return trends
+
+
+def _measured_trends(
+    trends: Sequence[float],
+    rows: Sequence[Mapping[str, str | float]],
+    part_of_rule: str,
+    remarks: tuple[str, ...],
+) -> Measured:
+    """Count the blocks whose trend is strong enough. trends, rows: one for each block."""
+    names = [f"block {block}" for block in range(1, len(trends) + 1)]
+    by_name = xr.DataArray(np.array(trends), dims="block", coords={"block": names})
+    tally = count(by_name >= TREND, measured=by_name)
+    value, met = share_of_all(tally, BLOCKS)
+    numbered = tuple(
+        {"block": block, **row, "Spearman": trend}
+        for block, (row, trend) in enumerate(zip(rows, trends, strict=True), start=1)
+    )
+    return Measured(value, met, numbered, {part_of_rule: tally}, remarks)

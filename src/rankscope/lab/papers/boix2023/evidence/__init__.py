@@ -1,0 +1,1 @@
+"""Measurements behind the claims: `python -m rankscope.lab.papers.boix2023.evidence`."""

@@ -1,0 +1,184 @@
+"""The figures of boix2023 by number. Each function draws one; its docstring is the caption."""
+
+from collections.abc import Sequence
+
+import xarray as xr
+from matplotlib.figure import Figure
+
+from rankscope.figures.style import evenly
+from rankscope.lab.experiment import FigureRule
+from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.papers.boix2023.claims.full_matrices import rise_dataset
+from rankscope.lab.papers.boix2023.figures.activation import activation_errors
+from rankscope.lab.papers.boix2023.figures.full_head import singular_value_rises
+from rankscope.lab.papers.boix2023.figures.perturbation import perturbations
+from rankscope.lab.papers.boix2023.figures.staircase import flow_and_staircase
+from rankscope.lab.papers.boix2023.figures.toy import (
+    entries_by_alpha,
+    loss_by_alpha,
+    toy_attention,
+)
+from rankscope.lab.papers.boix2023.figures.vits import VIT_FIGURES
+from rankscope.lab.papers.boix2023.stages import (
+    LARGEST_ALPHA,
+    error_dataset,
+    flows_of,
+    stages_in_flows,
+)
+from rankscope.lab.running.run import RunKey
+
+MOST_ALPHAS = 3  # drawn against Algorithm 1
+PERTURBED = RunKey("teacher-1", {"log10_alpha": -32.0}, experiment="boix2023/assumptions")
+FULL_HEADS = ("aligned-1e-4", "gaussian-1e-8", "gaussian-1e-32")
+
+
+def figure_3(runs: Runs) -> Figure:
+    """Entries, singular values and losses of a diagonal head (a-c) and of a full one (d-f).
+
+    The full one's teacher is ours, found by trying until both products rise in turn; of a Gaussian
+    one, of which the paper speaks, K-Q does not rise by the end (figures of rises, claim B6).
+    """
+    full = runs.of("aligned-1e-4").kind("full")
+    return toy_attention(first_seed(runs.of("diagonal")), first_seed(full))
+
+
+def rises_figure(runs: Runs) -> Figure:
+    """Singular values of a full head with their half-rise times and widths."""
+    ds = first_seed(runs)
+    figure = singular_value_rises(ds, rise_dataset(ds))
+    figure.suptitle(_title(runs), fontsize="medium")
+    return figure
+
+
+def plateau_figure(runs: Runs) -> Figure:
+    """Weights perturbed at random times, beside those of the run that was not perturbed (fig. 9).
+
+    The paper says training brings them back: they were close to a strict local minimum.
+    """
+    return perturbations(first_seed(runs), "plateau", title=_title(runs))
+
+
+def newly_active_figure(runs: Runs) -> Figure:
+    """Weights perturbed when one of them had just become active, beside those of the run that was
+    not perturbed (fig. 10).
+
+    The paper says training goes to the same minimum as without the perturbation.
+    """
+    return perturbations(first_seed(runs), "newly active", title=_title(runs))
+
+
+def _title(runs: Runs) -> str:
+    """Name the one run and its first seed."""
+    (key,) = runs
+    return f"{key.title}, seed {min(runs.only)}"
+
+
+def first_seed(runs: Runs) -> xr.Dataset:
+    """Return the first seed of the one run; figures of single runs show it."""
+    ds: xr.Dataset = runs.only[min(runs.only)]
+    return ds
+
+
+def first_flows(runs: Runs) -> dict[float, xr.Dataset]:
+    """Return the flows of the one network by log10 alpha, for the first seed."""
+    (network,) = runs.networks
+    return flows_of(runs, network, runs.seeds[0])
+
+
+def _algorithm(runs: Runs) -> xr.Dataset:
+    return first_seed(runs.kind("algorithm"))
+
+
+def _loss(runs: Runs) -> Figure:
+    """The loss over rescaled time, a line for each initial scale alpha (fig. 6).
+
+    The flows end after some stages, so that it stays above 0, where the axis does not begin. The
+    paper says it falls in stages: plateaus, and drops that become sharper as alpha falls.
+    """
+    return loss_by_alpha(first_flows(runs))
+
+
+def _entries_kq(runs: Runs) -> Figure:
+    """The entries of K-Q, the product of key and query weights, over rescaled time, a panel for
+    each alpha (fig. 7).
+
+    Each line is one diagonal entry. In colour are those that become active at the smallest alpha,
+    by their order among the entries of both products. The paper says the lines tend to a limit as
+    alpha falls: entries leave zero one after another, in an order and at times that settle.
+    """
+    return entries_by_alpha(first_flows(runs), "kq")
+
+
+def _entries_vo(runs: Runs) -> Figure:
+    """The entries of V-O, the product of value and output weights, over rescaled time, a panel for
+    each alpha (fig. 8).
+
+    Lines and colours as those of K-Q. The paper says the same of them: as alpha falls they tend to
+    a limit in which entries leave zero one after another.
+    """
+    return entries_by_alpha(first_flows(runs), "vo")
+
+
+def _staircase(runs: Runs) -> Figure:
+    """Gradient flow from three alphas beside Algorithm 1 (broad lines): entries of the products,
+    their logarithmic coordinates, and the loss.
+
+    The theorem says the flow approaches the staircase as alpha falls.
+    """
+    flows = first_flows(runs)
+    small = sorted(alpha for alpha in flows if alpha <= LARGEST_ALPHA)
+    drawn = {small[i]: flows[small[i]] for i in evenly(len(small), MOST_ALPHAS)}
+    return flow_and_staircase(_algorithm(runs), drawn)
+
+
+def _errors(runs: Runs) -> Figure:
+    """How far the times at which entries become active are from Algorithm 1's, against
+    log(1/alpha).
+
+    The theorem says the distance falls like one over it: parallel to the dashed line.
+    """
+    flows = first_flows(runs)
+    compared = stages_in_flows(_algorithm(runs), flows)
+    return activation_errors(error_dataset(compared))
+
+
+def _stage_figures(experiment: str, network: str, names: dict[str, str]) -> list[FigureRule]:
+    """Return the figures of one diagonal network; `names` gives those of the paper a number."""
+    needs = runs_of(network, experiment=experiment)
+    drawings = {
+        "loss": _loss,
+        "entries-kq": _entries_kq,
+        "entries-vo": _entries_vo,
+        "staircase": _staircase,
+        "activation-errors": _errors,
+    }
+    return [FigureRule(names.get(name, name), draw, needs) for name, draw in drawings.items()]
+
+
+def _perturbed_runs(keys: Sequence[RunKey]) -> list[RunKey]:
+    return [key for key in keys if key == PERTURBED]
+
+
+FIGURES: tuple[FigureRule, ...] = (
+    FigureRule("figure-3", figure_3, runs_of("aligned-1e-4", "diagonal")),
+    *_stage_figures(
+        "boix2023/toy-diag",
+        "teacher-1",
+        {"loss": "figure-6", "entries-kq": "figure-7", "entries-vo": "figure-8"},
+    ),
+    FigureRule("figure-9", plateau_figure, _perturbed_runs),
+    FigureRule("figure-10", newly_active_figure, _perturbed_runs),
+    *VIT_FIGURES,
+    *_stage_figures(
+        "boix2023/diag-transformer",
+        "bases",
+        {
+            name: f"diag-transformer-{name}"
+            for name in ("loss", "entries-kq", "entries-vo", "staircase", "activation-errors")
+        },
+    ),
+    *(
+        FigureRule(f"rises-{network}", rises_figure, runs_of(network, kind="full"))
+        for network in FULL_HEADS
+    ),
+)

@@ -1,0 +1,199 @@
+"""Flow trajectories against Algorithm 1's staircase (boix2023, Theorem 4.5; our own figure)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Num
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from rankscope.figures.style import (
+    DARK,
+    IDLE,
+    LOG_FROM,
+    RESCALED_TIME,
+    SYMBOLS,
+    Colour,
+    draw_lines,
+    log_inverse,
+    mixed,
+    power_of_ten,
+    shades,
+)
+from rankscope.lab.papers.boix2023.figures.toy import from_the_largest_alpha
+from rankscope.lab.papers.boix2023.stages import short_names
+
+Runs = Mapping[float | int, xr.Dataset]
+
+# A loss can fall to rounding error; what lies below this share of the first says nothing.
+LEAST_LOSS = 1e-6
+WIDE = 4  # points, of the lines of Algorithm 1
+LABEL_WIDTH = 0.019  # of the width of a panel
+
+
+def flow_and_staircase(algorithm: xr.Dataset, flows: Runs) -> Figure:
+    """Flow at one or more alpha (thin) over Algorithm 1 (wide and pale), in three panels.
+
+    z with theta^k, constant from T_k to T_{k+1}; the log coordinate y / log(1/alpha) with 1 - b^k,
+    straight in between; the loss with that of theta^k. Vertical lines mark the T_k, each with the
+    coordinate that wins then, in its colour; coordinates that win in no stage are grey.
+    `flows` maps log10(alpha) to a run; the smallest alpha is drawn strongest.
+    """
+    flows = from_the_largest_alpha(flows)
+    end = max(float(ds["time"][-1]) for ds in flows.values())
+    winners = [(time, i) for time, i in activations(algorithm) if time <= end]
+    order = dict.fromkeys(i for _, i in winners)  # once each: a coordinate may leave and win again
+    colours = dict(zip(order, shades(len(order)), strict=True))
+
+    figure = Figure(figsize=(9, 9), layout="constrained")
+    upper, middle, lower = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 2))
+    draw_entries(upper, algorithm, flows, colours, end)
+    draw_log_coordinates(middle, algorithm, flows, colours)
+    draw_losses(lower, algorithm, flows, end)
+    for axes in (upper, middle, lower):
+        for time, _ in winners:
+            axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
+    upper.set_xlim(0, end)
+    lower.set_xlabel(RESCALED_TIME)
+    names = short_names(algorithm)
+    label_winners(upper, [(time, names[i], colours[i]) for time, i in winners], end)
+    figure.legend(handles=legend_lines(flows), loc="outside lower center", ncols=5, frameon=False)
+    return figure
+
+
+def activations(algorithm: xr.Dataset) -> list[tuple[float, int]]:
+    """(T_k, winner): when each stage begins, and the coordinate whose activation begins it."""
+    times, winners = (algorithm[name].to_numpy() for name in ("stage_time", "stage_winner"))
+    return [(float(time), int(i)) for time, i in zip(times, winners, strict=True) if i >= 0]
+
+
+def draw_entries(
+    axes: Axes, algorithm: xr.Dataset, flows: Runs, colours: Mapping[int, Colour], end: float
+) -> None:
+    z = algorithm["stage_z"].transpose("stage", "coordinate").to_numpy()
+    for i, colour in reversed(list(colours.items())):  # on top at 0: the next to win
+        draw_steps(axes, algorithm, z[:, i], end, colour)
+    for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
+        values = ds["z"].transpose("time", "coordinate").to_numpy()
+        draw_lines(axes, ds["time"].to_numpy(), values, colours, opacity=opacity)
+    kinds = set(algorithm["kind"].to_numpy())
+    names = [symbol for kind, symbol in SYMBOLS.items() if kind in kinds]
+    axes.set_ylabel(f"entries of {' and '.join(names)}")
+
+
+def draw_log_coordinates(
+    axes: Axes, algorithm: xr.Dataset, flows: Runs, colours: Mapping[int, Colour]
+) -> None:
+    """y / log(1/alpha) tends to 1 - log_alpha(u + v); a coordinate is active at 1 or -1."""
+    b = algorithm["stage_b"].transpose("stage", "coordinate").to_numpy()
+    for i, colour in reversed(list(colours.items())):
+        draw_wide(axes, algorithm["stage_time"].to_numpy(), 1 - b[:, i], colour)
+    for opacity, (log10_alpha, ds) in zip(opacities(flows), flows.items(), strict=True):
+        y = ds["y"].transpose("time", "coordinate").to_numpy() / log_inverse(log10_alpha)
+        draw_lines(axes, ds["time"].to_numpy(), y, colours, opacity=opacity)
+    for level in (-1, 1):
+        axes.axhline(level, color=DARK, linewidth=0.8, linestyle=":")
+    axes.set_ylabel(r"$y_i \,/\, \log(1/\alpha)$ and $1 - b_i^k$")
+
+
+def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Runs, end: float) -> None:
+    levels = algorithm["stage_loss"].to_numpy()
+    draw_steps(axes, algorithm, levels, end, to_rgba(DARK))
+    for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
+        axes.plot(ds["time"], ds["loss"], color=DARK, linewidth=1.2, alpha=opacity)
+    reached = levels[algorithm["stage_time"].to_numpy() <= end]
+    lowest = min(reached.min(), *(float(ds["loss"].min()) for ds in flows.values()))
+    highest = max(float(ds["loss"].max()) for ds in flows.values())
+    if highest > LOG_FROM * lowest:
+        axes.set_yscale("log")
+        axes.set_ylim(bottom=0.7 * max(lowest, LEAST_LOSS * levels[0]))
+    else:
+        margin = 0.05 * (highest - lowest)
+        axes.set_ylim(lowest - margin, highest + margin)
+    axes.set_ylabel("loss")
+
+
+def draw_steps(
+    axes: Axes, algorithm: xr.Dataset, levels: Num[np.ndarray, " stage"], end: float, colour: Colour
+) -> None:
+    """The level of stage k from T_k to T_{k+1}; the last as far as it is known and shown.
+
+    A stage that did not come to rest has no T_{k+1} (NaN) and gets no level.
+    """
+    times, until = algorithm["stage_time"].to_numpy(), algorithm["stage_until"].to_numpy()
+    last = times[-1] if np.isnan(until[-1]) else min(until[-1], max(end, times[-1]))
+    edges = np.append(times, last)
+    draw_wide(axes, np.repeat(edges, 2)[1:-1], np.repeat(levels, 2), colour)
+
+
+def draw_wide(
+    axes: Axes, x: Num[np.ndarray, " n"], y: Num[np.ndarray, " n"], colour: Colour
+) -> None:
+    axes.plot(x, y, color=pale(colour), linewidth=WIDE, solid_joinstyle="miter", zorder=1.8)
+
+
+def pale(colour: Colour) -> Colour:
+    # Mixed and not transparent: many lie on top of each other at 0.
+    return mixed(colour, 1.0, 0.65)
+
+
+def opacities(flows: Runs) -> list[float]:
+    return [float(opacity) for opacity in np.linspace(1, 0.3, len(flows))[::-1]]
+
+
+def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], end: float) -> None:
+    """Names above the panel, moved apart where they would overlap, each tied to its T_k."""
+    places = spread(np.array([time for time, _, _ in winners]), LABEL_WIDTH * end)
+    for (time, name, colour), place in zip(winners, places, strict=True):
+        axes.annotate(
+            name,
+            xy=(time, 1),
+            xytext=(place, 1.06),
+            xycoords=("data", "axes fraction"),
+            rotation=90,
+            ha="center",
+            va="bottom",
+            fontsize="small",
+            color=mixed(colour, 0.0, 0.3),
+            arrowprops={
+                "arrowstyle": "-",
+                "color": IDLE,
+                "linewidth": 0.6,
+                "shrinkA": 1,
+                "shrinkB": 0,
+            },
+        )
+
+
+def spread(places: Num[np.ndarray, " n"], gap: float) -> Num[np.ndarray, " n"]:
+    """The ascending `places` moved as little as possible to stand at least `gap` apart.
+
+    Least squares under x[i+1] - x[i] >= gap: pool neighbours that overlap around their mean.
+    """
+    blocks: list[list[float]] = []  # of places less i * gap, which only have to ascend
+    for i, place in enumerate(places):
+        blocks.append([float(place) - i * gap])
+        while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    level = np.array([np.mean(block) for block in blocks for _ in block])
+    apart: Num[np.ndarray, " n"] = level + gap * np.arange(len(places))
+    return apart
+
+
+def legend_lines(flows: Runs) -> list[Line2D]:
+    algorithm = Line2D([], [], color=pale(to_rgba(DARK)), linewidth=WIDE, label="Algorithm 1")
+    thin = [
+        Line2D(
+            [],
+            [],
+            color=DARK,
+            linewidth=1.2,
+            alpha=opacity,
+            label=rf"flow, $\alpha$ = {power_of_ten(log10_alpha)}",
+        )
+        for opacity, log10_alpha in zip(opacities(flows), flows, strict=True)
+    ]
+    return [algorithm, *thin]

@@ -1,0 +1,156 @@
+"""Stored runs of this paper: networks, and the attention heads of vision transformers.
+
+Blocks and heads are counted from 1, in the order of the network.
+"""
+
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
+from rankscope.lab.judging.runs import Runs, Seeds
+from rankscope.lab.running.run import RunKey
+
+Kind = Literal["kq", "vo"]
+
+KINDS: dict[Kind, str] = {"kq": "K-Q", "vo": "V-O"}
+SETTLED = 1e-3  # a training loss below it has settled
+INITIAL = "product_singular_values"
+CHANGE = "product_change_singular_values"
+
+
+def by_network(runs: Runs) -> dict[RunKey, Runs]:
+    """Return the runs of each network, by a key that names experiment and network alone.
+
+    Networks of two experiments may have the same name.
+    """
+    entries: dict[RunKey, dict[RunKey, Seeds]] = {}
+    for key in runs:
+        network = RunKey(key.network, experiment=key.experiment)
+        entries.setdefault(network, {})[key] = runs[key]
+    return {network: Runs(of_network) for network, of_network in entries.items()}
+
+
+def products_of(ds: xr.Dataset, kind: Kind) -> xr.Dataset:
+    """Return the spectra of the products of one kind, and of their changes."""
+    positions = np.flatnonzero(ds["product_kind"].to_numpy() == kind)
+    if not len(positions):
+        raise ValueError(f"this run has no products of kind {kind!r}; expected some of every head")
+    return ds[[INITIAL, CHANGE]].isel(product=positions)
+
+
+def by_head(values: xr.DataArray) -> xr.DataArray:
+    """Return values of products of one kind with the dimensions block and head for product.
+
+    "blocks.2.attention.h0.kq" is head 1 of block 3 if it is in the third attention.
+    """
+    names = [str(name) for name in values["product"].to_numpy()]
+    blocks = len({name.rsplit(".", 2)[0] for name in names})
+    heads = len(names) // blocks
+    plain = values.reset_coords(drop=True).drop_vars("product")
+    apart = plain.coarsen(product=heads).construct(product=("block", "head"))
+    return apart.assign_coords(block=np.arange(1, blocks + 1), head=np.arange(1, heads + 1))
+
+
+def spectra(ds: xr.Dataset, kind: Kind, *, of: str) -> xr.DataArray:
+    """Return singular values (step, block, head, k) of every head's product, or of its change.
+
+    of: INITIAL or CHANGE.
+    """
+    return by_head(products_of(ds, kind)[of]).transpose("step", "block", "head", "k")
+
+
+def change_ranks(ds: xr.Dataset, kind: Kind) -> xr.DataArray:
+    """Return the stable rank (step, block, head) of the change since step 0; NaN at step 0."""
+    ranks = products_of(ds, kind).rankscope.stable_rank(of=CHANGE)
+    return by_head(ranks).where(ds["step"] > 0).transpose("step", "block", "head")
+
+
+def initial_ranks(ds: xr.Dataset, kind: Kind) -> xr.DataArray:
+    """Return the stable rank (block, head) of the product at the first snapshot."""
+    ranks = products_of(ds.isel(step=[0]), kind).rankscope.stable_rank(of=INITIAL)
+    return by_head(ranks).isel(step=0).transpose("block", "head")
+
+
+class Window(NamedTuple):
+    """Snapshots from `first` to `last`, positions along step; none if last < first.
+
+    settled: whether the window ends because the training loss is below SETTLED there.
+    """
+
+    first: int
+    last: int
+    settled: bool
+
+    @property
+    def snapshots(self) -> int:
+        return max(self.last - self.first + 1, 0)
+
+
+def growth_window(ds: xr.Dataset) -> Window:
+    """Return the window from epoch 1 to the first snapshot with a settled loss, or to the end.
+
+    If snapshots are not scheduled by epochs, it begins at the first one after step 0.
+    """
+    steps = ds["step"].to_numpy()
+    settled = np.flatnonzero(ds["training_loss"].to_numpy() < SETTLED)
+    first = int(np.searchsorted(steps, epoch_steps(ds) or 1))
+    return Window(first, int(settled[0]) if len(settled) else len(steps) - 1, len(settled) > 0)
+
+
+def settled_position(ds: xr.Dataset, *, wait: int) -> int:
+    """Return the position of the first snapshot `wait` steps or more after the loss settled.
+
+    It is the last snapshot if there is none.
+    """
+    steps, window = ds["step"].to_numpy(), growth_window(ds)
+    wanted = steps[window.last] + wait if window.settled else np.inf
+    return min(int(np.searchsorted(steps, wanted)), len(steps) - 1)
+
+
+def epoch_steps(ds: xr.Dataset) -> int | None:
+    """Return the declared steps of one epoch; None if snapshots are not scheduled by epochs."""
+    steps: int | None = _declared(ds, "snapshots").get("steps_per_epoch")
+    return steps
+
+
+def times(ds: xr.Dataset) -> np.ndarray:
+    """Return the epoch of each snapshot, or its step if epochs are not declared."""
+    steps: np.ndarray = ds["step"].to_numpy()
+    return steps / (epoch_steps(ds) or 1)
+
+
+def time_unit(ds: xr.Dataset) -> str:
+    """Return the unit of `times`: "epoch" or "step"."""
+    return "epoch" if epoch_steps(ds) else "step"
+
+
+def moment(ds: xr.Dataset, position: int) -> str:
+    """Return the time of a snapshot in words: "epoch 12"."""
+    return f"{time_unit(ds)} {times(ds)[position]:.4g}"
+
+
+def stop_steps(ds: xr.Dataset) -> int:
+    """Return how long the run was to go on after its loss settled; 0 if to the end."""
+    steps: int = _declared(ds, "stop").get("steps", 0)
+    return steps
+
+
+def stop_of(ds: xr.Dataset) -> str:
+    """Return when and why training ended before its last step; "" if it did not."""
+    stopped_at = ds.attrs.get("stopped_at")
+    if stopped_at is None:
+        return ""
+    unit, length = time_unit(ds), epoch_steps(ds) or 1
+    stopped = f"stopped at {unit} {stopped_at / length:.4g}"
+    stop = _declared(ds, "stop")
+    if not stop:
+        return stopped
+    after = f"{stop['steps'] / length:.4g} {unit}s or more after one with"
+    return f"{stopped}, at the first snapshot {after} training loss < {stop['loss']:g}"
+
+
+def _declared(ds: xr.Dataset, field: str) -> dict[str, Any]:
+    """Return one field of the run's declaration; {} if there is none."""
+    return (ds.attrs.get("declaration") or {}).get(field) or {}

@@ -1,0 +1,1 @@
+"""Runs of the paper's toy models: flows, Algorithm 1, perturbations."""

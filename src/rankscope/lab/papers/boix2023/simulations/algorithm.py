@@ -1,0 +1,95 @@
+"""A run of Algorithm 1."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rankscope.lab.papers.boix2023.simulations.flow import coordinates
+from rankscope.lab.papers.boix2023.simulations.task import Task, Toy, horizon
+from rankscope.store import Variable, Writer
+from rankscope.theory import DiagonalNetwork, Stage, incremental
+
+# Of one stage; infinite times are stored as they are, NaN where a stage did not come to rest.
+NUMBERS = (
+    "time",
+    "until",
+    "drive",
+    "margin",
+    "transition",
+    "loss",
+    "gradient",
+    "hessian_u",
+    "hessian_z",
+)
+
+
+@dataclass(frozen=True)
+class AlgorithmRun:
+    """The stages that begin before the time `horizon` gives, each committed as it is found."""
+
+    task: Task
+    stages: int
+
+    def execute(self, path: Path, *, seed: int, progress: Callable[[float], None]) -> None:
+        toy = self.task.build(seed)
+        end = horizon(toy, self.stages)
+        with create_stages(path, toy.network) as writer:
+            for stage in stages_before(toy, end):
+                writer.append(stage.index, stage_values(stage, toy.network), along="stage")
+                progress(min(stage.time / end, 1.0))
+
+
+def stages_before(toy: Toy, end: float) -> Iterator[Stage]:
+    """Stages of Algorithm 1 as long as they begin before `end`."""
+    stages = incremental(toy.network, toy.network.p * 4)
+    return takewhile(lambda stage: stage.time < end, stages)
+
+
+def create_stages(path: Path, network: DiagonalNetwork) -> Writer:
+    """An empty store for stages."""
+    return Writer.create(path, coords=coordinates(network), variables=stage_variables())
+
+
+def stage_variables() -> dict[str, Variable]:
+    """stage_*(stage): everything a Stage says."""
+    along, both = ("stage",), ("stage", "coordinate")
+    return {
+        **{f"stage_{name}": Variable(along, np.float64) for name in NUMBERS},
+        "stage_winner": Variable(along, np.int64, fill=-1),
+        "stage_sign": Variable(along, np.int8),
+        "stage_converged": Variable(along, np.int8),
+        "stage_tied": Variable(along, np.int64),
+        "stage_left": Variable(along, np.int64),
+        "stage_remarks": Variable(along, str),
+        "stage_z": Variable(both, np.float64),
+        "stage_b": Variable(both, np.float64),
+    }
+
+
+def stage_values(stage: Stage, network: DiagonalNetwork) -> dict[str, Any]:
+    """One row of each variable."""
+    certificate = stage.certificate
+    return {
+        "stage_time": stage.time,
+        "stage_until": stage.until,
+        "stage_drive": stage.drive,
+        "stage_margin": stage.margin,
+        "stage_transition": stage.transition if stage.converged else math.nan,
+        "stage_loss": stage.loss,
+        "stage_gradient": certificate.gradient,
+        "stage_hessian_u": certificate.hessian_u,
+        "stage_hessian_z": certificate.hessian_z,
+        "stage_winner": -1 if stage.winner is None else stage.winner,
+        "stage_sign": stage.sign,
+        "stage_converged": stage.converged,
+        "stage_tied": len(stage.tied),
+        "stage_left": len(stage.left),
+        "stage_remarks": " ".join(stage.remarks(network)),
+        "stage_z": stage.z,
+        "stage_b": stage.b,
+    }

@@ -1,0 +1,177 @@
+"""A run of the perturbation experiment (boix2023, App. C, figs. 9 and 10) with direct checks."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from rankscope.lab.papers.boix2023.simulations.algorithm import stage_values, stage_variables
+from rankscope.lab.papers.boix2023.simulations.flow import coordinates
+from rankscope.lab.papers.boix2023.simulations.task import Task, Toy
+from rankscope.store import Variable, Writer
+from rankscope.theory import DiagonalNetwork, Stage, incremental
+from rankscope.theory.assumptions import (
+    check_noise_robustness,
+    check_nondegeneracy,
+    check_return_to_rest,
+    check_strict_minima,
+)
+from rankscope.theory.perturbation import NOISES, Kind, Noise, Reference, Trial, trial
+
+ACTIVE = 1e-2  # of |z|; what is below it though not negligible is on its way up
+
+# Details of the direct checks, one number for each stage.
+CHECKED = ("relative_margin", "left_drive", "constant", "independent", "tied", "reached")
+
+# A tenth of the work is Algorithm 1, a tenth the unperturbed run and the checks.
+BEFORE_TRIALS = 0.2
+
+
+@dataclass(frozen=True)
+class PerturbationRun:
+    """Perturb the flow from one alpha, at random times and as coordinates become non-negligible.
+
+    stages: of Algorithm 1; perturbations happen until the last of them begins.
+    epoch: what one lasts, in units of 1 / max |g(0)|: a weight's first e-folding.
+    epochs: how long training goes on.
+    plateaus: how many random times, with noise of `plateau_std`; `active_std` at the others.
+    draws: noisy starts in each stage of the direct check of Assumption 4.4.
+
+    As alpha -> 0: the direct checks of the assumptions, and the same noise on each theta^k with
+    nothing else moving.
+    """
+
+    task: Task
+    log10_alpha: float
+    stages: int
+    epoch: float = 0.04
+    epochs: int = 1000
+    plateaus: int = 5
+    plateau_std: float = 0.05
+    active_std: float = 1e-2
+    draws: int = 1
+
+    def execute(self, path: Path, *, seed: int, progress: Callable[[float], None]) -> None:
+        toy = self.task.build(seed)
+        stages = list(incremental(toy.network, self.stages))
+        progress(BEFORE_TRIALS / 2)
+        with self._create(path, toy.network) as writer:
+            self._write_stages(writer, toy, stages, seed)
+            reference = self._reference(toy, stages)
+            progress(BEFORE_TRIALS)
+            planned = list(self._plan(reference, seed))
+            for number, (kind, noise, start) in enumerate(planned):
+                found = trial(
+                    reference,
+                    start,
+                    kind=kind,
+                    noise=noise,
+                    std=self.plateau_std if kind == "plateau" else self.active_std,
+                    epochs=recorded_epochs(self.epochs),
+                    generator=torch.Generator().manual_seed(1000 * seed + number),
+                )
+                writer.append(number, trial_values(found), along="trial")
+                progress(BEFORE_TRIALS + (1 - BEFORE_TRIALS) * (number + 1) / len(planned))
+
+    def _write_stages(self, writer: Writer, toy: Toy, stages: Sequence[Stage], seed: int) -> None:
+        """The stages and what each contributes to the checks; sentences become attributes."""
+        network, generator = toy.network, torch.Generator().manual_seed(seed)
+        epoch = self._epoch_time(toy)
+        checks = (
+            check_nondegeneracy(network, stages, toy.u0, toy.v0),
+            check_strict_minima(network, stages, radius=self.plateau_std),
+            check_return_to_rest(
+                network, stages, self.epochs * epoch, std=self.plateau_std, generator=generator
+            ),
+            check_noise_robustness(
+                network, stages, std=self.active_std, draws=self.draws, generator=generator
+            ),
+        )
+        found = {name: each for check in checks for name, each in check.details.items()}
+        for stage in stages:
+            numbers = {f"stage_{name}": found[name][stage.index] for name in CHECKED}
+            writer.append(stage.index, {**stage_values(stage, network), **numbers}, along="stage")
+        writer.set_attrs({"epoch_time": epoch, "assumptions": [check.sentence for check in checks]})
+
+    def _reference(self, toy: Toy, stages: Sequence[Stage]) -> Reference:
+        log_alpha = self.log10_alpha * math.log(10)
+        epoch = self._epoch_time(toy)
+        until = stages[-1].time + self.epochs * epoch / -log_alpha
+        return Reference.run(toy.network, toy.u0, toy.v0, log_alpha, until, epoch=epoch)
+
+    def _epoch_time(self, toy: Toy) -> float:
+        return self.epoch / float(toy.network.g(torch.zeros_like(toy.u0)).abs().max())
+
+    def _plan(self, reference: Reference, seed: int) -> Iterator[tuple[Kind, Noise, int]]:
+        """Which noise at which epoch: random ones first, then those of newly active weights."""
+        last = len(reference.y) - 1 - self.epochs
+        active = [epoch for epoch in reference.newly_active() if epoch <= last]
+        generator = torch.Generator().manual_seed(seed)
+        shape = (self.plateaus,) if active else (0,)
+        random = torch.randint(min(active, default=0), last + 1, shape, generator=generator)
+        for start in sorted(random.tolist()):
+            yield from (("plateau", noise, start) for noise in NOISES)
+        for start in active:
+            yield from (("newly active", noise, start) for noise in NOISES)
+
+    def _create(self, path: Path, network: DiagonalNetwork) -> Writer:
+        epochs = np.array(recorded_epochs(self.epochs), dtype=np.float64)
+        named = {name: (d, np.asarray(v)) for name, (d, v) in coordinates(network).items()}
+        del named["kind"]  # the labels say it, and here it is the kind of a trial
+        checked = {f"stage_{name}": Variable(("stage",), np.float64) for name in CHECKED}
+        return Writer.create(
+            path,
+            coords={"time": (("time",), epochs), **named},
+            variables={**trial_variables(), **stage_variables(), **checked},
+            attrs={"log10_alpha": self.log10_alpha},
+        )
+
+
+def recorded_epochs(last: int) -> tuple[int, ...]:
+    """0, and about twenty epochs to a decade up to the last."""
+    spaced = np.geomspace(1, last, 20 * math.ceil(math.log10(last)) + 1)
+    return (0, *sorted({round(epoch) for epoch in spaced}))
+
+
+def trial_variables() -> dict[str, Variable]:
+    """Everything a trial says; `time` counts epochs since the perturbation."""
+    along, over_time, whole = ("trial",), ("trial", "time"), ("trial", "time", "coordinate")
+    return {
+        "kind": Variable(along, str),
+        "noise": Variable(along, str),
+        "std": Variable(along, np.float64),
+        "start_time": Variable(along, np.float64),
+        "perturbed": Variable(along, np.int64),
+        "rising": Variable(along, np.int64),
+        "activated": Variable(along, np.int64),
+        "distance": Variable(over_time, np.float64),
+        "distance_all": Variable(over_time, np.float64),
+        "perturbed_z": Variable(whole, np.float64),
+        "unperturbed_z": Variable(whole, np.float64),
+    }
+
+
+def trial_values(found: Trial) -> dict[str, Any]:
+    """One row of each variable.
+
+    perturbed: how many coordinates; rising: how many of them were on their way up; activated: how
+    many more became active in the unperturbed run until the end.
+    """
+    active = found.unperturbed_z.abs() > ACTIVE
+    return {
+        "kind": found.kind,
+        "noise": found.noise,
+        "std": found.std,
+        "start_time": found.start_time,
+        "perturbed": int(found.perturbed.sum()),
+        "rising": int((found.perturbed & ~active[0]).sum()),
+        "activated": int((active[-1] & ~active[0]).sum()),
+        "distance": found.distance,
+        "distance_all": found.distance_all,
+        "perturbed_z": torch.where(found.perturbed, found.perturbed_z, torch.nan),
+        "unperturbed_z": torch.where(found.perturbed, found.unperturbed_z, torch.nan),
+    }

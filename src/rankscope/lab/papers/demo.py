@@ -1,0 +1,120 @@
+"""The demonstration: a few runs of both papers with one seed, and five sentences on what they show.
+
+A VGG learns digits and a Transformer Python source code, at two weight decays each. A diagonal
+attention head follows gradient flow from three initial scales, beside Algorithm 1.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from rich.console import Console
+
+from rankscope.lab.catalogue import load_study
+from rankscope.lab.commands import make_report, run_studies, say, show
+from rankscope.lab.experiment import Scale, Study, select_runs
+from rankscope.lab.judging.available_runs import AvailableRuns
+from rankscope.lab.judging.runs import Runs, all_runs
+from rankscope.lab.papers.boix2023.stages import flows_of, stages_in_flows
+from rankscope.lab.running.placement import Placement
+from rankscope.lab.running.run import RunKey
+
+HEAD = "teacher-1"
+RUNS: dict[str, dict[str, tuple[RunKey, ...]]] = {
+    "yunis2024": {
+        "yunis2024/lm": (RunKey("lm", {"decay": 0.1}), RunKey("lm", {"decay": 10.0})),
+        "yunis2024/vgg": (RunKey("vgg", {"decay": 1e-4}), RunKey("vgg", {"decay": 1e-3})),
+    },
+    "boix2023": {
+        "boix2023/toy-diag": (
+            RunKey(HEAD, {"log10_alpha": -300.0}),
+            RunKey(HEAD, {"log10_alpha": -32.0}),
+            RunKey(HEAD, {"log10_alpha": -8.0}),
+            RunKey(HEAD, kind="algorithm"),
+        )
+    },
+}
+
+
+def demo(
+    out: Path,
+    *,
+    command: str = "rankscope demo",
+    jobs: int | None = None,
+    placement: Placement | None = None,
+) -> bool:
+    """Run the demonstration in `out`; write its report to `out`/demo and print what it shows."""
+    studies = demo_studies("small")
+    succeeded = run_studies(studies, out, jobs=jobs, placement=placement)
+    folder = out / "demo"
+    report = make_report(studies, out, folder, command=command)
+    seen = tuple(line for runs in report.runs for line in observations(runs))
+    show(replace(report, seen=seen), folder)
+    console = Console()
+    for line in seen:
+        say(console, f"• {line}")
+    say(console, f"Open {folder / 'index.html'} for the pictures.")
+    return succeeded and not report.faults
+
+
+def demo_studies(scale: Scale) -> tuple[Study, ...]:
+    """Return the parts of both papers' studies that the demonstration runs."""
+    return tuple(
+        study.restrict(
+            select_runs(experiment, keys[experiment.name], seeds=(0,))
+            for experiment in study.experiments
+            if experiment.name in keys
+        )
+        for study, keys in ((load_study(name, scale), keys) for name, keys in RUNS.items())
+    )
+
+
+def observations(available: AvailableRuns) -> Iterator[str]:
+    """Yield a sentence with numbers for each thing that the demonstration's runs show."""
+    runs, _ = available.select(all_runs)
+    for network, title in (("vgg", "The VGG"), ("lm", "The Transformer")):
+        if by_decay := runs.of(network).by("decay"):
+            yield from _ranks(title, {decay: seeds[0] for decay, seeds in by_decay.items()})
+    if runs.of(HEAD):
+        yield _stages(runs)
+
+
+def _ranks(title: str, by_decay: dict[float, xr.Dataset]) -> Iterator[str]:
+    """How many ranks fell, and how much further with more weight decay."""
+    falls = {decay: _falls(ds) for decay, ds in by_decay.items()}
+    (low, base), *_, (high, most) = falls.items()
+    yield (
+        f"{title} learned, and the effective rank of {int((base > 0).sum())} of its {len(base)} "
+        f"weight matrices fell (median: {np.median(base):.0%} of full rank)."
+    )
+    further = float(np.median(most) / np.median(base))
+    yield f"With {high / low:g} times the weight decay it fell {further:.1f} times as far."
+
+
+def _falls(ds: xr.Dataset) -> np.ndarray:
+    """Fall of the normalised effective rank of every matrix with 2 values or more."""
+    ends = ds[["singular_values"]].isel(step=[0, -1])
+    whole = ends.isel(matrix=np.flatnonzero(ends["part_of"].to_numpy() == ""))
+    wide = np.minimum(whole["m"].to_numpy(), whole["n"].to_numpy()) > 1
+    ranks = whole.isel(matrix=np.flatnonzero(wide)).rankscope.normalized_effective_rank()
+    falls: np.ndarray = (ranks[0] - ranks[1]).to_numpy()
+    return falls
+
+
+def _stages(runs: Runs) -> str:
+    """How the order and the times of the toy head's stages compare with Algorithm 1."""
+    algorithm = runs.of(HEAD).kind("algorithm").only[0]
+    flows = flows_of(runs, HEAD, 0)
+    smallest = min(flows)
+    stages = [
+        stage for stage in stages_in_flows(algorithm, {smallest: flows[smallest]}) if stage.resolved
+    ]
+    times = [stage.time for stage in stages]
+    order = "in the order" if times == sorted(times) else "not in the order"
+    error = max(abs(stage.error) for stage in stages)
+    return (
+        f"The toy attention head learned {len(stages)} coordinates one by one, {order} that "
+        f"Algorithm 1 predicts, at times within {error:.1%} of the predicted ones."
+    )

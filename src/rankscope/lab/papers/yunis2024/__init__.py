@@ -1,0 +1,33 @@
+"""Yunis, Patel, Wheeler, Savarese, Vardi, Livescu, Maire, Walter: Rank Minimization, Alignment
+and Weight Decay in Neural Networks.
+
+Its claims speak of all networks, so they are judged on the runs of all experiments together.
+"""
+
+from rankscope.lab.experiment import Scale, Study
+from rankscope.lab.papers.yunis2024 import grok, lm, lstm, mlp, unet, vgg
+from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y3_MEDIAN, Y3B, Y10
+from rankscope.lab.papers.yunis2024.claims.decay import Y4, Y5
+from rankscope.lab.papers.yunis2024.claims.filters import Y11
+from rankscope.lab.papers.yunis2024.claims.grokking import Y9
+from rankscope.lab.papers.yunis2024.claims.growth import Y1
+from rankscope.lab.papers.yunis2024.claims.high_decay import Y7, Y7_UNCOLLAPSED
+from rankscope.lab.papers.yunis2024.claims.labels import Y8
+from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12
+from rankscope.lab.papers.yunis2024.claims.truncation import Y6
+
+CLAIMS = (Y1, Y2, Y3, Y3_MEDIAN, Y3B, Y4, Y5, Y6, Y7, Y7_UNCOLLAPSED, Y8, Y9, Y10, Y11, Y12)
+
+
+def study(scale: Scale) -> Study:
+    """Return the study of the paper at one scale."""
+    from rankscope.lab.papers.yunis2024.figures.captions import FIGURES  # claims need no plotting
+
+    return Study(
+        name="yunis2024",
+        title="Rank Minimization, Alignment and Weight Decay in Neural Networks",
+        scale=scale,
+        experiments=tuple(module.experiment(scale) for module in (vgg, unet, lstm, lm, mlp, grok)),
+        claims=CLAIMS,
+        figures=FIGURES,
+    )

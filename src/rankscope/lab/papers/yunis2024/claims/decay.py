@@ -1,0 +1,171 @@
+"""Claims Y4 and Y5 of yunis2024: what weight decay does to rank and alignment (figures 4, 5)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from rankscope.lab.judging.correlation import rank_correlation
+from rankscope.lab.judging.rule import Measured, Rule
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.tally import Tally, all_met, count
+from rankscope.lab.judging.verdict import Cell
+from rankscope.lab.papers.yunis2024.claims.ranks import final_ranks
+from rankscope.lab.papers.yunis2024.runs import (
+    LEAST_DECAYS,
+    Sweep,
+    decay_sweeps,
+    relative_alignment,
+    sweeps,
+)
+
+CORRELATION = 0.8
+STEP = 0.05
+SHARE = 0.8
+TRANSFORMER = "lm"
+CHANGE = f"changed by >= {STEP:g} from decay 0 in >= {SHARE:.0%} of them"
+
+
+@dataclass(frozen=True)
+class Response:
+    """What decay does to one seed: the median rank correlation, and who moves far enough from 0.
+
+    far: None if the run at decay 0 is not declared or collapsed.
+    """
+
+    correlation: float
+    far: Tally | None
+
+
+def measure_ranks(runs: Runs) -> Iterator[Measured]:
+    """A seed meets the bound if two parts are met by its uncollapsed runs.
+
+    1. The median over matrices of Spearman(decay, final NER) is <= -0.8.
+    2. NER drops from decay 0 to the largest decay by 0.05 or more in 80% of matrices.
+
+    Every declared decay counts, also that of figures 1-3. A seed cannot tell with fewer than 3
+    uncollapsed decays or without decay 0. A matrix whose NER stays the same has correlation 0.
+    Matrices with a single value, whose NER is always 1, are not counted. A matrix that ends at zero
+    in some run cannot tell.
+    """
+    for sweep in sweeps(runs):
+        ranks = {decay: final_ranks(ds) for decay, ds in sweep.runs.items()}
+        yield _measure_trend(sweep, ranks, "NER", sign=-1)
+
+
+def measure_alignment(runs: Runs) -> Iterator[Measured]:
+    """A seed meets the bound if a / background of pairs rises with decay, by the parts of Y4.
+
+    1. The median over pairs of Spearman(decay, final a / background) is >= 0.8.
+    2. It rises from decay 0 to the largest decay by 0.05 or more in 80% of pairs.
+
+    "Most in the Transformer" is judged by itself, where lm and another network are there: at its
+    largest uncollapsed decay, lm has the largest median of a / background - 1. The value is the
+    lead of lm over the next network, which is no correlation.
+    """
+    all_sweeps = list(sweeps(runs))
+    for sweep in all_sweeps:
+        aligned = {decay: final_relative_alignment(ds) for decay, ds in sweep.runs.items()}
+        yield _measure_trend(sweep, aligned, "a / background", sign=1)
+    yield from _lead_of_transformer(all_sweeps)
+
+
+def final_relative_alignment(ds: xr.Dataset) -> xr.DataArray:
+    """(pair): a / background at the end."""
+    return relative_alignment(ds.isel(step=[-1])).isel(step=0, drop=True)
+
+
+def respond(measured: dict[float, xr.DataArray], sign: int) -> Response | None:
+    """Return what decay does to values by ascending decay; None with fewer than 3 decays."""
+    if len(measured) < LEAST_DECAYS:
+        return None
+    values = np.stack([entry.to_numpy() for entry in measured.values()])  # (decay, matrix)
+    correlations = rank_correlation(np.array([*measured]), values)
+    known = correlations[~np.isnan(correlations)]
+    if not len(known):
+        return None
+    change = sign * (measured[max(measured)] - measured[min(measured)])
+    far = count(change >= STEP, measured=change) if min(measured) == 0 else None
+    return Response(float(np.median(known)), far)
+
+
+def _measure_trend(
+    sweep: Sweep, values: dict[float, xr.DataArray], name: str, *, sign: int
+) -> Measured:
+    response = respond(values, sign)
+    far = response.far if response else None
+    correlation = response.correlation if response else None
+    follows = None if correlation is None else sign * correlation >= CORRELATION
+    row: dict[str, Cell] = {
+        "decays": ", ".join(f"{decay:g}" for decay in values) or "-",
+        f"median final {name}": ", ".join(f"{float(v.median()):.3g}" for v in values.values())
+        or "-",
+        "Spearman": correlation,
+        "changed": far.share if far else None,
+        "not": str(far) if far else "-",
+    }
+    return Measured(
+        correlation,
+        all_met([follows, far.at_least(SHARE) if far else None]),
+        (row,),
+        {"changes": far} if far else {},
+        (*sweep.left_out, *_lacks(sweep)),
+    ).at(sweep.base, sweep.seed)
+
+
+def _lacks(sweep: Sweep) -> Iterator[str]:
+    """Yield a remark on what a seed would need to tell."""
+    place = f"{sweep.network}, seed {sweep.seed}"
+    if not sweep.enough:
+        yield f"{place}: {len(sweep.runs)} uncollapsed decays, {LEAST_DECAYS} are needed"
+    elif 0.0 not in sweep.runs:
+        yield f"{place}: decay 0 collapsed or is not declared, so no change from it is known"
+
+
+def _lead_of_transformer(all_sweeps: list[Sweep]) -> Iterator[Measured]:
+    """Measure how far the median excess of lm lies above the largest of the other networks."""
+    excess = {(sweep.network, sweep.seed): _median_excess(sweep) for sweep in all_sweeps}
+    others = list(dict.fromkeys(s.network for s in all_sweeps if s.network != TRANSFORMER))
+    for sweep in all_sweeps if others else ():
+        if sweep.network != TRANSFORMER:
+            continue
+        own = excess[TRANSFORMER, sweep.seed]
+        rest = [excess.get((network, sweep.seed)) for network in others]
+        known = [value for value in rest if value is not None]
+        lead = own - max(known) if own is not None and known else None
+        yield Measured(
+            lead,
+            lead > 0 if lead is not None and len(known) == len(rest) else None,
+            part="most of all networks",
+            quantity=f"median a / background less the largest of {', '.join(others)}, each at its "
+            "largest uncollapsed decay",
+        ).at(sweep.base, sweep.seed)
+
+
+def _median_excess(sweep: Sweep) -> float | None:
+    """Median over pairs of a / background - 1 at the largest uncollapsed decay; None without."""
+    if not sweep.runs:
+        return None
+    excess = float(final_relative_alignment(sweep.runs[max(sweep.runs)]).median()) - 1
+    return None if np.isnan(excess) else excess
+
+
+Y4 = Rule(
+    claim="Y4",
+    sentence="more weight decay, lower rank",
+    quantity="median Spearman(decay, final NER)",
+    bound=f"<= -{CORRELATION:g}, and {CHANGE}",
+    measure=measure_ranks,
+    needs=decay_sweeps,
+    table="final NER by decay, uncollapsed runs",
+)
+Y5 = Rule(
+    claim="Y5",
+    sentence="more weight decay, stronger alignment, most in the Transformer",
+    quantity="median Spearman(decay, final a / background)",
+    bound=f">= {CORRELATION:g}, and {CHANGE}",
+    measure=measure_alignment,
+    needs=decay_sweeps,
+    table="final a / background by decay, uncollapsed runs",
+)

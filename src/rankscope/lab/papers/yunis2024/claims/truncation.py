@@ -1,0 +1,117 @@
+"""Claim Y6 of yunis2024: the top half of each SVD approximates the model (figure 6)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import xarray as xr
+
+from rankscope.lab.judging.correlation import rank_correlation
+from rankscope.lab.judging.rule import Measured, Rule
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.tally import all_met
+from rankscope.lab.judging.verdict import Cell
+from rankscope.lab.papers.yunis2024.runs import (
+    Sweep,
+    decay_of,
+    decay_sweeps,
+    substitute,
+    sweeps,
+    with_full_loss,
+)
+
+GAP = 0.25
+CORRELATION = -0.8
+LOSSES = ("full_loss", "top_loss", "bottom_loss")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Mean of q over the second half of snapshots, or the reason why there is none."""
+
+    q: float | None
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"no q ({self.reason})" if self.q is None else f"{self.q:.3g}"
+
+
+def measure(runs: Runs) -> Iterator[Measured]:
+    """Read q = (L_top - L_full) / (L_bottom - L_full), averaged over the second half of snapshots.
+
+    A seed meets the bound if q <= 0.25 at the base decay and Spearman(decay, q) <= -0.8 over its
+    uncollapsed runs. Of T snapshots the second half begins with number T // 2, counted from 0. A
+    run has no q if a loss is not finite or the denominator is <= 0 at one of these snapshots; its
+    seed cannot tell. Fewer than 3 uncollapsed decays have no Spearman. BatchNorm statistics are
+    measured anew for all three networks.
+    """
+    for sweep in sweeps(runs):
+        gaps = {decay: gap(ds) for decay, ds in sweep.runs.items()}
+        correlation = _correlation(sweep, gaps)
+        base = decay_of(sweep.base)
+        at_base = gaps[base].q if base in gaps else None
+        known = all(entry.q is not None for entry in gaps.values())
+        row: dict[str, Cell] = {
+            "q at base decay": at_base,
+            "Spearman": correlation,
+            "q by decay": ", ".join(f"{decay:g}: {entry}" for decay, entry in gaps.items()) or "-",
+        }
+        without_q = tuple(
+            f"{sweep.network}, decay {decay:g}, seed {sweep.seed}: {entry}; the seed cannot tell"
+            for decay, entry in gaps.items()
+            if entry.q is None
+        )
+        yield Measured(
+            at_base,
+            _met(at_base, correlation) if known else None,
+            (row,),
+            remarks=(*substitute(sweep.base), *sweep.left_out, *without_q),
+        ).at(sweep.base, sweep.seed)
+
+
+def gap(ds: xr.Dataset) -> Gap:
+    """Return the mean of q over the second half of a run's snapshots."""
+    late = second_half(ds)
+    for name in LOSSES:
+        if not np.isfinite(late[name]).all():
+            return Gap(None, f"{name.replace('_', ' ')} is not finite")
+    if not (late["bottom_loss"] > late["full_loss"]).all():
+        return Gap(None, "denominator <= 0")
+    return Gap(float(np.mean(quotient(late).to_numpy())))
+
+
+def second_half(ds: xr.Dataset) -> xr.Dataset:
+    """Select the losses at the snapshots over which q is averaged, in double precision."""
+    late = with_full_loss(ds).isel(step=slice(ds.sizes["step"] // 2, None))
+    return late[list(LOSSES)].astype(np.float64)
+
+
+def quotient(losses: xr.Dataset) -> xr.DataArray:
+    """(step): q, snapshot by snapshot."""
+    full, top, bottom = (losses[name] for name in LOSSES)
+    q: xr.DataArray = (top - full) / (bottom - full)
+    return q
+
+
+def _correlation(sweep: Sweep, gaps: dict[float, Gap]) -> float | None:
+    known = [entry.q for entry in gaps.values() if entry.q is not None]
+    if not sweep.enough or len(known) < len(gaps):
+        return None
+    return float(rank_correlation(np.array([*gaps]), np.array(known)))
+
+
+def _met(at_base: float | None, correlation: float | None) -> bool | None:
+    small = None if at_base is None else at_base <= GAP
+    closes = None if correlation is None else correlation <= CORRELATION
+    return all_met([small, closes])
+
+
+Y6 = Rule(
+    claim="Y6",
+    sentence="the top half of each SVD approximates the network, better with more decay",
+    quantity="q at base decay: loss that the top half costs over that of the bottom half",
+    bound=f"<= {GAP:g}, and Spearman(decay, q) <= {CORRELATION:g}",
+    measure=measure,
+    needs=decay_sweeps,
+    table="(L_top - L_full) / (L_bottom - L_full)",
+)

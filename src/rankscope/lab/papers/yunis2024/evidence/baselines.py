@@ -1,0 +1,103 @@
+"""Y7: losses of predictors that need no network, on the data of the Transformer and the UNet."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+from torch import Tensor
+
+from rankscope.lab.data.images import MNIST
+from rankscope.lab.data.splits import split
+from rankscope.lab.experiments.yunis2024 import lm, unet
+from rankscope.lab.judging.verdict import Table
+from rankscope.lab.papers.yunis2024.evidence.runs import Row
+from rankscope.lab.tasks.classification import channel_moments
+from rankscope.lab.tasks.diffusion import Diffusion, sigmoid_betas
+from rankscope.lab.tasks.language import LanguageModelling, spread, windows
+
+DISCOUNT = 0.75  # of absolute discounting, the usual choice
+UNSEEN = 0.5  # added to the number of contexts of each token
+
+
+@dataclass(frozen=True)
+class Bigram:
+    """Kneser-Ney: discounted counts of token pairs, and what that leaves shared out.
+
+    Each token gets of it by how many different tokens it follows.
+    """
+
+    pairs: np.ndarray  # earlier * vocabulary + later, sorted
+    counts: np.ndarray
+    vocabulary: int
+
+    @classmethod
+    def fit(cls, text: np.ndarray, vocabulary: int) -> "Bigram":
+        pairs, counts = np.unique(text[:-1] * vocabulary + text[1:], return_counts=True)
+        return cls(pairs, counts, vocabulary)
+
+    def loss(self, rows: np.ndarray) -> float:
+        """Mean cross-entropy, in nats, of each token of (n, length) after the first of its row."""
+        V = self.vocabulary
+        earlier, later = rows[:, :-1].ravel(), rows[:, 1:].ravel()
+        found = np.searchsorted(self.pairs, earlier * V + later).clip(max=len(self.pairs) - 1)
+        seen = np.where(self.pairs[found] == earlier * V + later, self.counts[found], 0)
+        total = np.bincount(self.pairs // V, self.counts, V)[earlier]
+        followers = np.bincount(self.pairs // V, minlength=V)[earlier]
+        contexts = np.bincount(self.pairs % V, minlength=V) + UNSEEN
+        left = np.where(total > 0, DISCOUNT * followers / total.clip(min=1), 1.0)
+        behind = left * (contexts / contexts.sum())[later]
+        return float(-np.log((seen - DISCOUNT).clip(min=0) / total.clip(min=1) + behind).mean())
+
+
+def token_counts(data: Path) -> Table:
+    """Transformer: what frequencies and counts of token pairs give on the runs' own windows."""
+    run = lm.PAPER
+    assert isinstance(run.task, LanguageModelling)
+    tokens, context = run.task.text.build(folder=data), run.task.model.context
+    train = tokens.train.numpy().astype(np.int64)
+    bigram = Bigram.fit(train, tokens.vocabulary)
+    share = np.bincount(train, minlength=tokens.vocabulary) / len(train)
+    entropy = float(-(share * np.log(np.where(share > 0, share, 1))).sum())
+    kept = {
+        "training": spread(windows(tokens.train, context), run.evaluation_samples),
+        "held-out": spread(windows(tokens.validation, context), run.task.validation_windows),
+    }
+    losses = [bigram.loss(each.numpy().astype(np.int64)) for each in kept.values()]
+    rows: tuple[Row, ...] = (
+        ("token frequencies (entropy)", entropy, None),
+        ("pairs, Kneser-Ney", *losses),
+    )
+    passes = run.steps * run.batch / len(windows(tokens.train, context))
+    title = f"cross-entropy; the runs read the text {passes:.0f} times"
+    return Table(("counts of", *(f"{part} windows" for part in kept)), rows, title)
+
+
+def linear_denoisers(data: Path) -> Table:
+    """UNet: losses of the best linear guess of the noise, pixel by pixel and of whole images."""
+    task = unet.PAPER.task
+    assert isinstance(task, Diffusion)
+    images = MNIST.build(data).inputs
+    train = images[split(len(images), seed=0)[0]]
+    mean, deviation = channel_moments(train)
+    pixels = ((train.double() - mean) / deviation).flatten(1)
+    covariance = torch.cov(pixels.mT)
+    kept = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
+    rows = (
+        ("pixel by pixel", denoising_loss(covariance.diagonal(), kept)),
+        ("best linear", denoising_loss(torch.linalg.eigvalsh(covariance), kept)),
+    )
+    return Table(("guess of the noise", "loss"), rows, "expected mean squared error")
+
+
+def denoising_loss(
+    variances: Float64[Tensor, " directions"], kept: Float64[Tensor, " times"]
+) -> float:
+    """Mean square that the best linear guess of the noise misses, over directions and times.
+
+    x_t = sqrt(a) x + sqrt(1 - a) noise: of a direction with variance v it misses
+    a v / (a v + 1 - a) of the noise's variance, 1.
+    """
+    of_image = kept[:, None] * variances.clamp(min=0)  # (times, directions)
+    return float((of_image / (of_image + 1 - kept[:, None])).mean())

@@ -1,0 +1,136 @@
+"""Where training ends, against weight decay: rank and alignment by network (our own figure)."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.typing import ColorType
+
+from rankscope.figures.over_time import Line
+from rankscope.figures.seeds import Setting
+from rankscope.figures.style import legend_below
+from rankscope.lab.papers.yunis2024.figures.networks import (
+    CHANCE,
+    NARROW,
+    NORMALISED,
+    RAW,
+    WIDE,
+    mean_alignment,
+    ranks,
+    relative_alignment,
+)
+from rankscope.lab.papers.yunis2024.figures.sweeps import Networks
+
+Final = Callable[[xr.Dataset], float]
+
+# Line and mark: of what is measured, and of its background.
+Look = tuple[Line, str]
+SOLID: Look = ("-", "o")
+DASHED: Look = ("--", "s")
+ROWS = (
+    "effective rank / min(m, n),\nmedian of matrices",
+    "mean alignment $a$,\nmedian of pairs",
+    "$a$ / background,\nmedian of pairs",
+)
+
+
+def ends_by_decay(networks: Networks) -> Figure:
+    """Median rank of all matrices, and median alignment of all pairs, at the end of training.
+
+    Points are single seeds, hollow if collapsed; lines go through the means of the others.
+    """
+    figure = Figure(figsize=(1 + 3.2 * len(networks), 8.4), layout="constrained")
+    grid = figure.subplots(3, len(networks), squeeze=False, sharex="col")
+    for (ranked, aligned, relative), (name, settings) in zip(grid.T, networks.items(), strict=True):
+        draw_ends(ranked, settings, final_rank, RAW)
+        draw_alignments(aligned, settings)
+        draw_ends(relative, settings, final_ratio, RAW)
+        relative.axhline(1.0, color=CHANCE, linewidth=1, linestyle=":")
+        ranked.set_title(name)
+        relative.set_xticks(range(len(settings)), labels=[short(each) for each in settings])
+        relative.set_xlabel("weight decay")
+    for axes, label in zip(grid[:, 0], ROWS, strict=True):
+        axes.set_ylabel(label)
+    legend_below(figure, end_legend())
+    return figure
+
+
+def draw_alignments(axes: Axes, settings: Sequence[Setting]) -> None:
+    """Raw and normalised, each with its background."""
+    for of, colour, width in (
+        ("alignment_normalized", NORMALISED, WIDE),
+        ("alignment", RAW, NARROW),
+    ):
+        background = partial(final_background, of=of)
+        draw_ends(axes, settings, background, colour, look=DASHED, width=width)
+        draw_ends(axes, settings, partial(final_alignment, of=of), colour, width=width)
+    axes.set_ylim(bottom=0)
+
+
+def draw_ends(
+    axes: Axes,
+    settings: Sequence[Setting],
+    final: Final,
+    colour: ColorType,
+    *,
+    look: Look = SOLID,
+    width: float = NARROW,
+) -> None:
+    """Points for the seeds of each setting, and a line through the means of those that count."""
+    style, mark = look
+    values = [[final(ds) for ds in setting.runs] for setting in settings]
+    flags = [setting.collapsed or ("",) * len(setting.runs) for setting in settings]
+    means = [mean_of(seeds, left_out) for seeds, left_out in zip(values, flags, strict=True)]
+    axes.plot(means, color=colour, linestyle=style, linewidth=width)
+    for x, (seeds, left_out) in enumerate(zip(values, flags, strict=True)):
+        for value, hollow in zip(seeds, left_out, strict=True):
+            face = "white" if hollow else colour
+            axes.plot(x, value, mark, color=colour, markerfacecolor=face, markersize=2.5 + width)
+
+
+def mean_of(values: Sequence[float], left_out: Sequence[str]) -> float:
+    """The mean of the finite values of runs that did not collapse; NaN, a gap, if there is none."""
+    counted = [v for v, why in zip(values, left_out, strict=True) if not why and np.isfinite(v)]
+    return float(np.mean(counted)) if counted else float("nan")
+
+
+def final_rank(ds: xr.Dataset) -> float:
+    return float(ranks(ds.isel(step=[-1])).median())
+
+
+def final_alignment(ds: xr.Dataset, *, of: str) -> float:
+    return float(mean_alignment(ds.isel(step=-1), of=of).median())
+
+
+def final_background(ds: xr.Dataset, *, of: str) -> float:
+    return float(ds[f"{of}_background"].isel(step=-1).median())
+
+
+def final_ratio(ds: xr.Dataset) -> float:
+    return float(relative_alignment(ds.isel(step=[-1])).median())
+
+
+def short(setting: Setting) -> str:
+    """The decay alone, of "weight decay 0.1 (base)", on two lines."""
+    return setting.title.removeprefix("weight decay ").replace(" ", "\n")
+
+
+def end_legend() -> list[Line2D]:
+    looks: tuple[tuple[str, ColorType, float, Look], ...] = (
+        ("rank, $a$, $a$ / background", RAW, NARROW, SOLID),
+        ("background of $a$", RAW, NARROW, DASHED),
+        ("normalised $a$", NORMALISED, WIDE, SOLID),
+        ("normalised background", NORMALISED, WIDE, DASHED),
+    )
+    lines = [
+        Line2D([], [], color=c, linewidth=w, linestyle=style, marker=mark, ms=2.5 + w, label=name)
+        for name, c, w, (style, mark) in looks
+    ]
+    hollow = Line2D([], [], color=RAW, marker="o", linestyle="", markerfacecolor="white")
+    hollow.set_label("hollow: collapsed, in no line")
+    chance = Line2D([], [], color=CHANCE, linewidth=1, linestyle=":", label="chance")
+    return [*lines, hollow, chance]

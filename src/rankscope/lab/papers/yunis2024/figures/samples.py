@@ -1,0 +1,47 @@
+"""Images that a trained diffusion network made: a sheet for each setting."""
+
+import base64
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import xarray as xr
+from jaxtyping import UInt8
+from matplotlib.figure import Figure
+
+from rankscope.figures.seeds import Setting
+from rankscope.lab.papers.yunis2024.figures.sweeps import head_rows
+
+SHEET = 4.2  # inches
+SEPARATOR = 128  # grey between images
+
+
+def sample_sheets(settings: Sequence[Setting]) -> Figure:
+    """The samples of the first run of each setting, in a row."""
+    figure = Figure(figsize=(SHEET * len(settings), SHEET + 0.5), layout="constrained")
+    sheets = list(figure.subplots(1, len(settings), squeeze=False)[0])
+    first = [each._replace(runs=each.runs[:1], collapsed=each.collapsed[:1]) for each in settings]
+    for axes, setting in zip(sheets, first, strict=True):
+        axes.imshow(sheet(read_samples(setting.runs[0])), cmap="gray", vmin=0, vmax=255)
+        axes.set_axis_off()
+    head_rows(sheets, first, width=56)
+    return figure
+
+
+def read_samples(ds: xr.Dataset) -> UInt8[np.ndarray, "count rows columns"]:
+    """The images stored with a run as base64 of their bytes."""
+    if "samples" not in ds.attrs:
+        raise ValueError("this run stored no samples; only trainings of the unet do")
+    stored = ds.attrs["samples"]
+    return np.frombuffer(base64.b64decode(stored["bytes"]), np.uint8).reshape(stored["shape"])
+
+
+def sheet(images: UInt8[np.ndarray, "count rows columns"]) -> UInt8[np.ndarray, "height width"]:
+    """Images in rows on a nearly square sheet, each with a grey edge below and to the right."""
+    across = math.ceil(math.sqrt(len(images)))
+    missing = -len(images) % across
+    framed = np.pad(images, ((0, 0), (0, 1), (0, 1)), constant_values=SEPARATOR)
+    filled = np.pad(framed, ((0, missing), (0, 0), (0, 0)), constant_values=SEPARATOR)
+    _, rows, columns = filled.shape
+    tiles = filled.reshape(-1, across, rows, columns).swapaxes(1, 2)
+    return tiles.reshape(-1, across * columns)

@@ -1,0 +1,208 @@
+"""Weight decay against training time: rows are decays, columns networks (yunis2024, figs. 4-5).
+
+Colours are common to the rows of a network, so that decays can be compared.
+"""
+
+import textwrap
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure, SubFigure
+from matplotlib.ticker import MaxNLocator
+
+from rankscope.figures.over_time import (
+    INDEX,
+    draw_heat_map,
+    draw_ratio_map,
+    draw_spectrum,
+    ends_of_bar,
+    highest_ratio,
+    label_time,
+    mark_one,
+    number_rows,
+    share_heights,
+)
+from rankscope.figures.seeds import Read, Setting, average, over_seeds, steps_of
+from rankscope.figures.style import COLOURS, legend_below
+from rankscope.lab.papers.yunis2024.figures.networks import (
+    MEAN_ALIGNMENT,
+    RELATIVE_ALIGNMENT,
+    SHORT_TIME,
+    Steps,
+    alignment,
+    alignment_legend,
+    draw_alignment_lines,
+    draw_diagonal,
+    ranks,
+    relative_alignment,
+    shown,
+    shown_diagonal,
+    shown_spectrum,
+)
+
+Networks = Mapping[str, Sequence[Setting]]
+
+SMALL = "x-small"
+LINES = 40  # singular values in a small panel
+WIDTH = 5.6  # inches, of a network
+HEADING = 76  # characters that fit above its two panels
+
+
+def spectra_by_decay(networks: Networks) -> Figure:
+    """Singular values of the shown matrix beside the ranks of all, for every decay (fig. 4)."""
+    rows = max(map(len, networks.values()))
+    figure = Figure(figsize=(WIDTH * len(networks), 1.4 + 2.1 * rows), layout="constrained")
+    for part, (name, settings) in zip(parts(figure, networks), networks.items(), strict=True):
+        name_network(part, name, f"{shown(settings[0], 'matrix')}, and all matrices")
+        draw_spectra(part, settings, rows=rows)
+    return figure
+
+
+def draw_spectra(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> None:
+    """One network: a row for each setting, in a grid of `rows`."""
+    steps, places = steps_of(settings), part.add_gridspec(rows, 2)
+    left, right = ([part.add_subplot(places[i, j]) for i in range(len(settings))] for j in (0, 1))
+    for axes, setting in zip(left, settings, strict=True):
+        shade = draw_spectrum(axes, over_seeds(setting, shown_spectrum, steps), most=LINES)
+        axes.set_ylabel("singular value", fontsize=SMALL)
+        axes.tick_params(labelsize=SMALL)
+        axes.set_xlim(-0.5, len(steps) - 0.5)  # as the heat map beside it
+    mesh = draw_maps(right, settings, ranks, steps, ylabel="matrix, by depth")
+    head_rows(left, settings)
+    label_columns((left, right), steps)
+    draw_scale(part, ScalarMappable(shade, COLOURS), left, INDEX)
+    draw_scale(part, mesh, right, "effective rank / min(m, n)")
+
+
+def alignment_by_decay(networks: Networks) -> Figure:
+    """A_ii of the shown pair beside a(t) of all pairs, for every decay (fig. 5).
+
+    Below them what the paper does not draw: a(t) of the shown pair, raw and normalised, against
+    background and chance; and a(t) / background of all pairs.
+    """
+    rows = max(map(len, networks.values()))
+    figure = Figure(figsize=(WIDTH * len(networks), 2.6 + 4.0 * rows), layout="constrained")
+    for part, (name, settings) in zip(parts(figure, networks), networks.items(), strict=True):
+        name_network(part, name, f"{shown(settings[0], 'pair')}, and all pairs")
+        draw_alignment(part, settings, rows=rows)
+    legend_below(figure, alignment_legend())
+    return figure
+
+
+def draw_alignment(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> None:
+    """One network: two rows for each setting, the paper's heat maps over ours."""
+    places, steps = part.add_gridspec(2 * rows, 2), steps_of(settings)
+    shown_pair, every, levels, relative = (
+        [part.add_subplot(places[2 * i + below, j]) for i in range(len(settings))]
+        for below in (0, 1)
+        for j in (0, 1)
+    )
+    diagonals = [average(setting, shown_diagonal, steps).to_numpy() for setting in settings]
+    for axes, diagonal in zip(shown_pair, diagonals, strict=True):
+        scale = draw_diagonal(axes, diagonal, highest=greatest(diagonals), size=SMALL)
+        axes.set_ylabel("direction $i$", fontsize=SMALL)
+    mesh = draw_maps(every, settings, alignment, steps, lowest=0.0, ylabel="pair, by depth")
+    head_rows(shown_pair, settings)
+    for axes in (*shown_pair, *every):
+        label_time(axes, steps, most=5, size=SMALL, label="")
+    draw_levels(levels, settings, steps)
+    draw_scale(part, scale, shown_pair, "alignment $A_{ii}$")
+    draw_scale(part, mesh, every, MEAN_ALIGNMENT)
+    draw_ratios(part, relative, settings, steps)
+
+
+def draw_ratios(
+    part: SubFigure, column: Sequence[Axes], settings: Sequence[Setting], steps: Steps
+) -> None:
+    """Every pair's a(t) / background for each setting, on one scale; its bar below them."""
+    values = [average(setting, relative_alignment, steps).to_numpy().T for setting in settings]
+    every = np.concatenate([ratios.ravel() for ratios in values])
+    highest = highest_ratio(every)
+    for axes, ratios in zip(column, values, strict=True):
+        mesh = draw_ratio_map(axes, ratios, highest=highest)
+        number_rows(axes, len(ratios), most=5, size=SMALL)
+        axes.set_ylabel("pair, by depth", fontsize=SMALL)
+        label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
+    bar = part.colorbar(
+        mesh,
+        ax=list(column),
+        location="bottom",
+        aspect=30,
+        pad=0.01,
+        extend=ends_of_bar(every, highest),
+    )
+    bar.set_label(RELATIVE_ALIGNMENT, fontsize=SMALL)
+    mark_one(bar, highest, size=SMALL)
+
+
+def draw_levels(column: Sequence[Axes], settings: Sequence[Setting], steps: Steps) -> None:
+    """The shown pair's a(t) for each setting, on one vertical scale."""
+    for axes, setting in zip(column, settings, strict=True):
+        draw_alignment_lines(axes, setting, steps)
+        axes.set_ylabel("$a$, shown pair", fontsize=SMALL)
+        axes.tick_params(labelsize=SMALL)
+        label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
+    share_heights(column, bottom=0.0)
+
+
+def draw_maps(
+    column: Sequence[Axes],
+    settings: Sequence[Setting],
+    read: Read,
+    steps: Steps,
+    *,
+    ylabel: str,
+    lowest: float | None = None,
+) -> QuadMesh:
+    """Heat maps of what `read` finds over (step, row), one per setting, on one colour scale."""
+    values = [average(setting, read, steps).to_numpy().T for setting in settings]
+    lowest = -greatest([-rows for rows in values]) if lowest is None else lowest
+    for axes, rows in zip(column, values, strict=True):
+        mesh = draw_heat_map(axes, rows, lowest=lowest, highest=greatest(values))
+        number_rows(axes, len(rows), most=5, size=SMALL)
+        axes.set_ylabel(ylabel, fontsize=SMALL)
+    return mesh
+
+
+def greatest(arrays: Sequence[np.ndarray]) -> float:
+    """The greatest number there is; 1 where there is none, so that a scale remains."""
+    found = np.concatenate([values[np.isfinite(values)] for values in arrays])
+    return float(found.max()) if len(found) else 1.0
+
+
+def draw_scale(
+    part: SubFigure, colours: ScalarMappable, column: Sequence[Axes], label: str
+) -> None:
+    """The colour bar of a column, above it."""
+    ticks = MaxNLocator(4)
+    bar = part.colorbar(colours, ax=list(column), location="top", aspect=30, pad=0.01, ticks=ticks)
+    bar.set_label(label, fontsize=SMALL)
+    bar.ax.tick_params(labelsize=SMALL)
+
+
+def name_network(part: SubFigure, name: str, contents: str) -> None:
+    part.suptitle(f"{name}\n{contents}", fontsize="medium")
+
+
+def head_rows(column: Sequence[Axes], settings: Sequence[Setting], *, width: int = HEADING) -> None:
+    """The heading of each row, from the left of its first panel on, `width` characters wide."""
+    for axes, setting in zip(column, settings, strict=True):
+        heading = textwrap.fill(setting.heading, width)
+        axes.set_title(heading, loc="left", fontsize="small")
+
+
+def label_columns(columns: Sequence[Sequence[Axes]], steps: Steps) -> None:
+    """Training steps under the last panel of each column, ticks in all."""
+    for column in columns:
+        for axes in column:
+            label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
+        for axes in column[:-1]:
+            axes.tick_params(labelbottom=False)
+            axes.set_xlabel("")
+
+
+def parts(figure: Figure, networks: Networks) -> list[SubFigure]:
+    return list(figure.subfigures(1, len(networks), squeeze=False)[0])

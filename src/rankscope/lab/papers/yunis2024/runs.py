@@ -1,0 +1,177 @@
+"""The runs that claims and figures of yunis2024 read, and how they read them."""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+
+import numpy as np
+import xarray as xr
+
+import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
+from rankscope.lab.judging.rule import Measured
+from rankscope.lab.judging.runs import Needs, Runs, runs_of
+from rankscope.lab.running.run import RunKey
+from rankscope.lab.training.outcome import collapsed
+
+# The decay of figures 1-3. The paper prints none for the UNet; AdamW's is 0 in its code.
+BASE = {"vgg": 1e-4, "unet": 0.0, "lstm": 0.1, "lm": 0.1}
+LEAST_DECAYS = 3  # fewer show no trend
+
+OVERLAPS = tuple(
+    f"alignment{kind}{level}" for kind in ("", "_normalized") for level in ("", "_background")
+)
+TINY = float(np.finfo(np.float32).tiny)  # float32 loses digits below it
+
+
+def decay_of(key: RunKey) -> float:
+    """Return the paper's decay that a run stands for."""
+    return float(key.variant["decay"])
+
+
+def base_decay(network: str, decays: Iterable[float]) -> float:
+    """Return the decay of figures 1-3, or the nearest to it among `decays`."""
+    return min(sorted(decays), key=lambda decay: abs(decay - BASE[network]))
+
+
+def base_runs_of(*networks: str) -> Needs:
+    """Need the run at the base decay of each network, or at the nearest declared decay."""
+
+    def needs(keys: Sequence[RunKey]) -> Collection[RunKey]:
+        swept = runs_of(*networks, parameter="decay")(keys)
+        decays: dict[str, list[float]] = {}
+        for key in swept:
+            decays.setdefault(key.network, []).append(decay_of(key))
+        base = {network: base_decay(network, decays[network]) for network in decays}
+        return [key for key in swept if decay_of(key) == base[key.network]]
+
+    return needs
+
+
+base_runs = base_runs_of(*BASE)
+decay_sweeps = runs_of(*BASE, parameter="decay")
+
+
+def per_base_run(
+    measure: Callable[[xr.Dataset], Measured],
+) -> Callable[[Runs], Iterator[Measured]]:
+    """Return the measure of a rule that reads every run at its base decay by itself.
+
+    A collapsed run cannot tell. Remarks name it, and a decay that stands in for the base decay.
+    """
+
+    @wraps(measure)
+    def measure_runs(runs: Runs) -> Iterator[Measured]:
+        for key in runs:
+            for seed, ds in runs[key].items():
+                reason = collapsed(ds)
+                measured = collapse(key, seed, reason) if reason else measure(ds).at(key, seed)
+                yield replace(measured, remarks=(*substitute(key), *measured.remarks))
+
+    return measure_runs
+
+
+def collapse(key: RunKey, seed: int, reason: str) -> Measured:
+    """Return the measurement of a collapsed run, which cannot tell."""
+    return Measured(remarks=(collapse_remark(key, seed, reason),)).at(key, seed)
+
+
+def collapse_remark(key: RunKey, seed: int, reason: str) -> str:
+    """Return a sentence that names a collapsed run."""
+    return f"{key.title}, seed {seed} collapsed: {reason}"
+
+
+def substitute(key: RunKey) -> Iterator[str]:
+    """Yield a remark if a run stands in for one at the base decay."""
+    if decay_of(key) != BASE[key.network]:
+        yield f"{key.title}: the nearest declared to decay {BASE[key.network]:g}"
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Runs of one network and seed at several decays, without those that collapsed.
+
+    base: key of the run at the base decay, whether it collapsed or not.
+    runs: by the paper's decay, ascending. left_out: a remark on each run that collapsed.
+    """
+
+    base: RunKey
+    seed: int
+    runs: dict[float, xr.Dataset]
+    left_out: tuple[str, ...]
+
+    @property
+    def network(self) -> str:
+        return self.base.network
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough decays to show a trend."""
+        return len(self.runs) >= LEAST_DECAYS
+
+
+def sweeps(runs: Runs) -> Iterator[Sweep]:
+    """Yield the sweep of every network and seed."""
+    for network in runs.networks:
+        swept = runs.of(network)
+        keys = sorted(swept, key=decay_of)
+        (base,) = base_runs_of(network)(keys)
+        for seed in swept.seeds:
+            reasons = {key: collapsed(swept[key][seed]) for key in keys}
+            yield Sweep(
+                base,
+                seed,
+                {decay_of(key): swept[key][seed] for key in keys if not reasons[key]},
+                tuple(
+                    collapse_remark(key, seed, reason) for key, reason in reasons.items() if reason
+                ),
+            )
+
+
+def whole(ds: xr.Dataset) -> xr.Dataset:
+    """Select the matrices that are no part of another."""
+    return ds.isel(matrix=np.flatnonzero(ds["part_of"].to_numpy() == ""))
+
+
+def with_values(ds: xr.Dataset, least: int) -> xr.Dataset:
+    """Select the spectra of whole matrices that have at least this many singular values."""
+    spectra = whole(ds[["singular_values"]])
+    wide = np.minimum(spectra["m"].to_numpy(), spectra["n"].to_numpy()) >= least
+    return spectra if wide.all() else spectra.isel(matrix=np.flatnonzero(wide))
+
+
+def neighbours(ds: xr.Dataset) -> xr.Dataset:
+    """Drop the pairs at other taps than the centre, which only Y11 reads."""
+    return ds.isel(pair=np.flatnonzero(ds["pair_kind"].to_numpy() != "tap"))
+
+
+def overlaps(ds: xr.Dataset) -> xr.Dataset:
+    """Select the overlaps of pairs and their backgrounds; NaN while a matrix of the pair is zero.
+
+    The solver chooses the singular vectors of a zero matrix. Those of a matrix too small for
+    float32's precision consist of rounding errors.
+    """
+    selected = ds[[name for name in OVERLAPS if name in ds]]
+    zero = ds["singular_values"].isel(k=0).transpose("step", "matrix").to_numpy() < TINY
+    zero_at = dict(zip(ds["matrix"].to_numpy(), zero.T, strict=True))
+    never = np.zeros(ds.sizes["step"], bool)
+    ends = zip(ds["earlier"].to_numpy(), ds["later"].to_numpy(), strict=True)
+    dead = [zero_at.get(u, never) | zero_at.get(v, never) for u, v in ends]  # (pair, step)
+    if not np.any(dead):
+        return selected
+    return selected.where(~xr.DataArray(np.array(dead), dims=("pair", "step")))
+
+
+def relative_alignment(ds: xr.Dataset) -> xr.DataArray:
+    """(step, pair): a / background; NaN for pairs of single vectors, which have no background."""
+    near = neighbours(overlaps(ds))
+    ratio: xr.DataArray = near.rankscope.mean_alignment() / near["alignment_background"]
+    return ratio
+
+
+def with_full_loss(ds: xr.Dataset) -> xr.Dataset:
+    """Add the loss of the full network where it is the training loss.
+
+    Networks with BatchNorm store it: there it is measured with new statistics, as the losses of
+    the truncated networks are.
+    """
+    return ds if "full_loss" in ds else ds.assign(full_loss=ds["training_loss"])

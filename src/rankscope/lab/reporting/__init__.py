@@ -1,0 +1,1 @@
+"""Showing verdicts: terminal, HTML page, Markdown tables."""

@@ -1,0 +1,132 @@
+"""Markdown tables of verdicts and runs, and filling them in between markers."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from rankscope.lab.experiment import Study
+from rankscope.lab.judging.runs import Seeds
+from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Verdict
+from rankscope.lab.reporting.terminal import span
+from rankscope.lab.running.run import variant_title
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table."""
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def claims_table(studies: Iterable[tuple[Study, Sequence[Verdict]]], *, pages: str) -> str:
+    """Return the table of all claims by their first rules: claim, marks, link to the evidence.
+
+    pages: where the papers' pages are, as seen from the document.
+    """
+    rows = [
+        (
+            f"{verdict.claim} {verdict.sentence}",
+            marks(study, verdict.networks),
+            f"[evidence]({pages}/{study.name}.md#{verdict.claim.lower()})",
+        )
+        for study, verdicts in studies
+        for verdict in verdicts
+        if not verdict.is_second
+    ]
+    return f"{table(('claim', 'marks', ''), rows)}\n\n{LEGEND}"
+
+
+def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:
+    """Return a mark for each network; variants of one network and part stand side by side."""
+    groups: dict[tuple[str, str], list[NetworkVerdict]] = {}
+    for network in networks:
+        name = study.network_title(network.experiment, network.network)
+        groups.setdefault((name, network.part), []).append(network)
+    return " · ".join(
+        f"{', '.join(filter(None, place))} {''.join(network.mark for network in group)}"
+        for place, group in groups.items()
+    )
+
+
+def claim_block(study: Study, verdicts: Sequence[Verdict]) -> str:
+    """Return the results of one claim: a table for each of its rules, with what is missing."""
+    return "\n\n".join(_rule_block(study, verdict) for verdict in verdicts)
+
+
+def _rule_block(study: Study, verdict: Verdict) -> str:
+    rows = [
+        (
+            ", ".join(
+                filter(
+                    None,
+                    (
+                        study.network_title(network.experiment, network.network),
+                        variant_title(network.variant),
+                        network.part,
+                    ),
+                )
+            ),
+            f"{network.mark} {network.words}",
+            span(network.interval),
+            ", ".join(str(outcome.seed) for outcome in network.seeds),
+            network.quantity,
+        )
+        for network in verdict.networks
+    ]
+    columns = ("network", "verdict", "value over seeds", "seeds", "note")
+    width = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
+    rule = f"*{verdict.claim}* · {verdict.quantity}; bound {verdict.bound}."
+    missing = [f"Missing: {lack}." for lack in verdict.missing]
+    return "\n\n".join([rule, table(columns[:width], [row[:width] for row in rows]), *missing])
+
+
+def outcome_table(runs: Mapping[str, Seeds]) -> str:
+    """Return what trainings reached: the last losses and accuracies of each run, over seeds.
+
+    runs: the title of each run and its seeds. Runs without a training loss are left out.
+    """
+    columns = ("run", "seeds", "steps", "training loss", "held-out loss", "held-out correct")
+    rows = [_outcome_row(title, seeds) for title, seeds in runs.items()]
+    return table(columns, [row for row in rows if row])
+
+
+def _outcome_row(title: str, seeds: Seeds) -> tuple[str, ...]:
+    ends = [ds.isel(step=-1) for ds in seeds.values() if "training_loss" in ds]
+    if not ends:
+        return ()
+
+    def values(name: str) -> list[float]:
+        return [float(end[name]) for end in ends if name in end]
+
+    correct = values("validation_accuracy") or [1 - e for e in values("validation_error_rate")]
+    stopped = any(end.attrs.get("stopped_at") is not None for end in ends)
+    steps = span(_extent([float(end["step"]) for end in ends]), "{:,.0f}".format)
+    return (
+        title,
+        ", ".join(map(str, seeds)),
+        f"{steps}{' (settled)' if stopped else ''}",
+        span(_extent(values("training_loss"))),
+        span(_extent(values("validation_loss"))),
+        span(_extent(correct), "{:.1%}".format),
+    )
+
+
+def _extent(values: Sequence[float]) -> tuple[float, float] | None:
+    return (min(values), max(values)) if values else None
+
+
+def fill(text: str, blocks: Mapping[str, str]) -> str:
+    """Return the text with each block between <!-- begin: NAME --> and <!-- end: NAME -->."""
+
+    def block(match: re.Match[str]) -> str:
+        content = blocks.get(match["name"])
+        return match[0] if content is None else f"{match['begin']}\n{content}\n{match['end']}"
+
+    return re.sub(
+        r"(?P<begin><!-- begin: (?P<name>.+?) -->).*?(?P<end><!-- end: (?P=name) -->)",
+        block,
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")

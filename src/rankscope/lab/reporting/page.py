@@ -1,0 +1,226 @@
+"""The report as one HTML page that needs nothing but itself: pictures, then marks, then details."""
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+from pathlib import Path
+
+from rankscope.lab.judging.available_runs import AvailableRuns
+from rankscope.lab.judging.study import Drawing, StudyReport
+from rankscope.lab.judging.verdict import LEGEND, MARKS, NetworkVerdict, Table, Verdict
+from rankscope.lab.reporting.page_style import STYLE
+from rankscope.lab.reporting.run_table import RunRecord, origin_table, records_of, run_table
+from rankscope.lab.reporting.terminal import cell_text, duration, number, span
+from rankscope.store.files import replace_file
+
+SCALES = {
+    "paper": "the papers' networks and schedules, where the data allow it",
+    "small": "small networks and data that need no download",
+    "smoke": "seconds per experiment, to see that everything works; the verdicts mean nothing",
+}
+RULES = (
+    "Every claim has a rule with a bound. A seed meets the bound or misses it. Three seeds decide "
+    "a network; with fewer we say what they show so far. Rules are fixed before the runs; second "
+    "rules, with a longer key, give their reason."
+)
+SVG_DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")
+TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one page shows. seen: sentences for its head. command: makes this report."""
+
+    studies: tuple[StudyReport, ...]
+    runs: tuple[AvailableRuns, ...]
+    command: str
+    seen: tuple[str, ...] = ()
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        return tuple(fault for study in self.studies for fault in study.faults)
+
+
+def write_page(report: Report, folder: Path) -> Path:
+    """Write `folder`/index.html and return its path."""
+    path = folder / "index.html"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, page(report).encode(), durable=False)
+    return path
+
+
+def page(report: Report) -> str:
+    """Return the page as HTML."""
+    scale = report.studies[0].study.scale
+    title = f"{' and '.join(study.study.name for study in report.studies)} at scale {scale}"
+    records = [record for runs in report.runs for record in records_of(runs)]
+    body = [
+        f"<h1>{escape(title)}</h1>",
+        f"<p class='faint'>{escape(SCALES[scale].capitalize())}.</p>",
+        _list(report.seen, "seen"),
+        _highlights(report.studies),
+        "<h2 id='claims'>Claims</h2>",
+        f"<p class='legend'>{escape(LEGEND)}</p>",
+        *map(_marks, report.studies),
+        "<h2 id='details'>Details</h2>",
+        f"<p class='faint'>{escape(RULES)}</p>",
+        *(_claim(study, verdict) for study in report.studies for verdict in study.verdicts),
+        "<h2 id='figures'>All figures</h2>",
+        *(_folded(study, drawing) for study in report.studies for drawing in study.drawings),
+        "<h2 id='runs'>Runs</h2>",
+        *_runs(records),
+        _origin(report, records),
+    ]
+    return (
+        "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        + "\n".join(filter(None, body))
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _highlights(studies: Iterable[StudyReport]) -> str:
+    """The figures that each study names first, side by side where there is room."""
+    figures = [
+        _figure(study, drawing)
+        for study in studies
+        for name in study.study.highlights
+        for drawing in study.drawings
+        if drawing.name == name and drawing.files
+    ]
+    return f"<div class='pictures'>{''.join(figures)}</div>" if figures else ""
+
+
+def _figure(study: StudyReport, drawing: Drawing) -> str:
+    title, _, _ = drawing.caption.partition("\n\n")
+    caption = " ".join(title.split())
+    link = f"<a href='#{_place(study, drawing.name)}'>more</a>"
+    return (
+        f"<figure>{_image(drawing, caption)}<figcaption>{escape(caption)} {link}</figcaption>"
+        "</figure>"
+    )
+
+
+def _marks(study: StudyReport) -> str:
+    rows = "".join(
+        f"<tr><td class='key'><a href='#{_place(study, verdict.claim)}'>{escape(verdict.claim)}"
+        f"</a></td><td>{escape(verdict.sentence)}</td><td>{_mark_cells(study, verdict)}</td></tr>"
+        for verdict in study.verdicts
+    )
+    head = f"<h3>{escape(study.study.name)}</h3><p><cite>{escape(study.study.title)}</cite></p>"
+    return f"{head}<table class='marks'><tbody>{rows}</tbody></table>"
+
+
+def _mark_cells(study: StudyReport, verdict: Verdict) -> str:
+    if verdict.fault:
+        return f"<span class='fails'>{escape(verdict.fault)}</span>"
+    spans = [
+        f"<span class='mark'>{escape(_label(study, network))} {_mark(network)}</span>"
+        for network in verdict.networks
+    ]
+    return " ".join(spans) or MARKS["no data"]
+
+
+def _mark(network: NetworkVerdict) -> str:
+    style = network.word.partition(" ")[0]
+    return f"<b class='{style}' title='{escape(network.words)}'>{network.mark}</b>"
+
+
+def _label(study: StudyReport, network: NetworkVerdict) -> str:
+    title = study.study.network_title(network.experiment, network.network)
+    return title + network.label.removeprefix(network.network)
+
+
+def _claim(study: StudyReport, verdict: Verdict) -> str:
+    """Everything behind one verdict, folded away."""
+    networks = Table(
+        ("network", "verdict", "median", "range over seeds", "seeds"),
+        tuple(
+            (
+                _label(study, network),
+                f"{network.mark} {network.words}",
+                number(network.value),
+                span(network.interval),
+                "; ".join(
+                    f"{outcome.seed}: {number(outcome.value)} ({_outcome(outcome.met)})"
+                    for outcome in network.seeds
+                ),
+            )
+            for network in verdict.networks
+        ),
+        f"{verdict.quantity}; bound {verdict.bound}",
+    )
+    missing = [f"missing: {lack}" for lack in verdict.missing]
+    content = [_table(networks), _list([*missing, *verdict.remarks]), *map(_table, verdict.tables)]
+    summary = f"<b>{escape(verdict.claim)}</b> {escape(verdict.sentence)}"
+    return (
+        f"<details id='{_place(study, verdict.claim)}'><summary>{summary}</summary>"
+        f"{''.join(content)}</details>"
+    )
+
+
+def _outcome(met: bool | None) -> str:
+    return {True: "met", False: "missed", None: "cannot tell"}[met]
+
+
+def _folded(study: StudyReport, drawing: Drawing) -> str:
+    title, _, text = drawing.caption.partition("\n\n")
+    heading = " ".join(title.split())
+    paragraphs = "".join(f"<p>{escape(' '.join(p.split()))}</p>" for p in text.split("\n\n") if p)
+    image = _image(drawing, heading) if drawing.files else ""
+    name = drawing.name.replace("-", " ").capitalize()
+    return (
+        f"<details id='{_place(study, drawing.name)}'><summary><b>{escape(study.study.name)}, "
+        f"{escape(name)}</b> {escape(heading)}</summary><figure>{image}<figcaption>{paragraphs}"
+        f"{_list(drawing.remarks)}</figcaption></figure></details>"
+    )
+
+
+def _image(drawing: Drawing, title: str) -> str:
+    """The smaller of the files, inlined. The same runs give the same bytes."""
+    smallest = min(drawing.files, key=lambda path: path.stat().st_size)
+    content = SVG_DATE.sub(b"", smallest.read_bytes())
+    source = f"data:{TYPES[smallest.suffix]};base64,{b64encode(content).decode()}"
+    return f"<img alt='{escape(title)}' loading='lazy' src='{source}'>"
+
+
+def _runs(records: Iterable[RunRecord]) -> Iterable[str]:
+    for experiment, group in groupby(records, lambda record: record.key.experiment):
+        runs = list(group)
+        whole = sum(not record.missing for record in runs)
+        seconds = sum(record.seconds for record in runs)
+        summary = f"{experiment}: {whole} of {len(runs)} runs, {duration(seconds)} in all"
+        yield f"<details><summary>{escape(summary)}</summary>{_table(run_table(runs))}</details>"
+
+
+def _origin(report: Report, records: list[RunRecord]) -> str:
+    return (
+        "<details><summary>Where the runs were made, and the command for this page</summary>"
+        f"{_table(origin_table(records))}<pre>{escape(report.command)}</pre></details>"
+    )
+
+
+def _table(table: Table) -> str:
+    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell_text(cell))}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    )
+    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
+    return (
+        f"<div class='scroll'><table>{caption}<thead><tr>{head}</tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _list(lines: Iterable[str], style: str = "") -> str:
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    return f"<ul class='{style}'>{items}</ul>" if items else ""
+
+
+def _place(study: StudyReport, name: str) -> str:
+    return escape(f"{study.study.name}-{name}")

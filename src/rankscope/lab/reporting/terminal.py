@@ -1,0 +1,146 @@
+"""Verdicts and lists of experiments as tables for a terminal."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import groupby
+
+from rich.box import SIMPLE_HEAD
+from rich.markup import escape
+from rich.table import Table
+
+from rankscope.lab.catalogue import Entry
+from rankscope.lab.experiment import Study
+from rankscope.lab.judging import verdict
+from rankscope.lab.judging.verdict import NetworkVerdict, Verdict, Word
+
+COLOURS: dict[Word, str] = {
+    "holds": "green",
+    "holds so far": "green",
+    "fails": "red",
+    "fails so far": "red",
+    "mixed": "yellow",
+    "mixed so far": "yellow",
+    "no data": "dim",
+}
+
+
+def verdict_table(verdicts: Iterable[Verdict]) -> Table:
+    """Return one row per claim: its key, its sentence, and a line for each network."""
+    table = plain_table("claim", "says", "networks")
+    for judged in verdicts:
+        quantity = f"[dim]{escape(judged.quantity)}; bound {escape(judged.bound)}[/dim]"
+        lines = [escape(judged.fault)] if judged.fault else map(_network_line, judged.networks)
+        table.add_row(
+            judged.claim, f"{escape(judged.sentence)}\n{quantity}", "\n".join(lines) or "no data"
+        )
+    return table
+
+
+def mark_table(study: Study, verdicts: Iterable[Verdict]) -> Table:
+    """Return one line per claim: its key, its sentence, and a mark for each network.
+
+    Variants of one network and part stand side by side.
+    """
+    table = plain_table("claim", "says", "")
+    for judged in verdicts:
+        marks: dict[str, str] = {}
+        for network in judged.networks:
+            title = study.network_title(network.experiment, network.network)
+            place = escape(", ".join(filter(None, (title, network.part))))
+            mark = f"[{COLOURS[network.word]}]{network.mark}[/]"
+            marks[place] = marks.get(place, "") + mark
+        shown = " · ".join(f"{place} {mark}" for place, mark in marks.items())
+        table.add_row(judged.claim, escape(judged.sentence), shown or escape(judged.fault))
+    return table
+
+
+def _network_line(network: NetworkVerdict) -> str:
+    colour = COLOURS[network.word]
+    value = f" {span(network.interval)}" if network.interval else ""
+    return f"[{colour}]{network.mark} {network.words}[/] {escape(network.label)}{value}"
+
+
+def experiment_table(entries: Iterable[Entry], *, verbose: bool = False) -> Table:
+    """Return one line per experiment, or with `verbose` one per experiment and scale."""
+    if verbose:
+        return _scale_table(entries)
+    table = plain_table("experiment", "about", "small", "paper", "runs")
+    table.expand, about = True, table.columns[1]
+    about.ratio, about.overflow = 1, "ellipsis"
+    for name, group in groupby(entries, lambda entry: entry.experiment):
+        by_scale = {entry.scale: entry for entry in group}
+        costs = (
+            duration(by_scale[scale].expected_seconds) if scale in by_scale else "-"
+            for scale in ("small", "paper")
+        )
+        entry = next(iter(by_scale.values()))
+        table.add_row(name, escape(entry.summary), *costs, _stored(list(by_scale.values())))
+    return table
+
+
+def _scale_table(entries: Iterable[Entry]) -> Table:
+    table = plain_table("experiment", "scale", "runs", "expected", "stored")
+    for name, group in groupby(entries, lambda entry: entry.experiment):
+        for number_of_row, entry in enumerate(group):
+            runs = f"{entry.total // entry.seeds} x {entry.seeds} seeds"
+            cost = f"{duration(entry.expected_seconds)}, {entry.expected_on}"
+            table.add_row("" if number_of_row else name, entry.scale, runs, cost, _stored([entry]))
+    return table
+
+
+def _stored(entries: Sequence[Entry]) -> str:
+    """Return how many runs are whole, and how many the archive has: "4 · 15 archived"."""
+    whole = sum(entry.whole for entry in entries)
+    archived = sum(entry.archived for entry in entries)
+    words = [str(whole) if whole else "", f"{archived} archived" if archived else ""]
+    return " · ".join(filter(None, words)) or "-"
+
+
+def duration(seconds: float | int | None) -> str:
+    """Return about how long: "40 s", "6 min", "3 h"; "?" for None."""
+    if seconds is None:
+        return "?"
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 1.5 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def plain_table(*columns: str) -> Table:
+    """Return an empty table in the style of all others; short columns are not broken."""
+    table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+    for column in table.columns:
+        column.no_wrap = column.header not in {"says", "networks", ""}
+    return table
+
+
+def filled_table(content: verdict.Table, *, title: str) -> Table:
+    """Return a table of evidence."""
+    table = plain_table(*map(escape, content.columns))
+    for column in table.columns:
+        column.no_wrap = False
+    table.title, table.title_justify = escape(title), "left"
+    for row in content.rows:
+        table.add_row(*(escape(cell_text(cell)) for cell in row))
+    return table
+
+
+def cell_text(cell: verdict.Cell) -> str:
+    """Return a cell of a table of evidence as text."""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    return cell if isinstance(cell, str) else number(cell, digits=4)
+
+
+def number(value: float | int | None, *, digits: int = 3) -> str:
+    """Return a number to three digits; "-" for None."""
+    if value is None:
+        return "-"
+    return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
+
+
+def span(interval: tuple[float, float] | None, show: Callable[[float], str] = number) -> str:
+    """Return an interval: "0.1 to 0.3"; one number where both ends look the same."""
+    if interval is None:
+        return "-"
+    low, high = map(show, interval)
+    return low if low == high else f"{low} to {high}"

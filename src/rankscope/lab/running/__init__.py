@@ -1,0 +1,1 @@
+"""Executing runs: identity, files on disk, processes, threads, clusters."""

@@ -1,0 +1,133 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lab.toy_runs import Decay, Log
+from lab.toy_study import FAST, experiment
+from rankscope.lab.archive.check import problems
+from rankscope.lab.archive.compaction import Compaction
+from rankscope.lab.archive.documents import archive_table
+from rankscope.lab.archive.keep import keep
+from rankscope.lab.archive.paths import is_archive
+from rankscope.lab.experiment import Study, study_of
+from rankscope.lab.judging.study import read_json, write_json
+from rankscope.lab.running.processes import execute
+from rankscope.lab.running.stored_run import stored_runs
+from rankscope.store import open as open_run
+
+FILE = "paper2000/slow-decay/fast/rate-2/seed-0.zarr.zip"
+VERDICTS = "paper2000/slow-decay/verdicts.json"
+
+
+def toy(**changes) -> Study:
+    return study_of(replace(experiment("paper"), **changes))
+
+
+def run(out: Path, study: Study, seeds: tuple[int, ...] = (0, 1, 2)) -> Path:
+    for declared in study.experiments:
+        execute(stored_runs(declared, out, seeds=seeds), jobs=1, watcher=Log())
+    return out
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    runs = run(tmp_path / "runs", toy())
+    (tmp_path / "README.md").write_text("# Toy\n<!-- begin: claims -->\n<!-- end: claims -->\n")
+    assert keep(runs, tmp_path / "results", studies=(toy(),))
+    return tmp_path / "results"
+
+
+def test_whole_runs_become_files_verdicts_and_tables(archive: Path) -> None:
+    assert is_archive(archive) and len(list(archive.rglob("*.zarr.zip"))) == 6
+    ds = open_run(archive / FILE)
+    assert ds.attrs["whole"] and ds.attrs["compaction"] and ds.attrs["wall_seconds"] >= 0
+    words = [n["verdict"] for v in read_json(archive / VERDICTS)["verdicts"] for n in v["networks"]]
+    assert words == ["holds", "holds", "fails"]
+    assert "| P1 the loss falls | fast ✔ · slow ✔ |" in (archive.parent / "README.md").read_text()
+    assert problems(archive, studies=(toy(),)) == []
+
+
+def test_the_archive_lists_runs_and_cost(archive: Path) -> None:
+    (row,) = archive_table([toy()], archive).rows
+    assert row[:3] == ("paper2000/slow-decay", "6", "0, 1, 2")
+
+
+def test_keeping_again_changes_nothing(archive: Path) -> None:
+    before = {path: path.read_bytes() for path in archive.rglob("*") if path.is_file()}
+    assert keep(archive.parent / "runs", archive, studies=(toy(),))
+    assert keep(archive, archive, studies=(toy(),))
+    assert {path: path.read_bytes() for path in archive.rglob("*") if path.is_file()} == before
+
+
+def test_more_seeds_than_declared_are_kept_from_another_archive(archive: Path) -> None:
+    elsewhere = archive.parent / "elsewhere"
+    runs = run(archive.parent / "more", toy(), seeds=(3, 11))
+    assert keep(runs, elsewhere / "results", studies=(toy(),))
+    (elsewhere / "results" / "ledger.json").write_text("{}")  # an older version's; it is ignored
+    assert keep(elsewhere / "results", archive, studies=(toy(),))
+    seeds = [
+        s["seed"] for s in read_json(archive / VERDICTS)["verdicts"][1]["networks"][0]["seeds"]
+    ]
+    assert seeds == [0, 1, 2, 3, 11]
+
+
+def test_a_file_that_says_something_else_than_its_run_is_refused(tmp_path: Path) -> None:
+    runs = run(tmp_path / "runs", toy())
+    coarse = toy(compaction=Compaction(bits={"loss": 1}))
+
+    def measure(whole):
+        for key in whole:
+            for seed, ds in whole[key].items():
+                loss = float(ds["loss"][1])
+                rounded = loss == np.float64(f"{loss:.1g}") or loss in (0.125, 0.25, 0.1875)
+                yield replace(next(iter(rule.measure(whole))), met=rounded).at(key, seed)
+
+    rule = coarse.claims[0]
+    study = replace(coarse, claims=(replace(rule, measure=measure),))
+    with pytest.raises(
+        ValueError, match="the run says False, its archived file True; declare more"
+    ):
+        keep(runs, tmp_path / "results", studies=(study,))
+    assert not (tmp_path / "results").exists()
+
+
+def test_a_run_declared_differently_is_refused_by_name(archive: Path, tmp_path: Path) -> None:
+    changed = toy(runs={FAST: Decay(rate=3.0)})
+    assert not keep(archive.parent / "runs", tmp_path / "other", studies=(changed,))
+    lines = problems(archive, studies=(changed,))
+    assert any("rate: 2.0 -> 3.0" in line for line in lines)
+    assert any("belongs to no declared run" in line for line in lines)
+
+
+def test_nothing_to_keep_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not a folder"):
+        keep(tmp_path / "none", tmp_path / "results", studies=(toy(),))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="has no whole run of scale paper"):
+        keep(tmp_path / "empty", tmp_path / "results", studies=(toy(),))
+    with pytest.raises(ValueError, match="has no archived runs"):
+        problems(tmp_path / "empty", studies=(toy(),))
+
+
+def test_check_compares_numbers_and_not_sentences(archive: Path) -> None:
+    content = read_json(archive / VERDICTS)
+    content["verdicts"][0]["sentence"] = "other words"
+    content["verdicts"][0]["networks"][0]["seeds"][0]["value"] *= 1 + 1e-6
+    write_json(content, archive / VERDICTS)
+    assert problems(archive, studies=(toy(),)) == []
+    content["verdicts"][0]["networks"][0]["seeds"][0]["value"] *= 1.01
+    write_json(content, archive / VERDICTS)
+    (line,) = problems(archive, studies=(toy(),))
+    assert "P1, paper2000/slow-decay, fast, seed 0: stored is" in line
+
+
+def test_check_finds_stale_tables_and_other_compactions(archive: Path) -> None:
+    readme = archive.parent / "README.md"
+    readme.write_text(readme.read_text().replace("fast ✔", "fast ✘"))
+    assert problems(archive, studies=(toy(),)) == [
+        f"README.md: its tables are out of date; run rankscope results keep {archive}"
+    ]
+    other = toy(compaction=Compaction(bits={"loss": 20}))
+    assert "compacted by another declaration" in problems(archive, studies=(other,))[0]

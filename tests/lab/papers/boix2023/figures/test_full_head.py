@@ -1,0 +1,69 @@
+import numpy as np
+import pytest
+
+from figures.toy_runs import full_run, rises
+from rankscope.lab.papers.boix2023.figures.full_head import singular_value_rises
+
+SIZES = np.array([[1.0, 0.6, 0.3], [2.0, 1.0, 0.5]])  # K-Q, V-O
+
+
+def test_dots_stand_on_the_curves_at_half_their_rise() -> None:
+    axes = singular_value_rises(full_run(SIZES), rises(SIZES)).axes
+    for here, row in ((axes[0], 1), (axes[1], 0)):
+        dots = np.array([line.get_xydata()[0] for line in here.lines if line.get_marker() == "o"])
+        np.testing.assert_allclose(dots[:, 0], rises(SIZES)["half_rise"][row])
+        np.testing.assert_allclose(dots[:, 1], SIZES[row] / 2, rtol=0.02)
+
+
+def test_bars_reach_from_10_to_90_percent_one_row_for_each_value() -> None:
+    found = rises(SIZES)
+    for strip, product in zip(
+        singular_value_rises(full_run(SIZES), found).axes[2:4], ("vo", "kq"), strict=True
+    ):
+        bars = [line.get_xydata() for line in strip.lines if line.get_linewidth() == 5]
+        of = found.sel(product=product)
+        np.testing.assert_allclose(
+            [bar[:, 0] for bar in bars], np.array([of.rise_10, of.rise_90]).T
+        )
+        assert [bar[:, 1].tolist() for bar in bars] == [[k, k] for k in (1, 2, 3)]
+        assert strip.yaxis_inverted()
+
+
+def test_bars_have_the_colours_of_their_curves() -> None:
+    axes = singular_value_rises(full_run(SIZES), rises(SIZES)).axes
+    for upper, lower in ((axes[0], axes[2]), (axes[1], axes[3])):
+        curves = [line for line in upper.lines if line.get_marker() == "None"]
+        curves.sort(key=lambda line: -line.get_ydata()[-1])
+        bars = [line for line in lower.lines if line.get_linewidth() == 5]
+        assert [x.get_color() for x in bars] == [x.get_color() for x in curves]
+        assert len({x.get_color() for x in bars}) == 3
+
+
+def test_only_the_first_values_may_have_been_measured_and_some_may_not_have_risen() -> None:
+    found = rises(SIZES[:, :2])
+    found["half_rise"][0, 1] = np.nan
+    axes = singular_value_rises(full_run(SIZES), found).axes
+    heights = [line.get_ydata()[0] for line in axes[1].lines if line.get_marker() == "o"]
+    assert heights[0] == pytest.approx(0.5, rel=0.02) and np.isnan(heights[1])
+    assert axes[2].get_yticks().tolist() == [1, 2]
+
+
+def test_values_after_the_last_that_rose_have_no_row() -> None:
+    found = rises(SIZES)
+    for name in found:
+        found[name][:, 2] = np.nan
+        found[name][1, 1] = np.nan
+    strips = singular_value_rises(full_run(SIZES), found).axes[2:4]
+    assert [strip.get_yticks().tolist() for strip in strips] == [[1, 2], [1, 2]]
+    assert not any(strip.texts for strip in strips)
+
+
+def test_a_product_of_which_nothing_rose_says_so() -> None:
+    found = rises(SIZES)
+    for name in found:
+        found[name].loc["kq"] = np.nan
+    vo, kq = singular_value_rises(full_run(SIZES), found).axes[2:4]
+    assert not vo.texts
+    assert [text.get_text() for text in kq.texts] == ["none has risen by the end"]
+    both = singular_value_rises(full_run(SIZES), found.where(False)).axes[2:4]
+    assert all(strip.texts and not strip.lines for strip in both)

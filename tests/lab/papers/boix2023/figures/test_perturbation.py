@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from figures.toy_runs import perturbation_run, target
+from rankscope.lab.papers.boix2023.figures.perturbation import perturbations
+
+GOAL = target(5, 4)
+
+
+def trajectories(axes: Axes, style: str) -> list[list[float]]:
+    chosen = (line for line in axes.lines if line.get_linestyle() == style)
+    return sorted(line.get_ydata().tolist() for line in chosen)
+
+
+def by_title(figure: Figure) -> dict[str, Axes]:
+    return {axes.get_title(): axes for axes in figure.axes if axes.get_title()}
+
+
+def test_trials_of_a_kind_have_a_panel_each_with_noise_and_time() -> None:
+    nine = by_title(perturbations(perturbation_run(GOAL), "plateau"))
+    times = ("0.8", "1.5", "2.2", "3.1", "4.5")
+    assert list(nine) == [f"{n} noise, time {t}" for n in ("independent", "tied") for t in times]
+    ten = by_title(perturbations(perturbation_run(GOAL), "newly active"))
+    assert list(ten) == [f"independent noise, time {t}" for t in times]
+
+
+def test_perturbed_lines_are_solid_and_unperturbed_dashed() -> None:
+    ds = perturbation_run(GOAL)
+    panel = by_title(perturbations(ds, "plateau"))["tied noise, time 2.2"]
+    trial = ds.isel(trial=7)
+    active = np.flatnonzero(1 / abs(GOAL) < 2.2)
+    assert 0 < len(active) < len(GOAL)
+    want = trial["perturbed_z"].to_numpy()[:, active].T.tolist()
+    assert trajectories(panel, "-") == sorted(want)
+    want = trial["unperturbed_z"].to_numpy()[:, active].T.tolist()
+    assert trajectories(panel, "--") == sorted(want)
+
+
+def test_a_coordinate_has_one_colour_in_all_trials() -> None:
+    found: dict[float, set[object]] = {}
+    for axes in by_title(perturbations(perturbation_run(GOAL), "plateau")).values():
+        for line in (line for line in axes.lines if line.get_linestyle() == "-"):
+            found.setdefault(round(line.get_ydata()[-1], 1), set()).add(line.get_color())
+    assert {len(colours) for colours in found.values()} == {1}
+    assert len(set.union(*found.values())) == len(found) > 2
+
+
+def test_distances_are_relative_to_the_first_with_the_bound() -> None:
+    ds = perturbation_run(GOAL)
+    lower = perturbations(ds, "newly active").axes[5:]
+    assert len(lower) == 5
+    for axes, trial in zip(lower, range(10, 15), strict=True):
+        share, bound = (line.get_ydata() for line in axes.lines)
+        np.testing.assert_allclose(share, ds["distance"][trial] / ds["distance"][trial, 0])
+        assert set(bound) == {0.05} and axes.get_yscale() == "log"
+
+
+def test_a_perturbation_that_grows_stays_in_view() -> None:
+    ds = perturbation_run(GOAL)
+    assert perturbations(ds, "newly active").axes[5].get_yticks().tolist() == [0.001, 0.05, 1]
+    ds["distance"][10, -1] = 100 * ds["distance"][10, 0]
+    axes = perturbations(ds, "newly active").axes[5]
+    assert axes.get_ylim()[1] > 100 and axes.get_yticks().tolist() == [0.001, 0.05, 1, 100]
+
+
+def test_a_new_noise_starts_a_row_and_columns_end_with_time_labels() -> None:
+    ds = perturbation_run(GOAL).isel(trial=slice(0, 8))  # 5 independent, 3 tied
+    figure = perturbations(ds, "plateau")
+    figure.draw_without_rendering()
+    lower = [axes for axes in figure.axes if not axes.get_title()]
+    shown = [axes.xaxis.get_tick_params()["labelbottom"] for axes in lower]
+    assert shown == [False] * 3 + [True] * 5
+    names = [label.get_text() for label in lower[-1].get_xticklabels()]
+    assert names == ["0", "1", "10", "100", "1000"]
+
+
+def test_more_than_five_trials_of_a_noise_are_wrapped() -> None:
+    ds = perturbation_run(GOAL)
+    ds = ds.assign_coords(kind=("trial", ["plateau"] * 15))
+    grid = perturbations(ds, "plateau").axes[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == (6, 5)  # two panels to a row of trials
+    six = ds.isel(trial=slice(0, 6)).assign_coords(noise=("trial", ["tied"] * 6))
+    grid = perturbations(six, "plateau").axes[0].get_gridspec()
+    assert (grid.nrows, grid.ncols) == (4, 3)  # not five and one
+
+
+def test_a_kind_the_run_lacks_is_named() -> None:
+    ds = perturbation_run(GOAL).isel(trial=slice(0, 10))
+    with pytest.raises(ValueError, match="no trial of kind 'newly active'; it has plateau"):
+        perturbations(ds, "newly active")

@@ -1,0 +1,73 @@
+"""TransformerTask against the attention of Eq. 1 written out, and the tie of Example 4.6."""
+
+import torch
+import torch.nn.functional as F
+
+from rankscope.lab.papers.boix2023.simulations.transformer_task import TransformerTask
+from rankscope.theory import diagonal_attention, diagonal_transformer, flow, transformer_output
+
+TASK = TransformerTask(d=3, tokens=4, samples=10, layers=2, heads=3)
+
+
+def parts() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[tuple[torch.Tensor, ...]]]:
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    bases = torch.linalg.qr(normal(2, 3, 4, 4)).Q
+    return normal(5, 6, 4), normal(2 * 3 * 2 * 4), bases, [(normal(4, 7), normal(4, 7))] * 2
+
+
+def test_a_turned_head_is_a_head_on_turned_tokens():
+    x, z, bases, feedforward = parts()
+    found = transformer_output(x, z, heads=3, bases=bases, feedforward=feedforward)
+    for layer, (W_A, W_B) in enumerate(feedforward):
+        products = z.view(2, 3, 2, 4)[layer]
+        x = x + sum(
+            diagonal_attention(x @ R, kq, vo) @ R.T
+            for R, (kq, vo) in zip(bases[layer], products, strict=True)
+        )
+        x = x + F.gelu(x @ W_A) @ W_B.T
+    torch.testing.assert_close(found, x, rtol=1e-12, atol=1e-10)
+
+
+def test_in_the_standard_basis_it_is_example_3_2():
+    x, z, bases, feedforward = parts()
+    identity = torch.eye(4).double().expand_as(bases)
+    found = transformer_output(x, z, heads=3, bases=identity, feedforward=feedforward)
+    torch.testing.assert_close(found, transformer_output(x, z, heads=3, feedforward=feedforward))
+    network = diagonal_transformer(x, found, heads=3, feedforward=feedforward)
+    assert network.loss(z) < 1e-20
+
+
+def test_a_seed_gives_the_same_start_and_tokens_whatever_the_heads():
+    plain = TASK.build(1)
+    other = TransformerTask(3, 4, 10, heads=3, bases="own").build(1)
+    assert torch.equal(plain.network.x, other.network.x)
+    assert torch.equal(plain.u0, other.u0) and torch.equal(plain.v0, other.v0)
+    assert not torch.equal(TASK.build(2).u0, plain.u0)
+
+
+def test_drives_of_heads_are_equal_in_a_shared_basis_only():
+    for bases, alike in (("shared", True), ("own", False)):
+        toy = TransformerTask(3, 4, 10, heads=3, bases=bases).build(0)
+        kq, vo = toy.network.g(torch.zeros_like(toy.u0)).view(2, 3, 2, 3).unbind(2)
+        assert float(kq.abs().max()) < 1e-12 < float(vo.abs().min())
+        assert torch.allclose(vo, vo[:, :1].expand_as(vo), rtol=1e-9) == alike
+
+
+def test_tied_heads_grow_in_the_shares_of_their_start():
+    toy = TASK.build(0)
+    # By the time the fourth entry becomes active, the first three are one entry in three heads.
+    trajectory = flow(toy.network, toy.u0, toy.v0, -300.0, 50.0, stop_after=4)
+    first = toy.network.coordinates[trajectory.activations[0].coordinate]
+    heads = [
+        i
+        for i, each in enumerate(toy.network.coordinates)
+        if (each.kind, each.layer, each.index) == ("vo", first.layer, first.index)
+    ]
+    sign = trajectory.activations[0].sign
+    shares = (toy.u0[heads] + sign * toy.v0[heads]).square()
+    z = trajectory.z[-1, heads]
+    torch.testing.assert_close(z / z.sum(), shares / shares.sum(), rtol=1e-2, atol=1e-4)

@@ -1,0 +1,145 @@
+"""Readings of attention heads, against dense products and hand-made runs."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import rankscope as rs
+from lab.vit_runs import STEPS_PER_EPOCH, courses, vit_run
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.papers.boix2023.runs import (
+    CHANGE,
+    INITIAL,
+    by_network,
+    change_ranks,
+    epoch_steps,
+    growth_window,
+    initial_ranks,
+    moment,
+    settled_position,
+    spectra,
+    stop_of,
+    stop_steps,
+    time_unit,
+    times,
+)
+from rankscope.lab.running.run import RunKey
+
+STOP = {"class": "Settled", "loss": 0.001, "steps": 5 * STEPS_PER_EPOCH}
+EVERY = {"snapshots": {"class": "Every", "steps": 10}}
+
+
+class Two(nn.Module):
+    """Two attentions of two heads; the second is called first by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.z = nn.MultiheadAttention(6, 2, batch_first=True)
+        self.a = nn.MultiheadAttention(6, 2, batch_first=True)
+
+
+def products(model: Two, kind: str) -> np.ndarray:
+    """(block, head, 6, 6), multiplied out."""
+    each_head = []
+    for attention in (model.z, model.a):
+        query, key, value = attention.in_proj_weight.detach().double().split(6)
+        output = attention.out_proj.weight.detach().double()
+        for rows in (slice(0, 3), slice(3, 6)):
+            kq, vo = key[rows].T @ query[rows], output[:, rows] @ value[rows]
+            each_head.append((kq if kind == "kq" else vo).numpy())
+    return np.stack(each_head).reshape(2, 2, 6, 6)
+
+
+def stable(W: np.ndarray) -> np.ndarray:
+    return np.square(np.linalg.norm(W, axis=(-2, -1)) / np.linalg.norm(W, 2, axis=(-2, -1)))
+
+
+@pytest.mark.parametrize("kind", ["kq", "vo"])
+def test_ranks_and_spectra_are_those_of_the_dense_products(tmp_path: Path, kind: str) -> None:
+    model = Two()
+    before = products(model, kind)
+    with rs.Tracker(model, tmp_path / "run", schedule=1, pairs=()) as tracker:
+        tracker.observe(0)
+        with torch.no_grad():
+            for weight in model.parameters():
+                weight.mul_(0.5).add_(0.3 * torch.randn(weight.shape))
+        tracker.observe(1)
+    ds, after = rs.open(tmp_path / "run"), products(model, kind)
+    np.testing.assert_allclose(initial_ranks(ds, kind), stable(before), rtol=1e-4)
+    ranks = change_ranks(ds, kind)
+    assert ranks.dims == ("step", "block", "head")
+    assert ranks["block"].values.tolist() == ranks["head"].values.tolist() == [1, 2]
+    assert np.isnan(ranks[0]).all()
+    np.testing.assert_allclose(ranks[1], stable(after - before), rtol=1e-4)
+    change = np.linalg.svd(after - before, compute_uv=False)
+    np.testing.assert_allclose(spectra(ds, kind, of=CHANGE)[1], change, atol=1e-5)
+    start = np.linalg.svd(before, compute_uv=False)[..., :3]
+    np.testing.assert_allclose(spectra(ds, kind, of=INITIAL)[0, ..., :3], start, atol=1e-5)
+
+
+def test_a_run_without_heads_is_refused() -> None:
+    ds = vit_run(courses([0, 1]))
+    with pytest.raises(ValueError, match="no products of kind 'vo'"):
+        change_ranks(ds.isel(product=slice(0, None, 2)), "vo")
+
+
+def test_networks_of_two_experiments_stay_apart() -> None:
+    keys = [
+        RunKey("vit", {"scale": 1.0}, experiment="a"),
+        RunKey("vit", {"scale": 0.03}, experiment="a"),
+        RunKey("vit", {"scale": 1.0}, experiment="b"),
+        RunKey("depth-3", {"scale": 1.0}, experiment="b"),
+    ]
+    apart = by_network(Runs({key: {0: None} for key in keys}))
+    assert [(key.experiment, key.network, key.variant) for key in apart] == [
+        ("a", "vit", {}),
+        ("b", "vit", {}),
+        ("b", "depth-3", {}),
+    ]
+    assert list(apart[RunKey("vit", experiment="a")].by("scale")) == [0.03, 1.0]
+
+
+def test_the_window_is_from_epoch_one_to_the_settled_loss() -> None:
+    steps, loss = [0, 5, 10, 20, 30, 40], [1, 1, 0.5, 0.1, 9e-4, 2e-3]
+    window = growth_window(vit_run(courses(range(6)), steps=steps, loss=loss))
+    assert (window.first, window.last, window.settled, window.snapshots) == (2, 4, True, 3)
+    loss[4] = 1e-3
+    window = growth_window(vit_run(courses(range(6)), steps=steps, loss=loss))
+    assert (window.first, window.last, window.settled, window.snapshots) == (2, 5, False, 4)
+    early = vit_run(courses(range(6)), steps=steps, loss=[1, 1e-4, 0, 0, 0, 0])
+    assert growth_window(early).snapshots == 0
+
+
+@pytest.mark.parametrize(("wait", "position"), [(0, 2), (1, 3), (10, 3), (15, 4), (20, 4), (90, 5)])
+def test_the_snapshot_so_long_after_the_loss_settled(wait: int, position: int) -> None:
+    """It settles at step 10; later losses do not matter."""
+    steps, loss = [0, 5, 10, 20, 30, 40], [1, 1, 9e-4, 0.1, 5e-4, 2e-3]
+    ds = vit_run(courses(range(6)), steps=steps, loss=loss)
+    assert settled_position(ds, wait=wait) == position
+    never = vit_run(courses(range(6)), steps=steps, loss=[1, 1, 1e-3, 0.1, 0.1, 0.1])
+    assert settled_position(never, wait=wait) == 5
+
+
+def test_without_epochs_the_window_is_all_after_step_0_and_time_is_the_step() -> None:
+    ds = vit_run(courses(range(4)), steps=[0, 1, 5, 30], declaration=EVERY)
+    assert epoch_steps(ds) is None
+    assert growth_window(ds).first == 1
+    assert (time_unit(ds), times(ds).tolist()) == ("step", [0, 1, 5, 30])
+    by_epochs = vit_run(courses(range(4)), steps=[0, 5, 10, 30])
+    assert (time_unit(by_epochs), times(by_epochs).tolist()) == ("epoch", [0, 0.5, 1, 3])
+    assert (moment(ds, 3), moment(by_epochs, 1)) == ("step 30", "epoch 0.5")
+
+
+def test_how_a_run_stopped() -> None:
+    declared = vit_run(courses([0, 1])).attrs["declaration"] | {"stop": STOP}
+    ran = courses([0, 1])
+    assert stop_of(vit_run(ran, declaration=declared)) == ""
+    assert stop_steps(vit_run(ran, declaration=declared)) == 50 and stop_steps(vit_run(ran)) == 0
+    stopped = vit_run(ran, declaration=declared, stopped_at=143 * STEPS_PER_EPOCH)
+    after = "or more after one with training loss < 0.001"
+    assert stop_of(stopped) == f"stopped at epoch 143, at the first snapshot 5 epochs {after}"
+    by_step = vit_run(ran, declaration=EVERY | {"stop": STOP}, stopped_at=143)
+    assert stop_of(by_step) == f"stopped at step 143, at the first snapshot 50 steps {after}"

@@ -1,0 +1,118 @@
+"""Claim Y6 on losses written by hand."""
+
+import math
+
+import pytest
+
+from lab.claims.training_runs import (
+    at_decay,
+    decay_key,
+    flat,
+    judged,
+    rows,
+    seeds,
+    training_run,
+    words,
+)
+from rankscope.lab.papers.yunis2024.claims.truncation import Y6, gap
+
+FULL = 0.5
+
+
+def truncated(*quotients: float, cost: float = 2.0, **options):
+    """Losses for which q at each snapshot is as given."""
+    options = {"loss": (FULL, FULL), **options}
+    scalars = {
+        "top_loss": [FULL + q * cost for q in quotients],
+        "bottom_loss": [FULL + cost] * len(quotients),
+    }
+    return training_run({"w": flat(9, [9] * len(quotients))}, scalars=scalars, **options)
+
+
+def sweep(*q_by_decay: float, network: str = "lm", count: int = 3):
+    return {
+        decay_key(network, decay): seeds(truncated(9.0, q), count)
+        for decay, q in zip((0, 0.1, 1, 10), q_by_decay, strict=False)
+    }
+
+
+def word(runs) -> str:
+    (network,) = judged(Y6, runs).networks
+    return network.word
+
+
+def test_q_is_a_mean_over_the_second_half() -> None:
+    assert gap(truncated(9.0, 9.0, 0.1, 0.3)).q == pytest.approx(0.2)
+    assert gap(truncated(9.0, 0.1, 0.3)).q == pytest.approx(0.2)  # the middle one is in it
+
+
+@pytest.mark.parametrize("cost", [0.0, -1.0])
+def test_without_a_cost_of_the_bottom_half_there_is_no_q(cost: float) -> None:
+    assert str(gap(truncated(0.1, 0.1, cost=cost))) == "no q (denominator <= 0)"
+
+
+@pytest.mark.parametrize("name", ["full_loss", "top_loss", "bottom_loss"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_every_loss_has_to_be_finite_in_the_second_half(name: str, value: float) -> None:
+    run = truncated(0.1, 0.1)
+    late, early = ([FULL, value], [value, FULL + 2.0])
+    reason = f"no q ({name.replace('_', ' ')} is not finite)"
+    assert str(gap(run.assign({name: ("step", late)}))) == reason
+    assert gap(run.assign(bottom_loss=("step", early))).q == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    ("by_decay", "expected"),
+    [
+        ((0.3, 0.25, 0.2, 0.1), "holds"),  # at 0.1, the base decay of lm
+        ((0.3, 0.26, 0.2, 0.1), "fails"),
+        ((0.2, 0.24, 0.1, 0.05), "holds"),  # Spearman is -0.8
+        ((0.1, 0.12, 0.11, 0.05), "fails"),
+        ((0.3, 0.2), "no data"),  # no trend of two decays
+        ((0.4, 0.3), "fails"),  # but a gap that is too wide
+    ],
+)
+def test_a_small_gap_that_closes_with_decay(by_decay: tuple[float, ...], expected: str) -> None:
+    verdict = judged(Y6, sweep(*by_decay))
+    assert words(verdict) == {"lm": expected}
+    assert verdict.networks[0].value == pytest.approx(by_decay[1])
+
+
+def test_the_base_decay_of_the_unet_is_0() -> None:
+    verdict = judged(Y6, sweep(0.2, 0.1, 0.05, network="unet"))
+    assert words(verdict) == {"unet": "holds"}
+    assert verdict.networks[0].value == pytest.approx(0.2)
+
+
+def test_a_run_without_q_leaves_the_trend_open() -> None:
+    without_q = at_decay("lm", 1, seeds(truncated(0.1, 0.1, cost=-1.0)))
+    verdict = judged(Y6, sweep(0.3, 0.2, 0.1, 0.05) | without_q)
+    assert words(verdict) == {"lm": "no data"}
+    assert "1: no q (denominator <= 0)" in rows(verdict)[0]["q by decay"]
+    assert verdict.remarks[0] == (
+        "lm, decay 1, seed 0: no q (denominator <= 0); the seed cannot tell"
+    )
+
+
+def test_a_run_without_q_outweighs_a_gap_that_is_too_wide() -> None:
+    without_q = at_decay("lm", 1, seeds(truncated(0.1, 0.1, cost=-1.0)))
+    verdict = judged(Y6, sweep(0.9, 0.8, 0.1, 0.05) | without_q)
+    assert words(verdict) == {"lm": "no data"}
+    assert verdict.networks[0].value == pytest.approx(0.8)
+
+
+def test_collapsed_runs_are_left_out_and_named() -> None:
+    runs = sweep(0.3, 0.2, 0.1, 0.9)
+    assert word(runs) == "fails"
+    verdict = judged(Y6, runs | at_decay("lm", 10, seeds(truncated(0.9, 0.9, loss=(1.0, 1.0)))))
+    assert words(verdict) == {"lm": "holds"}
+    assert verdict.remarks[0].startswith("lm, decay 10, seed 0 collapsed")
+
+
+def test_a_collapsed_base_run_cannot_tell() -> None:
+    collapsed = at_decay("lm", 0.1, seeds(truncated(0.2, 0.2, loss=(1.0, 1.0))))
+    assert word(sweep(0.3, 0.2, 0.1, 0.05) | collapsed) == "no data"
+
+
+def test_two_seeds_are_not_enough() -> None:
+    assert word(sweep(0.3, 0.2, 0.1, count=2)) == "holds so far"

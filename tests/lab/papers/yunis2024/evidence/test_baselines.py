@@ -1,0 +1,91 @@
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from rankscope.lab.papers.yunis2024.evidence.baselines import (
+    Bigram,
+    denoising_loss,
+    linear_denoisers,
+    token_counts,
+)
+from lab.data.parquet import png, write_images
+from rankscope.lab.data.images import MNIST
+from rankscope.lab.data.splits import split
+from rankscope.lab.experiments.yunis2024 import lm, unet
+from rankscope.lab.tasks.diffusion import sigmoid_betas
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of toy data: random words and random images."""
+    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+    source = np.random.default_rng(0)
+    text = tmp_path / "Salesforce/wikitext/wikitext-2-v1"
+    text.mkdir(parents=True)
+    for part, length in {"train": 9000, "validation": 5000}.items():
+        words = "".join(f" {word}" for word in source.integers(0, 50, length))
+        pq.write_table(pa.table({"text": [words]}), text / f"{part}-00000-of-00001.parquet")
+    images = source.integers(0, 256, (20, 28, 28), dtype=np.uint8)
+    name = f"{MNIST.repo}/{MNIST.config}/{MNIST.split}-00000-of-00001.parquet"
+    write_images(tmp_path / name, [png(each) for each in images], [0] * len(images))
+    return tmp_path
+
+
+def test_tokens_of_a_toy_text(data: Path) -> None:
+    found = token_counts(data)
+    (_, entropy, none), (_, training, held_out) = found.rows
+    tokens = lm.PAPER.task.text.build(folder=data).train.tolist()
+    shares = [count / len(tokens) for count in Counter(tokens).values()]
+    assert none is None and entropy == pytest.approx(-sum(p * math.log(p) for p in shares))
+    # Words are drawn independently: pairs tell no more of new text than frequencies do.
+    assert training < entropy < held_out < 2 * entropy
+    windows = len(tokens) // lm.PAPER.task.model.context
+    passes = lm.PAPER.steps * lm.PAPER.batch / windows
+    assert f"the text {passes:.0f} times" in found.title
+
+
+def test_denoisers_of_toy_images(data: Path) -> None:
+    (_, by_pixel), (_, linear) = linear_denoisers(data).rows
+    images = MNIST.build(data).inputs
+    train = images[split(len(images), seed=0)[0]].double().flatten(1)
+    scaled = (train - train.mean()) / train.std(correction=0)
+    task = unet.PAPER.task
+    kept = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
+    of_image = kept[:, None] * scaled.var(0)
+    expected = (of_image / (of_image + 1 - kept[:, None])).mean()
+    assert by_pixel == pytest.approx(float(expected), rel=1e-3)
+    assert linear < by_pixel
+
+
+def test_chances_of_the_tokens_after_any_other_sum_to_one() -> None:
+    text = np.random.default_rng(0).integers(0, 6, 50)
+    bigram = Bigram.fit(text, 8)  # 6 and 7 never occur
+    for earlier in range(8):
+        chances = [math.exp(-bigram.loss(np.array([[earlier, later]]))) for later in range(8)]
+        assert sum(chances) == pytest.approx(1)
+
+
+def test_counts_of_pairs_as_written_out() -> None:
+    bigram = Bigram.fit(np.array([0, 1, 0, 1, 0, 2]), 3)  # 01 01 02, 10 10
+    # 0 is followed twice by 1, once by 2; contexts: 0 after one token, 1 after one, 2 after one
+    chance = (2 - 0.75) / 3 + 0.75 * 2 / 3 / 3
+    assert bigram.loss(np.array([[0, 1]])) == pytest.approx(-math.log(chance))
+
+
+def test_the_loss_of_a_linear_guess_is_that_of_least_squares() -> None:
+    source = np.random.default_rng(0)
+    kept, variances = np.array([0.9, 0.3]), np.array([2.0, 0.1])
+    missed = []
+    for a in kept:
+        x, noise = source.standard_normal((2, 200_000, 2))
+        noisy = math.sqrt(a) * np.sqrt(variances) * x + math.sqrt(1 - a) * noise
+        guess = noisy * (noisy * noise).sum(0) / (noisy**2).sum(0)
+        missed.append(np.mean((noise - guess) ** 2))
+    found = denoising_loss(torch.from_numpy(variances), torch.from_numpy(kept))
+    assert found == pytest.approx(np.mean(missed), rel=0.01)

@@ -1,0 +1,64 @@
+import xarray as xr
+
+from lab.toy_study import experiment
+from rankscope.lab.experiment import study_of
+from rankscope.lab.judging.verdict import LEGEND, Missing, NetworkVerdict, SeedOutcome, Verdict
+from rankscope.lab.reporting.markdown import (
+    claim_block,
+    claims_table,
+    fill,
+    marks,
+    outcome_table,
+    table,
+)
+
+STUDY = study_of(experiment("small"))
+OUTCOMES = tuple(SeedOutcome(seed, 0.25, True) for seed in range(3))
+
+
+def network(part: str = "", *, scale: float = 1.0, seeds=OUTCOMES) -> NetworkVerdict:
+    return NetworkVerdict("vit", seeds, variant={"scale": scale}, part=part)
+
+
+def test_cells_never_break_a_table() -> None:
+    assert table(("a", "b"), [("x|y", "1\n2")]) == "| a | b |\n| --- | --- |\n| x\\|y | 1 2 |"
+
+
+def test_variants_stand_side_by_side_and_parts_apart() -> None:
+    networks = [network(p, scale=s) for p in ("K-Q", "V-O") for s in (1.0, 0.1)]
+    assert marks(STUDY, networks) == "vit, K-Q ✔✔ · vit, V-O ✔✔"
+
+
+def test_the_claims_table_has_first_rules_links_and_a_legend() -> None:
+    verdicts = [Verdict("P1", "it falls", networks=(network(),)), Verdict("P1-other", "it falls")]
+    text = claims_table([(STUDY, verdicts)], pages="docs")
+    assert "| P1 it falls | vit ✔ | [evidence](docs/paper2000/slow-decay.md#p1) |" in text
+    assert "P1-other" not in text and text.endswith(LEGEND)
+
+
+def test_a_claims_block_has_every_rule_and_what_is_missing() -> None:
+    lack = Missing("p/e", "b", ("b",), (0,), "was not run")
+    first = Verdict("P1", "it falls", "< 1", "share", (network("K-Q"),), (lack,))
+    text = claim_block(STUDY, [first, Verdict("P1-other", "it falls", "< 2", "share")])
+    assert "*P1* · share; bound < 1." in text and "*P1-other*" in text
+    assert "| vit, scale 1, K-Q | ✔ holds | 0.25 | 0, 1, 2 |" in text
+    assert "Missing: b, seed 0: b: was not run." in text
+
+
+def test_outcomes_are_ranges_over_seeds() -> None:
+    def trained(loss: float) -> xr.Dataset:
+        variables = {
+            "training_loss": ("step", [9.0, loss]),
+            "validation_accuracy": ("step", [0, 1]),
+        }
+        return xr.Dataset(variables, coords={"step": [0, 1000]})
+
+    text = outcome_table({"net": {0: trained(0.1), 1: trained(0.3)}, "flow": {0: xr.Dataset()}})
+    assert "| net | 0, 1 | 1,000 | 0.1 to 0.3 | - | 100.0% |" in text and "flow" not in text
+
+
+def test_blocks_are_filled_between_their_markers_only() -> None:
+    text = "a\n<!-- begin: x -->\nold\n<!-- end: x -->\nb <!-- begin: y --><!-- end: y -->"
+    filled = fill(text, {"x": "new \\1"})
+    assert filled == text.replace("old", "new \\1")
+    assert fill(filled, {"x": "new \\1"}) == filled

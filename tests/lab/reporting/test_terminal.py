@@ -1,0 +1,87 @@
+from io import StringIO
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from lab.toy_study import experiment
+from rankscope.lab.catalogue import Entry
+from rankscope.lab.experiment import study_of
+from rankscope.lab.judging import verdict
+from rankscope.lab.judging.verdict import NetworkVerdict, SeedOutcome, Verdict
+from rankscope.lab.reporting.terminal import (
+    cell_text,
+    duration,
+    experiment_table,
+    filled_table,
+    mark_table,
+    number,
+    span,
+    verdict_table,
+)
+
+STUDY = study_of(experiment("small"))
+
+
+def shown(table: Table, width: int = 80) -> str:
+    console = Console(file=StringIO(), width=width)
+    console.print(table)
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
+def network(name: str, *mets: bool) -> NetworkVerdict:
+    return NetworkVerdict(name, tuple(SeedOutcome(s, 0.1 * s, met) for s, met in enumerate(mets)))
+
+
+VERDICTS = (
+    Verdict("P1", "it [falls]", "< 1", "share", (network("a", True), network("b", False, True))),
+    Verdict("P2", "it rises", fault="could not be judged: no rate"),
+)
+
+
+def test_a_line_for_every_network() -> None:
+    text = shown(verdict_table(VERDICTS), 100)
+    assert "it [falls]" in text and "○ holds so far (1 seed) a 0" in text
+    assert "◐ mixed so far (2 seeds) b 0 to 0.1" in text
+    assert "could not be judged: no rate" in text
+
+
+def test_marks_fit_one_line() -> None:
+    assert "a ○ · b ◐" in shown(mark_table(STUDY, VERDICTS))
+
+
+def entry(name: str, scale: str, **fields) -> Entry:
+    about = "A network with a long description that does not fit into eighty columns at all"
+    return Entry(name, about, scale, 90.0, "2 cores", seeds=3, total=6, **fields)
+
+
+def test_the_list_has_one_line_per_experiment() -> None:
+    entries = [
+        entry(name, scale, whole=2 * (scale == "small"), archived=5 * (scale == "paper"))
+        for name in ("paper/a", "paper/b")
+        for scale in ("paper", "small", "smoke")
+    ]
+    lines = shown(experiment_table(entries)).splitlines()
+    assert len([line for line in lines if "paper/" in line]) == 2 and len(lines) <= 6
+    assert "2 · 5 archived" in lines[3]
+    verbose = shown(experiment_table(entries, verbose=True))
+    assert verbose.count("2 x 3 seeds") == 6
+
+
+def test_evidence_is_printed_as_it_is() -> None:
+    content = verdict.Table(("a", "b"), ((True, None), (0.123456, "x [y]")))
+    text = shown(filled_table(content, title="the [title]"))
+    assert "the [title]" in text and "yes" in text and "0.1235" in text and "x [y]" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, "?"), (40, "40 s"), (360, "6 min"), (10800, "3 h"), (89, "89 s")]
+)
+def test_durations_are_rounded(seconds: float | None, text: str) -> None:
+    assert duration(seconds) == text
+
+
+def test_numbers_and_ranges() -> None:
+    assert (number(None), number(3), number(0.12345)) == ("-", "3", "0.123")
+    assert span(None) == "-" and span((0.1, 0.30001)) == "0.1 to 0.3" and span((0.5, 0.5)) == "0.5"
+    assert cell_text(False) == "no"

@@ -1,1 +1,0 @@
-"""Experiments for tests of the command line."""

@@ -1,1 +1,0 @@
-"""A paper that takes no time."""
