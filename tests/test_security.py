@@ -59,7 +59,7 @@ def test_trap_works(tmp_path: Path) -> None:
 
 def test_opening_a_run_executes_nothing(tmp_path: Path) -> None:
     write_pickled_run(tmp_path / "run", Trap(tmp_path / "proof"))
-    with pytest.raises(Exception, match="unpickling data can execute arbitrary code"):
+    with pytest.raises(Exception, match="can execute arbitrary code"):
         rankscope.open(tmp_path / "run").load()
     assert not (tmp_path / "proof").exists()
 
