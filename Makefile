@@ -1,31 +1,51 @@
-# Each target makes .venv by itself when it is missing.
+# Every target first creates what it needs in .venv.
+PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-.PHONY: setup demo test bench lint results-check
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
+# One process per core with one thread each: more threads would only wait for each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
+.PHONY: setup demo test coverage lint format types docs results-check bench
 
 setup: $(VENV)/.ready
 
-$(VENV)/.ready: pyproject.toml constraints.txt
-	python3 -m venv $(VENV)
+# The demo needs less than a developer: `.ready-lab` comes first, the rest is added to it.
+$(VENV)/.ready-lab: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) '.[lab]'
+	touch $@
+
+$(VENV)/.ready: $(VENV)/.ready-lab
+	$(INSTALL) '.[dev]'
 	touch $@
 
 $(VENV)/.ready-bench: $(VENV)/.ready
-	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev,bench]'
+	$(INSTALL) '.[dev,bench]'
 	touch $@
 
-demo: setup
+demo: $(VENV)/.ready-lab
 	$(BIN)/rankscope demo
 
-# A process per core, of one thread each, so that they do not wait for each other's.
 test: setup
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
+	$(PYTEST)
+
+coverage: setup
+	$(PYTEST) --cov --cov-report=term --cov-report=html
 
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+
+format: setup
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+types: setup
 	$(BIN)/mypy
+
+docs: setup
+	$(BIN)/sphinx-build -W --keep-going -b html docs docs/_build/html
 
 results-check: setup
 	$(BIN)/rankscope results check

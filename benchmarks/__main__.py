@@ -1,4 +1,4 @@
-"""Every benchmark, as tables: `python -m benchmarks [spectra ... gpu_training] [--device cuda]`."""
+"""Print benchmark tables: `python -m benchmarks [spectra ... gpu_training] [--device cuda]`."""
 
 import argparse
 from importlib import import_module

@@ -1,7 +1,7 @@
 """One training step of each large network on a GPU: `python -m benchmarks gpu_steps`.
 
-The same step replayed as a graph of the kernels that its code calls, and of those that a compiler
-fused from them. Data are random, of the paper's shapes.
+Compares a CUDA graph of the step's own kernels with one of the kernels that the compiler fused. The
+data are random and have the paper's shapes.
 """
 
 import tempfile
@@ -27,7 +27,7 @@ from rankscope.lab.training.step import compiler_at_hand
 from rankscope.lab.training.surroundings import surroundings
 from rankscope.lab.training.task import Place, Task
 
-STEPS = 20  # of one measurement
+STEPS = 20  # in one measurement
 RUNS = {
     "VGG-16": vgg.PAPER,
     "UNet": unet.PAPER,
@@ -38,7 +38,7 @@ RUNS = {
 
 @dataclass(frozen=True)
 class RandomTokens:
-    """Text without sense."""
+    """Random tokens."""
 
     vocabulary: int
 
@@ -52,7 +52,7 @@ class RandomTokens:
 
 
 def random_data(task: Task) -> Task:
-    """The same task on random data of the same shape."""
+    """Return the task with random data of the same shape."""
     match task:
         case Classification():
             return replace(task, images=RandomImages(2_000), test=RandomImages(1_000))
@@ -75,13 +75,15 @@ def main() -> None:
         table.add_column(heading, justify="left" if heading == "network" else "right")
     for name, run in RUNS.items():
         times = measure(replace(run, task=random_data(run.task), place=Place("cuda")))
-        shown = (f"{1e3 * each / STEPS:.2f}" for each in times.values())
-        table.add_row(name, str(run.batch), *shown, f"{ratios(times, to='compiled')['graph']:.2f}")
+        milliseconds = (f"{1e3 * time / STEPS:.2f}" for time in times.values())
+        table.add_row(
+            name, str(run.batch), *milliseconds, f"{ratios(times, to='compiled')['graph']:.2f}"
+        )
     Console(width=100).print(table)
 
 
 def measure(run: TrainingRun) -> dict[str, float]:
-    """Seconds of `STEPS` steps, of either kind in turn."""
+    """Seconds that `STEPS` steps of each kind take, in turn."""
     with ExitStack() as stack:
         stack.enter_context(surroundings(torch.device(run.place.device)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -93,7 +95,7 @@ def measure(run: TrainingRun) -> dict[str, float]:
 
 
 def captured_steps(run: TrainingRun, path: Path, stack: ExitStack) -> Callable[[], None]:
-    """What takes `STEPS` steps on one batch; the first is taken here, which captures them."""
+    """Return a function that takes `STEPS` steps on one batch; the graph is captured before."""
     loop, _ = stack.enter_context(run.assembled(path, seed=0, progress=silent))
     batch = loop.problem.draw(loop.order(0), torch.Generator().manual_seed(0))
     loop.learn(batch)

@@ -1,7 +1,7 @@
 """Five VGG-16s of the paper's size side by side on one GPU: `python -m benchmarks gpu_training`.
 
-Images are random, of CIFAR-10's shape and number. A run's speed counts from the end of its first
-step, which captures the graph, to its last; the tracker follows it and evaluates it at snapshots.
+The images are random, with CIFAR-10's shape and number. Speed is measured after the first step,
+which captures the graph. The tracker evaluates the network at each snapshot.
 """
 
 import tempfile
@@ -26,7 +26,7 @@ from rankscope.lab.training.task import Place
 
 @dataclass(frozen=True)
 class RandomImages:
-    """As many random images as CIFAR-10 has, of its shape."""
+    """Random images with CIFAR-10's shape and number."""
 
     count: int = 50_000
     shape: tuple[int, int, int] = (3, 32, 32)
@@ -72,11 +72,11 @@ def main(*, epochs: int = 16) -> None:
 
 
 def measure(run: TrainingRun, count: int) -> list[float]:
-    """The speeds of `count` runs, which train at the same time."""
+    """Images per second of each of `count` runs that train at the same time."""
     with tempfile.TemporaryDirectory() as folder:
         runs = [StoredRun(f"run-{i}", i, run, Path(folder) / f"run-{i}") for i in range(count)]
         execute(runs, jobs=count, watcher=Silent())
-        return [float(store.open(each.path).attrs["speed"]) for each in runs]
+        return [float(store.open(run.path).attrs["speed"]) for run in runs]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The papers' networks at full size, for timing only: random data, no accuracy."""
+"""The papers' networks at full size, for timing on random data."""
 
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,8 @@
-"""Time and error of singular values and leading directions, against the obvious ways to get them.
+"""Time and error of singular values and leading directions, compared with the obvious ways.
 
 `python -m benchmarks.spectra [--device cuda] [--rounds 5]`. Contenders take turns in one run. Times
-are medians, ratios are to ours, errors the largest of all, in units of a matrix's largest value.
+are medians and ratios are relative to rankscope. An error is the largest over all singular values,
+in units of the matrix's largest value.
 """
 
 import argparse
@@ -47,13 +48,13 @@ def gpt2() -> Matrices:
 
 
 def vgg16() -> Matrices:
-    """The convolutions, flattened to c_out by c_in * 9, and the head, for 32 x 32 images."""
+    """Convolutions of VGG-16, flattened to c_out by c_in * 9, and its head, for 32 x 32 images."""
     channels = [3, 64, 64, 128, 128, 256, 256, 256, 512, 512, 512, 512, 512, 512]
     return normal([(n, 9 * m) for m, n in pairwise(channels)] + [(10, 512)])
 
 
 def transformer() -> Matrices:
-    """All that the pairs of yunis2024's language model touch, with the Q and K of each head."""
+    """Every matrix in a pair of yunis2024's language model, with the Q and K of each head."""
     layer = [(2304, 768), *[(768, 768)] * 4, *[(64, 768)] * 24]
     return normal(layer * 12 + [(768, 8000), (8000, 768)])
 
@@ -129,7 +130,7 @@ def weightwatcher(matrices: Matrices) -> Callable[[], object]:
     return analyze
 
 
-# Spectra that a Gram matrix alone does not resolve.
+# Spectra that need more than a Gram matrix.
 
 
 def hard_spectra(device: str) -> None:
@@ -140,8 +141,8 @@ def hard_spectra(device: str) -> None:
         exact, W = true_values(W), W.to(device)
         short = W if W.shape[0] <= W.shape[1] else W.mT
         single = torch.linalg.eigvalsh(short @ short.mT).clamp(min=0).sqrt().flip(-1)
-        found = (singular_values(W), torch.linalg.svdvals(W), gram_values(W[None])[0], single)
-        table.add_row(name, *(f"{relative_error(S, exact):.0e}" for S in found))
+        spectra = (singular_values(W), torch.linalg.svdvals(W), gram_values(W[None])[0], single)
+        table.add_row(name, *(f"{relative_error(S, exact):.0e}" for S in spectra))
     Console().print(table)
 
 
@@ -171,7 +172,7 @@ def hard_matrices() -> Matrices:
 
 
 def product_changes(device: str, rounds: int) -> None:
-    """The 96 heads of a ViT with 512 x 128 factors, changed by 1e-12 of their size."""
+    """Time the changes of 96 ViT heads with 512 x 128 factors; the relative change is 1e-12."""
     pairs = [head_change(seed) for seed in range(96)]
     changes = {
         str(i): product_change(
@@ -205,7 +206,7 @@ def product_changes(device: str, rounds: int) -> None:
 def head_change(seed: int) -> tuple[Product, Product, Tensor]:
     """Two products and their difference, exact but for one rounding of each entry.
 
-    Factors are integers plus 2^-40 times integers, so that all their products are exact in float64.
+    Factors are integers plus 2^-40 times integers: all their products are exact in float64.
     """
     generator = torch.Generator().manual_seed(seed)
     K0, Q0, A, B = (
@@ -238,7 +239,7 @@ def leading_directions(device: str, rounds: int) -> None:
 
 
 def residual(svd: Svd, W: Tensor) -> float:
-    """How far W is from diagonal in its own leading directions."""
+    """Largest off-diagonal entry of W in its own leading directions, relative to S[0]."""
     U, S, V = svd.U[:, :100].double(), svd.S.double(), svd.Vh[:100].double().mT
     core = U.mT @ W.double() @ V
     return float((core - torch.diag(S[: len(core)])).abs().max() / S[0])
@@ -252,12 +253,12 @@ def true_values(W: Tensor) -> Tensor:
     return torch.linalg.svdvals(tall)
 
 
-def worst_error(found: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
-    return max(relative_error(found[name], S) for name, S in exact.items())
+def worst_error(measured: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
+    return max(relative_error(measured[name], S) for name, S in exact.items())
 
 
-def relative_error(found: Tensor, exact: Tensor) -> float:
-    return float((found.cpu().double() - exact).abs().max() / exact[0])
+def relative_error(measured: Tensor, exact: Tensor) -> float:
+    return float((measured.cpu().double() - exact).abs().max() / exact[0])
 
 
 def show(title: str, times: Mapping[str, float], errors: Mapping[str, float]) -> None:

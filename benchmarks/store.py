@@ -1,4 +1,4 @@
-"""What a snapshot costs to commit, and a long run to open and read.
+"""Time to commit a snapshot, and to open and read a long run.
 
 python -m benchmarks.store
 """
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def write_run(path: Path, *, durable: bool, snapshots: int = SNAPSHOTS) -> list[float]:
-    """Seconds of each commit of a run with spectra, changes and overlaps."""
+    """Seconds that each commit takes in a run with spectra, changes and overlaps."""
     generator = np.random.default_rng(0)
     lengths = generator.choice([64, 128, 256, 512, LONGEST], MATRICES)
     seconds = []
@@ -58,7 +58,7 @@ def write_run(path: Path, *, durable: bool, snapshots: int = SNAPSHOTS) -> list[
 
 
 def read_run(path: Path) -> tuple[list[float], list[float], list[float]]:
-    """Seconds to open; to open and read one matrix; to open and read one step."""
+    """Seconds to open a run; to open it and read one matrix; to open it and read one step."""
     opened, one, whole = [], [], []
     for _ in range(REPETITIONS):
         began = time.perf_counter()
@@ -95,7 +95,7 @@ def variables() -> dict[str, Variable]:
 
 
 def snapshot(lengths: np.ndarray, generator: np.random.Generator) -> dict[str, np.ndarray]:
-    """Numbers that no compressor shrinks, padded like spectra."""
+    """Incompressible random numbers, padded like spectra."""
     spectra = generator.random((2, MATRICES, LONGEST))
     spectra[:, np.arange(LONGEST) >= lengths[:, None]] = np.nan
     overlaps = generator.random((2, PAIRS, TOP))

@@ -1,4 +1,4 @@
-"""What gradient flow costs: against gradient descent, from alpha to alpha, and at paper size.
+"""Cost of gradient flow: against gradient descent, for several alphas, and at the paper's size.
 
 python -m benchmarks.theory
 """
@@ -21,8 +21,8 @@ from rankscope.theory import Trajectory, descend, flow
 SMALL, SMALL_STAGES = DiagonalTask(d=12, tokens=6, samples=100), 6
 PAPER, PAPER_STAGES = DiagonalTask(d=50, tokens=10, samples=1000), 12
 ALPHAS = (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -64.0, -300.0, -1000.0)  # log10
-PRECISION = 1e-3  # of gradient descent's activation times, relative to the flow's
-COARSE = (64.0, 32.0)  # tried first, in units of the first guess: the error is first order
+PRECISION = 1e-3  # relative error allowed in gradient descent's activation times
+COARSE = (64.0, 32.0)  # first step sizes, in units of the guess: the error is first order
 CORES = 2
 
 
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def against_descent(task: DiagonalTask, stages: int) -> Table:
-    """Evaluations of the flow at 1e-32 and of descent with the largest step that is as good."""
+    """Compare the flow at 1e-32 with descent, whose step is the largest that is precise enough."""
     toy = task.build(0)
     reference = flow_to(toy, -32.0, stages)
     table = table_of(
@@ -52,7 +52,7 @@ def against_descent(task: DiagonalTask, stages: int) -> Table:
 
 
 class Attempt(NamedTuple):
-    """Gradient descent with one step size, and the largest relative error of its times."""
+    """Gradient descent with one step size; `error` is the largest relative error of its times."""
 
     rate: float
     error: float
@@ -60,19 +60,19 @@ class Attempt(NamedTuple):
 
 
 def descents(toy: Toy, reference: Trajectory) -> list[Attempt]:
-    """Two coarse steps, then steps extrapolated from the last two until one is just within."""
+    """Try two coarse steps, then extrapolate from the last two until one is just precise enough."""
     # A step multiplies u + v by 1 + rate g, not e^{rate g}: times are late by about rate g / 2.
     guess = 2 * PRECISION * reference.activations[0].time
-    found = [attempt(toy, reference, factor * guess) for factor in COARSE]
-    while not 0.95 * PRECISION <= found[-1].error <= PRECISION and len(found) < 6:
+    attempts = [attempt(toy, reference, factor * guess) for factor in COARSE]
+    while not 0.95 * PRECISION <= attempts[-1].error <= PRECISION and len(attempts) < 6:
         # error = slope rate + curvature rate^2 through the last two
-        (a, error_a, _), (b, error_b, _) = found[-2:]
+        (a, error_a, _), (b, error_b, _) = attempts[-2:]
         curvature = (error_a / a - error_b / b) / (a - b)
         slope = error_b / b - curvature * b
         aim = 0.98 * PRECISION
         rate = 2 * aim / (slope + math.sqrt(max(slope**2 + 4 * curvature * aim, 0.0)))
-        found.append(attempt(toy, reference, rate))
-    return found
+        attempts.append(attempt(toy, reference, rate))
+    return attempts
 
 
 def attempt(toy: Toy, reference: Trajectory, rate: float) -> Attempt:
@@ -88,27 +88,31 @@ def attempt(toy: Toy, reference: Trajectory, rate: float) -> Attempt:
         every=steps,
         stop_after=len(activations),
     )
-    times = {each.coordinate: each.time for each in trajectory.activations}
+    times = {entry.coordinate: entry.time for entry in trajectory.activations}
     errors = [abs(times.get(a.coordinate, math.inf) / a.time - 1) for a in activations]
     return Attempt(rate, max(errors), trajectory.gradient_evaluations)
 
 
 def from_alpha_to_alpha(task: DiagonalTask, stages: int) -> Table:
-    """Evaluations through the same number of activations."""
+    """Compare the evaluations that several alphas need for the same number of activations."""
     toy = task.build(0)
     alphas = (-32.0, -300.0, -1000.0, -10000.0)
-    found = {alpha: flow_to(toy, alpha, stages).gradient_evaluations for alpha in alphas}
+    evaluations_by_alpha = {
+        alpha: flow_to(toy, alpha, stages).gradient_evaluations for alpha in alphas
+    }
     table = table_of(
         f"through {stages} activations, {task}", ("alpha", "gradient evaluations", "to 1e-32")
     )
-    for alpha, evaluations in found.items():
-        table.add_row(f"1e{alpha:g}", f"{evaluations}", f"{evaluations / found[-32.0]:.2f}")
+    for alpha, evaluations in evaluations_by_alpha.items():
+        table.add_row(
+            f"1e{alpha:g}", f"{evaluations}", f"{evaluations / evaluations_by_alpha[-32.0]:.2f}"
+        )
     table.caption = "bar: 1e-300 at most twice 1e-32"
     return table
 
 
 def flow_to(toy: Toy, alpha: float, stages: int) -> Trajectory:
-    """The flow until so many coordinates have become active; only its end is recorded."""
+    """Run the flow until `stages` coordinates are active; record only its end."""
     end = 2 * horizon(toy, stages)
     nowhere = torch.zeros(1, dtype=torch.float64)
     log_alpha = alpha * math.log(10)
@@ -116,7 +120,7 @@ def flow_to(toy: Toy, alpha: float, stages: int) -> Trajectory:
 
 
 class Cost(NamedTuple):
-    """Of one run: seconds, its `horizon` included, and what it did."""
+    """Cost of one run; the seconds include its `horizon`."""
 
     name: str
     seconds: float
@@ -125,14 +129,14 @@ class Cost(NamedTuple):
 
 
 def whole_experiment(task: DiagonalTask, stages: int) -> Table:
-    """Nine flows and Algorithm 1 in two processes of one thread, as `rankscope run` has them."""
+    """Time nine flows and Algorithm 1 in two single-threaded processes, as `rankscope run` does."""
     began = time.perf_counter()
     with ProcessPoolExecutor(
         CORES, get_context("spawn"), initializer=torch.set_num_threads, initargs=(1,)
     ) as pool:
         algorithm = pool.submit(algorithm_cost, task, stages)  # first: it takes longest
         flows = [pool.submit(flow_cost, task, alpha, stages) for alpha in reversed(ALPHAS)]
-        costs = [each.result() for each in (algorithm, *flows)]
+        costs = [future.result() for future in (algorithm, *flows)]
     total = time.perf_counter() - began
     table = table_of(
         f"to {stages} activations at 1e-8, {task}", ("run", "seconds", "evaluations", "")
@@ -157,12 +161,13 @@ def flow_cost(task: DiagonalTask, alpha: float, stages: int) -> Cost:
 def algorithm_cost(task: DiagonalTask, stages: int) -> Cost:
     began = time.perf_counter()
     toy = task.build(0)
-    found, lengths, last = stages_before(toy, horizon(toy, stages)), [], time.perf_counter()
-    for _ in found:
+    upcoming = stages_before(toy, horizon(toy, stages))
+    lengths, last = [], time.perf_counter()
+    for _ in upcoming:
         lengths.append(time.perf_counter() - last)
         last = time.perf_counter()
-    each = " ".join(f"{length:.1f}" for length in lengths[1:])
-    done = f"{len(lengths) - 1} stages; seconds of each: {each}"
+    seconds = " ".join(f"{length:.1f}" for length in lengths[1:])
+    done = f"{len(lengths) - 1} stages; seconds of each: {seconds}"
     return Cost("Algorithm 1", time.perf_counter() - began, None, done)
 
 

@@ -1,4 +1,4 @@
-"""Contenders timed side by side: in turns, so that a machine's moods meet all of them alike."""
+"""Time contenders in turns, so that a slow moment of the machine affects all of them."""
 
 import statistics
 import time
@@ -8,7 +8,7 @@ import torch
 
 
 def seconds(contenders: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> dict[str, float]:
-    """Median wall time of each contender over `rounds`, after one round that does not count."""
+    """Median wall time of each contender over `rounds`, after a warm-up round."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, run in contenders.items():
@@ -19,7 +19,7 @@ def seconds(contenders: Mapping[str, Callable[[], object]], *, rounds: int = 5) 
 
 
 def ratios(times: Mapping[str, float], *, to: str) -> dict[str, float]:
-    """How many times longer than `to` each contender takes."""
+    """Time of each contender divided by that of `to`."""
     return {name: value / times[to] for name, value in times.items()}
 
 

@@ -1,7 +1,7 @@
-"""What tracking costs: the share of training time, at the papers' cadence.
+"""Cost of tracking as a share of training time, with one snapshot an epoch.
 
-On the CPU a small Transformer, on a GPU VGG-16 and the ViT of the papers (`--device cuda`). Epochs
-with and without a tracker take turns in one run, so that a machine's moods meet both alike.
+The CPU trains a small Transformer, a GPU (`--device cuda`) the papers' VGG-16 and ViT. Epochs with
+and without a tracker take turns, so that a slow moment of the machine affects both.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main(device: str = "cpu", *, epochs: int = 5) -> None:
         train(steps if device == "cuda" else 10, None, 0)  # warm up
         for where, beside in ways:
             row = measure(model, batch, train, steps, epochs, device=where, beside=beside)
-            print(name, where, beside, *row, flush=True)  # kept, should a later row be cut off
+            print(name, where, beside, *row, flush=True)  # in case a later row fails
             table.add_row(name, f"{where}, {beside}", *row)
     Console(width=120).print(table)
 
@@ -71,12 +71,12 @@ def gpu_cases() -> dict[str, Case]:
 def measure(
     model: nn.Module, batch: Batch, train: Training, steps: int, epochs: int, **options: str
 ) -> list[str]:
-    """One row of the table: medians over epochs, tracked and bare in turn."""
+    """Return a row of the table: medians over epochs, with and without a tracker in turn."""
     pairs = rs.discover_pairs(model, batch[0])
     bare, tracked = [], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
-        # One snapshot in the middle of an epoch: the worker's time falls inside what is timed.
+        # A snapshot in the middle of an epoch: the timed part includes the worker's time.
         schedule = rs.At(steps // 2 + epoch * steps for epoch in range(-1, epochs))
         with rs.Tracker(model, path, schedule=schedule, pairs=pairs, **options) as tracker:
             tracker.observe(steps // 2 - steps)
@@ -91,7 +91,7 @@ def measure(
             for part in ("copy", "wait", "compute")
         }
         products = ds.sizes.get("product", 0)
-    # Neighbouring epochs are compared, so that slow drifts of the machine cancel.
+    # Comparing neighbouring epochs cancels slow drifts of the machine.
     shares = sorted(100 * (after / before - 1) for before, after in zip(bare, tracked, strict=True))
     return [
         str(len(pairs)),
@@ -105,7 +105,7 @@ def measure(
 
 
 def training(model: nn.Module, batch: Batch, *, compiled: bool) -> Training:
-    """A function that trains some steps and returns the seconds they took."""
+    """Return a function that trains some steps and returns the seconds they took."""
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     forward = torch.compile(model) if compiled else model
     device = batch[0].device

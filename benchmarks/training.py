@@ -1,8 +1,8 @@
-"""What the laboratory's training loop costs, and how several small networks train fastest.
+"""Cost of the laboratory's training loop, and the fastest way to train several small networks.
 
-First the loop against one written by hand, for the same network, optimizer and order of data, in
-short blocks by turns. Then a few seeds of one network at a time: one after another on all cores, in
-a process of one thread per core, and stacked with `torch.func` into one.
+The first table compares the loop with one written by hand, in short blocks by turns. Both have the
+same network, optimizer and order of data. The second table trains a few seeds of one network: one
+after another on all cores, in a single-threaded process per core, and stacked with `torch.func`.
 """
 
 import os
@@ -38,7 +38,7 @@ SEEDS = 4
 NEVER = 10**9
 
 
-# The small networks of yunis2024 on digits; no snapshot falls into what is timed.
+# The small networks of yunis2024 on digits. The timed part contains no snapshot.
 NETWORKS = {
     name: replace(
         run, steps=NEVER, snapshots=Every(NEVER), rate=Constant(), truncation=Truncation()
@@ -80,7 +80,7 @@ def loop_row(run: TrainingRun, *, rounds: int, steps: int) -> list[str]:
             begun, _ = loop.advance(begun, begun + steps)
 
         advance(), bare.train(steps)
-        loop.tracker.flush()  # of the snapshot at the start, which is not to be timed
+        loop.tracker.flush()  # the first snapshot must not be timed
         times = by_turns({"bare": lambda: bare.train(steps), "loop": advance}, rounds=rounds)
         for ours, theirs in zip(
             loop.problem.model.parameters(), bare.model.parameters(), strict=True
@@ -97,7 +97,7 @@ def loop_row(run: TrainingRun, *, rounds: int, steps: int) -> list[str]:
 
 
 class Bare:
-    """One network in the loop that one writes by hand; all data as floats in memory."""
+    """One network in a loop written by hand; all data are floats in memory."""
 
     def __init__(self, run: TrainingRun, *, seed: int) -> None:
         problem = run.task.build(Place(), seed=seed)
@@ -128,11 +128,11 @@ class Bare:
 
 
 def silent(fraction: float, note: str = "") -> None:
-    """Nobody watches."""
+    """Report progress to nobody."""
 
 
 def look(loop: Loop) -> None:
-    """A snapshot with its evaluation, waited for."""
+    """Take a snapshot, evaluate it and wait for the result."""
     loop.tracker.observe(NEVER)
     loop.tracker.flush()
 
@@ -152,30 +152,30 @@ def several_row(run: TrainingRun, *, rounds: int, steps: int) -> list[str]:
             rounds=rounds,
         )
     cells = []
-    for name, each in times.items():
-        speed = SEEDS * steps * run.batch / statistics.median(each)
-        ratio, low, high = ratio_of(times["alone"], each)
+    for name, seconds in times.items():
+        speed = SEEDS * steps * run.batch / statistics.median(seconds)
+        ratio, low, high = ratio_of(times["alone"], seconds)
         against = "" if name == "alone" else f", {ratio:.2f}x ({low:.2f} to {high:.2f})"
         cells.append(f"{speed:,.0f}{against}")
     return cells
 
 
 class Stacked:
-    """Several networks of one shape as one: parameters with a leading axis, batches of all."""
+    """Several networks of one shape as one: parameters and batches have a leading axis."""
 
-    def __init__(self, each: Sequence[Bare]) -> None:
-        self.each = each
-        self.model = each[0].model
-        self.parameters, self.buffers = stack_module_state([bare.model for bare in each])
+    def __init__(self, networks: Sequence[Bare]) -> None:
+        self.networks = networks
+        self.model = networks[0].model
+        self.parameters, self.buffers = stack_module_state([bare.model for bare in networks])
         leaves = [value.requires_grad_() for value in self.parameters.values()]
-        # Steps of SGD act on each number alone, so the stack takes those of its parts.
-        self.optimizer = torch.optim.SGD(leaves, **each[0].optimizer.defaults)
+        # SGD acts on each number alone, so a step of the stack is a step of every network.
+        self.optimizer = torch.optim.SGD(leaves, **networks[0].optimizer.defaults)
 
     def train(self, steps: int) -> Tensor:
         losses = torch.vmap(self.loss)
         for _ in range(steps):
-            chosen = [bare.indices() for bare in self.each]
-            pairs = list(zip(self.each, chosen, strict=True))
+            chosen = [bare.indices() for bare in self.networks]
+            pairs = list(zip(self.networks, chosen, strict=True))
             images = torch.stack([bare.images[indices] for bare, indices in pairs])
             labels = torch.stack([bare.labels[indices] for bare, indices in pairs])
             loss = losses(self.parameters, self.buffers, images, labels)
@@ -197,7 +197,7 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Processes:
-    """Processes of one thread, each with its share of the seeds, which train when told to."""
+    """Single-threaded processes that train their share of the seeds on request."""
 
     connections: list[Connection]
 
@@ -226,15 +226,15 @@ class Processes:
 
 
 def serve(connection: Connection, run: TrainingRun, seeds: range) -> None:
-    """The life of a process: it ends with the pipe."""
+    """Serve requests until the pipe closes."""
     torch.set_num_threads(1)
-    each = [Bare(run, seed=seed) for seed in seeds]
+    networks = [Bare(run, seed=seed) for seed in seeds]
     while True:
         try:
             steps = connection.recv()
         except EOFError:
             return
-        for bare in each:
+        for bare in networks:
             bare.train(steps)
         connection.send("done")
 
@@ -242,9 +242,9 @@ def serve(connection: Connection, run: TrainingRun, seeds: range) -> None:
 def by_turns(
     contenders: Mapping[str, Callable[[], object]], *, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of each contender in every round, after two that do not count.
+    """Seconds of each contender in every round, after two warm-up rounds.
 
-    Who goes first changes, since what follows something else meets a warmer machine.
+    The order alternates, since the contender that goes second meets a warmer machine.
     """
     names = list(contenders)
     times: dict[str, list[float]] = {name: [] for name in names}
@@ -263,9 +263,9 @@ def seconds_of(run: Callable[[], object]) -> float:
 
 
 def ratio_of(times: Sequence[float], to: Sequence[float]) -> tuple[float, float, float]:
-    """The median ratio of neighbouring blocks, and an interval that holds it 95 times in 100.
+    """Median ratio of neighbouring blocks, and its 95% confidence interval.
 
-    The interval is that of the sign test, which asks nothing of the noise but independence.
+    The interval comes from the sign test, which assumes only that the noise is independent.
     """
     ratios = sorted(a / b for a, b in zip(times, to, strict=True))
     n, cut, tail = len(ratios), 0, 0.5 ** len(ratios)
