@@ -98,10 +98,10 @@ def _flows(order: Sequence[Node], model_stages: Stages) -> dict[Edge, tuple[Flow
     for node in order:
         inputs = [behind[parent] for parent, _ in node.next_functions if parent is not None]
         arriving = _union(inputs)
-        starting = model_stages.sources_at.get(node, frozenset())
+        starting = frozenset(model_stages.sources_at.get(node, ()))
         for source in starting:
             upstream[source] = _union([upstream[source], arriving])
-        behind[node] = _union([arriving, frozenset(starting)])
+        behind[node] = _union([arriving, starting])
         for number in range(len(node._input_metadata)):
             edge = (node, number)
             begun = model_stages.beginnings.get(edge)
