@@ -1,8 +1,8 @@
-"""How each operation moves a flow: to another axis, to a part of it, or out of sight.
+"""Rules that follow a flow through one operation: to another axis, to a part of it, or to its end.
 
-Operations without a rule here are taken to work entry by entry, or along other axes.
+Operations without a rule are taken to work entry by entry, or along other axes.
 
-The six output features of a layer, as channels of 2 x 2 images, go through three operations:
+In this example the six outputs of a layer are channels of 2 x 2 images:
 
     >>> def follow(flow: Flow, tensor: torch.Tensor) -> Flow:
     ...     ((_, step),) = steps_into((tensor.grad_fn, tensor.output_nr))
@@ -11,19 +11,19 @@ The six output features of a layer, as channels of 2 x 2 images, go through thre
     >>> images = torch.zeros(1, 6, 2, 2, requires_grad=True)
     >>> flow = Flow(source=0, axis=1, channels=6)
 
-    A slice keeps features 2, 3 and 4, which become channels 0, 1 and 2:
+A slice keeps features 2, 3 and 4, which become channels 0, 1 and 2:
 
     >>> images = images[:, 2:5]
     >>> (flow := follow(flow, images))
     Flow(source=0, axis=1, channels=3, first_feature=2)
 
-    Flattening gives axis 1 twelve entries, four for each channel:
+Flattening gives axis 1 twelve entries, four for each channel:
 
     >>> flat = images.flatten(1)
     >>> (flow := follow(flow, flat))
     Flow(source=0, axis=1, channels=3, first_feature=2, entries_per_channel=4)
 
-    Eight entries in front are the room of two channels:
+Eight constant entries in front take the place of two channels:
 
     >>> flat = torch.cat([torch.zeros(1, 8), flat], dim=1)
     >>> follow(flow, flat)
@@ -38,7 +38,7 @@ The six outputs of another layer become two heads of three features. The second 
     >>> follow(flow, heads[:, 1])
     Flow(source=0, axis=None, channels=3, first_feature=3)
 
-The mean over the features leaves none of them:
+A mean over all features leaves no flow:
 
     >>> ((_, step),) = steps_into((heads.mean((1, 2)).grad_fn, 0))
     >>> moved(flow, step)

@@ -93,5 +93,5 @@ class Pair:
 
     @property
     def name(self) -> str:
-        """Both names with ">" between them, then the label in brackets."""
+        """Names of the two views with ">" between them, then the label in brackets."""
         return f"{self.earlier} > {self.later}" + (f" [{self.label}]" if self.label else "")

@@ -102,7 +102,7 @@ class Stage:
 
     @property
     def strict(self) -> bool:
-        """Whether the rest is a strict minimum on its support, beyond rounding (Assumption 4.3)."""
+        """True if the rest is a strict minimum on its support, beyond rounding (Assumption 4.3)."""
         return self.converged and self.certificate.hessian_u > 1e-9 * abs(self.drive)
 
     def resolved(self, log_alpha: float) -> bool:

@@ -1,7 +1,8 @@
 """Plain gradient descent and SGD on (u, v), as the papers trained, to compare with the flow."""
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -48,15 +49,13 @@ def descend(
         raise ValueError(f"rate is {rate:g}, steps {steps}, every {every}; all should be above 0")
     if len(u0) != network.p:
         raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
-    if batch is not None and generator is None:
-        raise ValueError("SGD draws its batches: pass a torch.Generator as generator")
+    batches = _batches(network, batch, generator)
     log_alpha = math.log(alpha)
     reduction = Reduction.of(u0, v0, log_alpha)
-    batches = None if batch is None or generator is None else network.batches(batch, generator)
     path = _Path(alpha * u0.double(), alpha * v0.double(), rate, rate / -log_alpha, threshold)
     message = ""
     for step in range(1, steps + 1):
-        path.take_step(network if batches is None else next(batches))
+        path.take_step(next(batches))
         if not path.is_finite:
             message = f"diverged at step {step}; what came before is kept: lower the rate"
             break
@@ -68,6 +67,17 @@ def descend(
         if done:
             break
     return path.trajectory(network, reduction, log_alpha, message)
+
+
+def _batches(
+    network: DiagonalNetwork, size: int | None, generator: torch.Generator | None
+) -> Iterator[DiagonalNetwork]:
+    """Return the network on a batch for each step, or on all samples if there is no size."""
+    if size is None:
+        return itertools.repeat(network)
+    if generator is None:
+        raise ValueError("SGD draws its batches: pass a torch.Generator as generator")
+    return network.batches(size, generator)
 
 
 @dataclass

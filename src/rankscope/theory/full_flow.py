@@ -73,14 +73,10 @@ def flow_full(
     progress: called with the share of `until` that is done.
     """
     start = _start(head, weights0, float(log_alpha))
-    if not (until > 0 and math.isfinite(until)):
-        raise ValueError(f"until: expected a rescaled time above 0, got {until}")
-    if points < 2:
-        raise ValueError(f"points: expected at least 2 recorded times, got {points}")
     slope = _Field(head, tuple(start.shape), speed=-float(log_alpha))
     log = _Log(head, float(log_alpha))
+    times = _times(until, points)
     log.add(0.0, start)
-    times = np.linspace(0.0, float(until), points)
     for time, weights in _march(slope, start, times, tolerance):
         log.add(time, weights)
         if progress is not None:
@@ -91,14 +87,13 @@ def flow_full(
         if max_evaluations is not None and slope.evaluations >= max_evaluations:
             message = f"stopped at time {time:g} of {until:g} after {slope.evaluations} gradients"
             return log.trajectory(slope.evaluations, finished=False, message=message)
-    if log.time[-1] >= until:
-        message = f"reached time {until:g}"
-        return log.trajectory(slope.evaluations, finished=True, message=message)
-    message = (
-        f"the solver could not go on after time {log.time[-1]:g} of {until:g}; what came before "
-        "is kept: try a smaller tolerance, or targets of a smaller scale"
-    )
-    return log.trajectory(slope.evaluations, finished=False, message=message)
+    message = f"reached time {until:g}"
+    if log.time[-1] < until:
+        message = (
+            f"the solver could not go on after time {log.time[-1]:g} of {until:g}; what came "
+            "before is kept: try a smaller tolerance, or targets of a smaller scale"
+        )
+    return log.trajectory(slope.evaluations, finished=log.time[-1] >= until, message=message)
 
 
 def descend_full(
@@ -139,6 +134,15 @@ def descend_full(
         if step < steps:
             weights = weights - rate * gradient
     return log.trajectory(steps + 1, finished=True, message=f"took {steps} steps")
+
+
+def _times(until: float | int, points: int) -> np.ndarray:
+    """Return the times to record."""
+    if not (until > 0 and math.isfinite(until)):
+        raise ValueError(f"until: expected a rescaled time above 0, got {until}")
+    if points < 2:
+        raise ValueError(f"points: expected at least 2 recorded times, got {points}")
+    return np.linspace(0.0, float(until), points)
 
 
 def _start(head: FullHead, weights0: Weights, log_alpha: float) -> Weights:
