@@ -110,7 +110,7 @@ def _flows(order: Sequence[Node], model_stages: Stages) -> dict[Edge, tuple[Flow
 
 
 def _union(sets: Sequence[frozenset[int]]) -> frozenset[int]:
-    """Return the union, and the largest set itself where it has all: most nodes then share one."""
+    """Return the union; if the largest set has all, return it, so that most nodes share one set."""
     largest = max(sets, key=len, default=frozenset())
     return largest if all(other <= largest for other in sets) else frozenset().union(*sets)
 

@@ -101,11 +101,8 @@ def joined(
         return tuple(dict.fromkeys(flow for flows in features or operands for flow in flows))
     remaining: dict[Flow, None] = {}
     for index, flows in enumerate(operands):
-        other_flows = [
-            flow for other in (*operands[:index], *operands[index + 1 :]) for flow in other
-        ]
-        passed_through = set().union(
-            *(upstream[source] for source in {f.source for f in other_flows})
-        )
-        remaining |= dict.fromkeys(flow for flow in flows if flow.source not in passed_through)
+        others = (*operands[:index], *operands[index + 1 :])
+        other_sources = {flow.source for other in others for flow in other}
+        feeding_others = set().union(*(upstream[source] for source in other_sources))
+        remaining |= dict.fromkeys(flow for flow in flows if flow.source not in feeding_others)
     return tuple(remaining)
