@@ -1,4 +1,4 @@
-"""Attention as different code bases write it, small, without biases."""
+"""Attention modules of different code bases, small and without biases."""
 
 import torch
 from torch import Tensor, nn
@@ -8,7 +8,7 @@ Result = tuple[Tensor, Tensor]
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Result:
-    """(heads, tokens, dim) each -> mixed values (tokens, heads * dim), probabilities."""
+    """Map q, k, v of (heads, tokens, dim) to values (tokens, heads * dim) and probabilities."""
     probabilities = (q @ k.mT / q.shape[-1] ** 0.5).softmax(-1)
     return (probabilities @ v).transpose(0, 1).flatten(1), probabilities
 
@@ -22,7 +22,7 @@ def linear(inputs: int, outputs: int) -> nn.Linear:
 
 
 class Timm(nn.Module):
-    """timm's vision transformer."""
+    """Attention of timm's vision transformer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Timm(nn.Module):
 
 
 class Lucidrains(nn.Module):
-    """vit-pytorch; heads wider than the model is."""
+    """Attention of vit-pytorch; its heads are wider than the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Lucidrains(nn.Module):
 
 
 class CrossLucidrains(nn.Module):
-    """Queries of their own, keys and values together."""
+    """Cross attention of vit-pytorch, with keys and values in one projection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,6 +68,8 @@ class CrossLucidrains(nn.Module):
 
 
 class NanoGPT(nn.Module):
+    """Attention of nanoGPT."""
+
     def __init__(self) -> None:
         super().__init__()
         self.n_head = HEADS
@@ -81,7 +83,7 @@ class NanoGPT(nn.Module):
 
 
 class Meta(nn.Module):
-    """Meta's Llama: 6 query heads, 2 key heads, no attribute for the former but their number."""
+    """Attention of Meta's Llama, with 6 query heads and 2 key heads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +109,7 @@ class Inner(nn.Module):
 
 
 class OldHuggingFaceViT(nn.Module):
-    """The output projection is in a sibling of the module that holds the others."""
+    """Attention of an old ViT, whose output projection is in a sibling of the other projections."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,7 +122,7 @@ class OldHuggingFaceViT(nn.Module):
 
 
 def zero_biases(module: nn.Module) -> nn.Module:
-    """Products hold weights only, so a comparison with a forward pass leaves biases out."""
+    """Set biases to zero: products hold weights only, but a forward pass adds biases."""
     with torch.no_grad():
         for name, parameter in module.named_parameters():
             if parameter.ndim == 1 and name.endswith("bias"):

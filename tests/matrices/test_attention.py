@@ -1,4 +1,4 @@
-"""Products of a head against the logits and outputs of the module's own forward pass."""
+"""Products of heads against the logits and outputs of the module's forward pass."""
 
 import pytest
 import torch
@@ -24,16 +24,16 @@ def dense(product: Product) -> Tensor:
 @pytest.mark.parametrize("batch_first", [True, False])
 def test_packed_multihead_attention(batch_first: bool) -> None:
     layer = nn.MultiheadAttention(WIDTH, HEADS, bias=False, batch_first=batch_first)
-    found = products(nn.ModuleDict({"attn": layer}))
-    assert list(found)[:3] == ["attn.h0.kq", "attn.h0.vo", "attn.h1.kq"]
+    by_name = products(nn.ModuleDict({"attn": layer}))
+    assert list(by_name)[:3] == ["attn.h0.kq", "attn.h0.vo", "attn.h1.kq"]
     x = torch.randn(5, WIDTH)
     output, weights = layer(x, x, x, average_attn_weights=False)
     expected = torch.zeros(5, WIDTH)
     for head in range(HEADS):
-        logits = x @ dense(found[f"attn.h{head}.kq"]).mT @ x.mT / 2  # sqrt(head_dim) = 2
+        logits = x @ dense(by_name[f"attn.h{head}.kq"]).mT @ x.mT / 2  # sqrt(head_dim) = 2
         torch.testing.assert_close(logits.softmax(-1), weights[head])
-        expected += weights[head] @ x @ dense(found[f"attn.h{head}.vo"]).mT
-        assert found[f"attn.h{head}.kq"].left.shape == (WIDTH, WIDTH // HEADS)
+        expected += weights[head] @ x @ dense(by_name[f"attn.h{head}.vo"]).mT
+        assert by_name[f"attn.h{head}.kq"].left.shape == (WIDTH, WIDTH // HEADS)
     torch.testing.assert_close(expected, output)
 
 
@@ -41,31 +41,34 @@ def test_unpacked_multihead_attention_with_other_widths() -> None:
     layer = nn.MultiheadAttention(WIDTH, HEADS, bias=False, kdim=7, vdim=5)
     model = nn.ModuleDict({"attn": layer})
     assert list(views(model)) == ["attn.q", "attn.k", "attn.v", "attn.out_proj"]
-    found = products(model)
+    by_name = products(model)
     x, keys, values = torch.randn(4, WIDTH), torch.randn(6, 7), torch.randn(6, 5)
     output, weights = layer(x, keys, values, average_attn_weights=False)
     expected = torch.zeros(4, WIDTH)
     for head in range(HEADS):
-        assert found[f"attn.h{head}.kq"].shape == (7, WIDTH)
-        logits = x @ dense(found[f"attn.h{head}.kq"]).mT @ keys.mT / 2
+        assert by_name[f"attn.h{head}.kq"].shape == (7, WIDTH)
+        logits = x @ dense(by_name[f"attn.h{head}.kq"]).mT @ keys.mT / 2
         torch.testing.assert_close(logits.softmax(-1), weights[head])
-        expected += weights[head] @ values @ dense(found[f"attn.h{head}.vo"]).mT
+        expected += weights[head] @ values @ dense(by_name[f"attn.h{head}.vo"]).mT
     torch.testing.assert_close(expected, output)
 
 
 def test_parts_of_packed_attention() -> None:
     layer = nn.MultiheadAttention(WIDTH, HEADS)
-    found = views(nn.ModuleDict({"attn": layer}), parts=True)
+    matrices = views(nn.ModuleDict({"attn": layer}), parts=True)
     q, k, v = layer.in_proj_weight.detach().chunk(3)
-    torch.testing.assert_close(found["attn.qkv"].W, torch.cat([q, k, v]))
-    torch.testing.assert_close(found["attn.k"].W, k)
-    torch.testing.assert_close(found["attn.h1.v"].W, v[4:8])
-    torch.testing.assert_close(found["attn.h2.o"].W, layer.out_proj.weight.detach()[:, 8:12])
-    assert found["attn.qkv"].out_axes == (("qkv", 3), ("out", WIDTH))
-    assert found["attn.k"].out_axes == (("head", 3), ("unit", 4))
-    assert (found["attn.h1.v"].part_of, found["attn.h2.o"].part_of) == ("attn.qkv", "attn.out_proj")
+    torch.testing.assert_close(matrices["attn.qkv"].W, torch.cat([q, k, v]))
+    torch.testing.assert_close(matrices["attn.k"].W, k)
+    torch.testing.assert_close(matrices["attn.h1.v"].W, v[4:8])
+    torch.testing.assert_close(matrices["attn.h2.o"].W, layer.out_proj.weight.detach()[:, 8:12])
+    assert matrices["attn.qkv"].out_axes == (("qkv", 3), ("out", WIDTH))
+    assert matrices["attn.k"].out_axes == (("head", 3), ("unit", 4))
+    assert (matrices["attn.h1.v"].part_of, matrices["attn.h2.o"].part_of) == (
+        "attn.qkv",
+        "attn.out_proj",
+    )
     shared = layer.in_proj_weight.untyped_storage().data_ptr()
-    assert found["attn.h1.v"].W.untyped_storage().data_ptr() == shared
+    assert matrices["attn.h1.v"].W.untyped_storage().data_ptr() == shared
 
 
 def test_extra_keys_of_multihead_attention_are_listed() -> None:
@@ -80,7 +83,7 @@ def test_parametrized_multihead_attention_has_no_products() -> None:
     assert products(nn.ModuleDict({"attn": layer})) == {}
 
 
-def test_quantized_weights_are_no_factors() -> None:
+def test_quantized_weights_have_no_products() -> None:
     layer = Timm()
     layer.qkv.weight = nn.Parameter(torch.zeros(36, 12, dtype=torch.int8), requires_grad=False)
     model = nn.ModuleDict({"attn": layer})
@@ -120,7 +123,7 @@ def test_a_rule_may_refuse_a_module() -> None:
     assert views(model).coverage["gate.qkv.weight"].how == "Linear: out x in"
 
 
-def test_numbers_that_do_not_fit_the_shapes() -> None:
+def test_numbers_of_heads_that_do_not_fit_the_shapes_are_refused() -> None:
     layer = nn.ModuleDict({name: linear(WIDTH, WIDTH) for name in "qkvo"})
     names = dict(query="q", key="k", value="v", output="o")
     assert separate_attention(layer, "attn", head_dim=4, **names).heads == 3
@@ -138,9 +141,9 @@ def test_numbers_that_do_not_fit_the_shapes() -> None:
 def test_heads_without_an_output_projection_have_no_vo() -> None:
     model = Timm()
     del model.proj
-    found = attentions(nn.ModuleDict({"attn": zero_biases(model)}))["attn"]
-    assert {product.kind for product in found.products()} == {"kq"}
+    attention = attentions(nn.ModuleDict({"attn": zero_biases(model)}))["attn"]
+    assert {product.kind for product in attention.products()} == {"kq"}
     with pytest.raises(ValueError, match="'attn' has no output projection"):
-        found.head("o", 0)
+        attention.head("o", 0)
     line = views(nn.ModuleDict({"attn": model})).coverage["attn.qkv.weight"]
     assert "no V-O products: no output projection found" in line.how

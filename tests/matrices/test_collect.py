@@ -1,4 +1,4 @@
-"""views() and products() of models and state dicts, chosen by pattern."""
+"""Views and products of models and state dicts, chosen by pattern."""
 
 import pytest
 import torch
@@ -20,18 +20,18 @@ class Model(nn.Module):
         self.register_buffer("mask", torch.ones(3, 3), persistent=False)
 
 
-def test_a_mapping() -> None:
-    found = views(Model())
-    assert "tok" in found and "head" not in found
-    assert len(found) == len(list(found)) == len(dict(found))
-    assert found["tok"].name == "tok"
+def test_views_are_a_mapping() -> None:
+    matrices = views(Model())
+    assert "tok" in matrices and "head" not in matrices
+    assert len(matrices) == len(list(matrices)) == len(dict(matrices))
+    assert matrices["tok"].name == "tok"
     with pytest.raises(KeyError, match=r"no matrix 'atn\.qkv', close: 'attn\.qkv'"):
-        found["atn.qkv"]
+        matrices["atn.qkv"]
 
 
 @pytest.mark.parametrize("meta", [True, False])
 @pytest.mark.parametrize("as_json", [True, False])
-def test_a_state_dict_like_its_model_is_the_model(meta: bool, as_json: bool) -> None:
+def test_a_state_dict_with_like_is_read_as_its_model(meta: bool, as_json: bool) -> None:
     model = Model()
     like: nn.Module | Manifest = model
     if meta:
@@ -39,18 +39,18 @@ def test_a_state_dict_like_its_model_is_the_model(meta: bool, as_json: bool) -> 
             like = Model()
     if as_json:
         like = Manifest.from_json(manifest(like).to_json())
-    found = views(model.state_dict(), like=like, parts=True)
+    matrices = views(model.state_dict(), like=like, parts=True)
     expected = views(model, parts=True)
-    assert list(found) == list(expected)
+    assert list(matrices) == list(expected)
     for name, view in expected.items():
-        torch.testing.assert_close(found[name].W, view.W, rtol=0, atol=0)
-        assert (found[name].kind, found[name].out_axes) == (view.kind, view.out_axes)
-    assert found.coverage == expected.coverage
+        torch.testing.assert_close(matrices[name].W, view.W, rtol=0, atol=0)
+        assert (matrices[name].kind, matrices[name].out_axes) == (view.kind, view.out_axes)
+    assert matrices.coverage == expected.coverage
     for name, product in products(model.state_dict(), like=like).items():
         torch.testing.assert_close(product.right, products(model)[name].right, rtol=0, atol=0)
 
 
-def test_either_name_of_a_tied_tensor_will_do() -> None:
+def test_either_name_of_a_tied_tensor_is_enough() -> None:
     model = Model()
     for dropped in ("tok.weight", "head.weight"):
         weights = {name: t for name, t in model.state_dict().items() if name != dropped}
@@ -78,20 +78,20 @@ def test_include_and_exclude() -> None:
         "tok",
         "attn.out_proj",
     ]
-    found = views(model, exclude=["lstm.*", "conv.g1"])
-    assert not any(name.startswith("lstm") for name in found)
-    line = found.coverage["lstm.weight_ih_l0"]
+    matrices = views(model, exclude=["lstm.*", "conv.g1"])
+    assert not any(name.startswith("lstm") for name in matrices)
+    line = matrices.coverage["lstm.weight_ih_l0"]
     assert (line.status, line.how, line.matrices) == ("not read", "excluded", ())
-    assert found.coverage["conv.weight"].matrices == ("conv.g0",)
-    assert "1 of 2 excluded" in found.coverage["conv.weight"].how
-    assert len(found.coverage) == len(views(model).coverage)
+    assert matrices.coverage["conv.weight"].matrices == ("conv.g0",)
+    assert "1 of 2 excluded" in matrices.coverage["conv.weight"].how
+    assert len(matrices.coverage) == len(views(model).coverage)
 
 
-def test_parts_alone() -> None:
-    found = views(Model(), include="attn.h*.q", parts=True)
-    assert list(found) == ["attn.h0.q", "attn.h1.q"]
-    assert found.coverage["attn.in_proj_weight"].status == "read"
-    assert found.coverage["attn.out_proj.weight"].how == "excluded"
+def test_parts_can_be_included_alone() -> None:
+    matrices = views(Model(), include="attn.h*.q", parts=True)
+    assert list(matrices) == ["attn.h0.q", "attn.h1.q"]
+    assert matrices.coverage["attn.in_proj_weight"].status == "read"
+    assert matrices.coverage["attn.out_proj.weight"].how == "excluded"
 
 
 @pytest.mark.parametrize("option", ["include", "exclude"])
@@ -116,10 +116,10 @@ def test_small_shapes(shape: tuple[int, int]) -> None:
 
 def test_views_follow_the_live_model() -> None:
     model = nn.Linear(2, 2)
-    found = views(model)
+    matrices = views(model)
     with torch.no_grad():
         model.weight.fill_(3)
-    torch.testing.assert_close(found["weight"].W, torch.full((2, 2), 3.0))
+    torch.testing.assert_close(matrices["weight"].W, torch.full((2, 2), 3.0))
     model.weight = nn.Parameter(torch.zeros(5, 2))
     with pytest.raises(ValueError, match="expected shape"):
-        views(model, like=found.manifest)
+        views(model, like=matrices.manifest)

@@ -1,4 +1,4 @@
-"""The table a person reads."""
+"""Coverage as a printed table."""
 
 from torch import nn
 

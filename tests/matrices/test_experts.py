@@ -1,4 +1,4 @@
-"""Expert stacks: one matrix per expert."""
+"""Expert stacks, read as one matrix per expert."""
 
 import torch
 from torch import nn
@@ -21,10 +21,10 @@ class Plain(nn.Module):
 
 def test_one_matrix_per_expert() -> None:
     model = nn.ModuleDict({"mlp": Experts()})
-    found = views(model)
-    assert list(found) == ["mlp.w1.e0", "mlp.w1.e1", "mlp.w1.e2"]
-    torch.testing.assert_close(found["mlp.w1.e1"].W, model["mlp"].w1.detach()[1])
-    assert found.coverage["mlp.w1"].how == "Experts: 3 matrices out x in"
+    matrices = views(model)
+    assert list(matrices) == ["mlp.w1.e0", "mlp.w1.e1", "mlp.w1.e2"]
+    torch.testing.assert_close(matrices["mlp.w1.e1"].W, model["mlp"].w1.detach()[1])
+    assert matrices.coverage["mlp.w1"].how == "Experts: 3 matrices out x in"
 
 
 def test_transposed_stacks() -> None:
@@ -32,11 +32,11 @@ def test_transposed_stacks() -> None:
     torch.testing.assert_close(views(model)["mlp.w1.e2"].W, model["mlp"].w1.detach()[2].T)
 
 
-def test_the_path_may_say_it_too_and_otherwise_it_is_flattened() -> None:
+def test_a_stack_without_experts_in_its_path_or_class_is_flattened() -> None:
     assert next(iter(views(nn.ModuleDict({"experts": Plain()})))) == "experts.w1.e0"
-    found = views(nn.ModuleDict({"mlp": Plain()}))
-    assert found["mlp.w1"].W.shape == (3, 20)
-    assert found.coverage["mlp.w1"].status == "flattened"
+    matrices = views(nn.ModuleDict({"mlp": Plain()}))
+    assert matrices["mlp.w1"].W.shape == (3, 20)
+    assert matrices.coverage["mlp.w1"].status == "flattened"
 
 
 def test_mixtral() -> None:
@@ -47,9 +47,9 @@ def test_mixtral() -> None:
     experts = MixtralExperts(config)
     for parameter in experts.parameters():
         nn.init.normal_(parameter)
-    found = views(nn.ModuleDict({"experts": experts}))
+    matrices = views(nn.ModuleDict({"experts": experts}))
     x = torch.randn(1, 8)
     chosen, weight = torch.tensor([[1]]), torch.ones(1, 1)
-    gate, up = (found["experts.gate_up_proj.e1"].W @ x[0]).chunk(2)
-    expected = found["experts.down_proj.e1"].W @ (nn.functional.silu(gate) * up)
+    gate, up = (matrices["experts.gate_up_proj.e1"].W @ x[0]).chunk(2)
+    expected = matrices["experts.down_proj.e1"].W @ (nn.functional.silu(gate) * up)
     torch.testing.assert_close(expected[None], experts(x, chosen, weight).detach())

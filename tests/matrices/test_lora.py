@@ -1,4 +1,4 @@
-"""LoRA pairs: scale * B A, as the adapted layer adds it."""
+"""LoRA pairs scale * B A against what the adapted layer adds."""
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from rankscope.matrices import products, views
 
 
 class LoraLinear(nn.Module):
-    """The layout of PEFT's adapted Linear."""
+    """Layer with the layout of PEFT's adapted Linear."""
 
     def __init__(self, adapters: dict[str, float]) -> None:
         super().__init__()
@@ -23,13 +23,13 @@ class LoraLinear(nn.Module):
 
 def test_each_adapter_is_a_product() -> None:
     layer = LoraLinear({"default": 2.0, "other": 0.5})
-    found = products(nn.ModuleDict({"q_proj": layer}))
-    assert list(found) == ["q_proj.lora", "q_proj.lora.other"]
+    by_name = products(nn.ModuleDict({"q_proj": layer}))
+    assert list(by_name) == ["q_proj.lora", "q_proj.lora.other"]
     x = torch.randn(4)
     for name, adapter in (("q_proj.lora", "default"), ("q_proj.lora.other", "other")):
-        change = found[name].left @ (found[name].right.mT @ x)
+        change = by_name[name].left @ (by_name[name].right.mT @ x)
         torch.testing.assert_close(change, layer.change(x, adapter).detach())
-        assert found[name].shape == (6, 4)
+        assert by_name[name].shape == (6, 4)
     assert "q_proj.base_layer" in views(nn.ModuleDict({"q_proj": layer}))
 
 

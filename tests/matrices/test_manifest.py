@@ -1,4 +1,4 @@
-"""The manifest survives JSON, whatever the layers."""
+"""Manifests of all kinds of layers survive JSON."""
 
 import pytest
 from hypothesis import given, settings
@@ -33,10 +33,10 @@ def test_json_round_trip(layers: list[tuple[str, int]]) -> None:
     assert {reading.parameter for reading in before.readings} == set(before.tensors)
 
 
-def test_tensors_with_one_use_each() -> None:
-    found = manifest(nn.MultiheadAttention(4, 2))
-    assert found.tensors == ("in_proj_weight", "out_proj.weight")
-    assert {product.kind for product in found.products} == {"kq", "vo"}
+def test_tensors_and_products_of_attention() -> None:
+    attention_manifest = manifest(nn.MultiheadAttention(4, 2))
+    assert attention_manifest.tensors == ("in_proj_weight", "out_proj.weight")
+    assert {product.kind for product in attention_manifest.products} == {"kq", "vo"}
 
 
 @pytest.mark.parametrize("text", ["[]", '{"schema":0}'])

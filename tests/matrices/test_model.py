@@ -1,4 +1,4 @@
-"""Every tensor with two or more axes has its line."""
+"""Manifests of models: every tensor with two or more axes has one line of coverage."""
 
 import time
 
@@ -21,8 +21,8 @@ def test_every_tensor_is_listed_once() -> None:
             self.out.weight = self.fc.weight
 
     model = Net()
-    found = views(model)
-    statuses = {line.tensor: line.status for line in found.coverage}
+    matrices = views(model)
+    statuses = {line.tensor: line.status for line in matrices.coverage}
     assert statuses == {
         "position": "flattened",
         "packed": "not read",
@@ -30,12 +30,12 @@ def test_every_tensor_is_listed_once() -> None:
         "fc.weight": "read",
         "out.weight": "tied",
     }
-    assert found["position"].W.shape == (1, 20)
-    assert found.coverage["mask"].how == "a buffer, not trained"
-    assert found.coverage["packed"].how == "uint8 values, not real floating point"
-    assert found.coverage["out.weight"].how == "tied to fc.weight"
-    assert found.manifest.ties == {"out.weight": "fc.weight"}
-    assert list(found) == ["position", "fc"]
+    assert matrices["position"].W.shape == (1, 20)
+    assert matrices.coverage["mask"].how == "a buffer, not trained"
+    assert matrices.coverage["packed"].how == "uint8 values, not real floating point"
+    assert matrices.coverage["out.weight"].how == "tied to fc.weight"
+    assert matrices.manifest.ties == {"out.weight": "fc.weight"}
+    assert list(matrices) == ["position", "fc"]
 
 
 def test_shared_modules_are_read_once() -> None:
@@ -50,11 +50,11 @@ def test_tied_tensors_keep_the_products_of_both_names() -> None:
     model = nn.ModuleDict({"attn": nn.ModuleDict({name: nn.Linear(4, 4) for name in "qkvo"})})
     model["attn"]["k"].weight = model["attn"]["q"].weight
     model["attn"].num_heads = 2
-    found = views(model, parts=True)
-    torch.testing.assert_close(found["attn.h1.k"].W, found["attn.h1.q"].W)
-    del_alias = {name: t for name, t in model.state_dict().items() if name != "attn.q.weight"}
-    again = views(del_alias, like=model, parts=True)
-    torch.testing.assert_close(again["attn.h1.q"].W, found["attn.h1.q"].W)
+    matrices = views(model, parts=True)
+    torch.testing.assert_close(matrices["attn.h1.k"].W, matrices["attn.h1.q"].W)
+    without_alias = {name: t for name, t in model.state_dict().items() if name != "attn.q.weight"}
+    again = views(without_alias, like=model, parts=True)
+    torch.testing.assert_close(again["attn.h1.q"].W, matrices["attn.h1.q"].W)
 
 
 def test_two_matrices_of_one_name_are_an_error() -> None:
@@ -89,9 +89,9 @@ def test_gpt2_small_takes_well_under_a_second() -> None:
     with torch.device("meta"):
         model = GPT2LMHeadModel(GPT2Config())
     started = time.process_time()
-    found = manifest(model)
+    gpt2_manifest = manifest(model)
     assert time.process_time() - started < 0.5
-    wholes = [reading for reading in found.readings if reading.part_of is None]
+    wholes = [reading for reading in gpt2_manifest.readings if reading.part_of is None]
     assert len(wholes) == 12 * 4 + 2
-    assert len(found.products) == 2 * 144
-    assert found.ties == {"lm_head.weight": "transformer.wte.weight"}
+    assert len(gpt2_manifest.products) == 2 * 144
+    assert gpt2_manifest.ties == {"lm_head.weight": "transformer.wte.weight"}

@@ -1,4 +1,4 @@
-"""Products as factors, and their change."""
+"""Products as factors, and changes of products."""
 
 import torch
 

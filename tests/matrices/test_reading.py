@@ -1,4 +1,4 @@
-"""Readings move entries, never change them, and say so when a tensor has another shape."""
+"""Readings rearrange the entries of a tensor and refuse one of another shape."""
 
 import math
 from typing import Any
@@ -13,9 +13,10 @@ from rankscope.matrices import Reading
 
 @st.composite
 def fields(draw: st.DrawFn) -> dict[str, Any]:
-    """Fields of a reading of random axes, each of them an output, an input or fixed.
+    """Draw fields of a reading with random axes, each an output, an input or fixed.
 
-    Not the reading itself: beartype checks at random, which Hypothesis forbids inside a strategy.
+    We do not draw the reading itself: beartype checks at random, which Hypothesis forbids inside a
+    strategy.
     """
     sizes = draw(st.lists(st.integers(1, 4), min_size=2, max_size=5))
     axes = tuple((f"a{i}", size) for i, size in enumerate(sizes))

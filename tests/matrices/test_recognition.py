@@ -1,4 +1,4 @@
-"""Attention of well-known code bases: products equal to what the forward pass computes."""
+"""Attention of well-known code bases: products against the forward pass."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,20 +13,20 @@ from rankscope.matrices import Product, attentions, products, views
 
 
 def check_heads(
-    found: dict[str, Product], x: Tensor, result: Result, *, scale: float | None = None
+    by_name: dict[str, Product], x: Tensor, result: Result, *, scale: float | None = None
 ) -> None:
-    """K^T Q of each head gives its logits, O V of all heads the output."""
+    """Check that K^T Q of each head gives its logits, and O V of all heads the output."""
     output, probabilities = (tensor.detach() for tensor in result)
     probabilities = probabilities.reshape(-1, len(x), len(x))
     total = torch.zeros(len(x), output.shape[-1])
     for head, weights in enumerate(probabilities):
-        kq, vo = found[f"attn.h{head}.kq"], found[f"attn.h{head}.vo"]
+        kq, vo = by_name[f"attn.h{head}.kq"], by_name[f"attn.h{head}.vo"]
         logits = (x @ kq.right) @ (x @ kq.left).mT  # queries x keys
         factor = kq.left.shape[-1] ** -0.5 if scale is None else scale
         torch.testing.assert_close((factor * logits).softmax(-1), weights)
         total += weights @ x @ vo.right @ vo.left.mT
     torch.testing.assert_close(total, output.reshape(total.shape))
-    assert len(found) == 2 * len(probabilities)
+    assert len(by_name) == 2 * len(probabilities)
 
 
 WRITTEN = [
@@ -40,7 +40,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize("attention", WRITTEN)
-def test_written_out(attention: type[nn.Module]) -> None:
+def test_modules_written_out_here(attention: type[nn.Module]) -> None:
     module = attention()
     x = torch.randn(5, WIDTH)
     check_heads(products(nn.ModuleDict({"attn": module})), x, module(x))
@@ -55,20 +55,20 @@ def test_written_out(attention: type[nn.Module]) -> None:
         ("Q", "K", "V", "out"),
     ],
 )
-def test_other_names_of_the_same(names: tuple[str, ...]) -> None:
+def test_other_names_of_projections(names: tuple[str, ...]) -> None:
     meta, renamed = cases.Meta(), nn.Module()
     renamed.nh = meta.n_local_heads  # type: ignore[assignment]
     for name, projection in zip(names, (meta.wq, meta.wk, meta.wv, meta.wo), strict=True):
         renamed.add_module(name, projection)
-    expected, found = (products(nn.ModuleDict({"attn": each})) for each in (meta, renamed))
-    assert expected.keys() == found.keys() and len(found) == 12
+    expected, actual = (products(nn.ModuleDict({"attn": module})) for module in (meta, renamed))
+    assert expected.keys() == actual.keys() and len(actual) == 12
     for name, product in expected.items():
-        assert torch.equal(found[name].left, product.left)
-        assert torch.equal(found[name].right, product.right)
+        assert torch.equal(actual[name].left, product.left)
+        assert torch.equal(actual[name].right, product.right)
 
 
 def test_projections_that_no_rule_knows_are_named() -> None:
-    """Three layers alike beside a number of heads; an MLP has neither."""
+    """Report three equal layers beside a number of heads; an MLP has no such number."""
     mixer, mlp = nn.Module(), nn.Module()
     mixer.n_heads = 2  # type: ignore[assignment]
     for name in ("ask", "tell", "say"):
@@ -79,10 +79,10 @@ def test_projections_that_no_rule_knows_are_named() -> None:
 
 
 def tiny(config: Any, **sizes: Any) -> Any:
-    """A configuration that returns attention probabilities."""
-    made = config(**sizes)
-    made._attn_implementation = "eager"
-    return made
+    """Return a configuration whose models return attention probabilities."""
+    configuration = config(**sizes)
+    configuration._attn_implementation = "eager"
+    return configuration
 
 
 def gpt2() -> tuple[nn.Module, Callable[[Tensor], Result]]:
@@ -103,7 +103,7 @@ def gpt2_cross() -> tuple[nn.Module, Callable[[Tensor], Result]]:
 
 
 def unrotated(x: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
-    """cos and sin of rotary embeddings at angle 0."""
+    """Return cos and sin of rotary embeddings at angle 0."""
     return torch.ones(1, len(x), head_dim), torch.zeros(1, len(x), head_dim)
 
 
@@ -209,8 +209,8 @@ def test_bert_and_its_sibling_output() -> None:
     mixed, weights = module.self(x[None])
     result = module.output.dense(mixed), weights
     check_heads(products(nn.ModuleDict({"attn": module})), x, result)
-    found = views(nn.ModuleDict({"attn": module}), parts=True)
-    assert found["attn.h2.k"].part_of == "attn.self.key"
+    matrices = views(nn.ModuleDict({"attn": module}), parts=True)
+    assert matrices["attn.h2.k"].part_of == "attn.self.key"
 
 
 @pytest.mark.parametrize("multi_query", [True, False])
@@ -220,21 +220,21 @@ def test_falcon_splits_as_we_do(multi_query: bool) -> None:
 
     config = tiny(FalconConfig, hidden_size=12, num_attention_heads=3, multi_query=multi_query)
     module = FalconAttention(config, layer_idx=0)
-    found = views(nn.ModuleDict({"attn": module}), parts=True)
+    matrices = views(nn.ModuleDict({"attn": module}), parts=True)
     x = torch.randn(5, WIDTH)
     split = module._split_heads(module.query_key_value(x[None]))
     for role, states in zip("qkv", split, strict=True):
         expected = states[0].detach().expand(5, 3, 4)  # (tokens, heads, dim)
         for head in range(3):
-            W = found[f"attn.h{head}.{role}"].W
+            W = matrices[f"attn.h{head}.{role}"].W
             torch.testing.assert_close(x @ W.mT, expected[:, head])
 
 
 def test_grouped_heads_share_keys() -> None:
     module, _ = llama()
-    found = attentions(nn.ModuleDict({"attn": module}))["attn"]
-    assert (found.heads, found.kv_heads, found.head_dim) == (6, 2, 4)
-    assert [found.head("k", head).index for head in (2, 3)] == [(("head", 0),), (("head", 1),)]
+    attention = attentions(nn.ModuleDict({"attn": module}))["attn"]
+    assert (attention.heads, attention.kv_heads, attention.head_dim) == (6, 2, 4)
+    assert [attention.head("k", head).index for head in (2, 3)] == [(("head", 0),), (("head", 1),)]
     how = views(nn.ModuleDict({"attn": module})).coverage["attn.k_proj.weight"].how
     assert how == "Linear: out x in; 6 heads meeting 2 key heads of width 4"
 
@@ -261,10 +261,10 @@ def test_head_counts_are_never_guessed(attribute: str) -> None:
     assert ("number of heads is unknown; declare it with attention_rule.register" in how) != known
 
 
-def test_adapted_projections_are_found_below() -> None:
+def test_projections_adapted_by_peft_are_recognised() -> None:
     module = cases.Inner()
     adapted = nn.Module()
     adapted.base_layer = module.query
     module.query = adapted
-    found = views(nn.ModuleDict({"attn": module}), parts=True)
-    assert found["attn.h0.q"].part_of == "attn.query.base_layer"
+    matrices = views(nn.ModuleDict({"attn": module}), parts=True)
+    assert matrices["attn.h0.q"].part_of == "attn.query.base_layer"

@@ -1,4 +1,4 @@
-"""Each layer's matrices against what the layer does."""
+"""Matrices of each layer type against what the layer computes."""
 
 import pytest
 import torch
@@ -25,11 +25,11 @@ def test_bare_layer_is_named_weight() -> None:
 
 @pytest.mark.parametrize("layer", [nn.Embedding(7, 4), nn.EmbeddingBag(7, 4, mode="sum")])
 def test_embedding_is_read_transposed(layer: nn.Module) -> None:
-    found = views(nn.ModuleDict({"tok": layer}))
+    matrices = views(nn.ModuleDict({"tok": layer}))
     one_hot = F.one_hot(torch.tensor(2), 7).float()
     expected = layer(torch.tensor([[2]])).flatten()
-    torch.testing.assert_close(found["tok"].W @ one_hot, expected)
-    assert "stored transposed" in found.coverage["tok.weight"].how
+    torch.testing.assert_close(matrices["tok"].W @ one_hot, expected)
+    assert "stored transposed" in matrices.coverage["tok.weight"].how
 
 
 CONVOLUTIONS = {1: (nn.Conv1d, nn.ConvTranspose1d), 2: (nn.Conv2d, nn.ConvTranspose2d)}
@@ -42,17 +42,17 @@ def test_convolution_of_one_patch(dimensions: int, groups: int) -> None:
     kernel = (3, 2, 1)[:dimensions]
     layer = CONVOLUTIONS[dimensions][0](4, 6, kernel, groups=groups, bias=False)
     patch = torch.randn(1, 4, *kernel)
-    found = views(nn.ModuleDict({"conv": layer}))
+    matrices = views(nn.ModuleDict({"conv": layer}))
     names = ["conv"] if groups == 1 else ["conv.g0", "conv.g1"]
-    assert list(found) == names
+    assert list(matrices) == names
     pieces = [
-        found[name].W @ channels.flatten()
+        matrices[name].W @ channels.flatten()
         for name, channels in zip(names, patch[0].chunk(groups), strict=True)
     ]
     torch.testing.assert_close(torch.cat(pieces), layer(patch).flatten())
     taps = tuple((f"tap{i}", size) for i, size in enumerate(kernel))
-    assert found[names[0]].in_axes == (("in", 4 // groups), *taps)
-    assert found[names[0]].part_of is None
+    assert matrices[names[0]].in_axes == (("in", 4 // groups), *taps)
+    assert matrices[names[0]].part_of is None
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
@@ -61,23 +61,23 @@ def test_transposed_convolution_of_one_pixel(dimensions: int, groups: int) -> No
     kernel = (3, 2, 2)[:dimensions]
     layer = CONVOLUTIONS[dimensions][1](4, 6, kernel, groups=groups, bias=False)
     pixel = torch.randn(1, 4, *[1] * dimensions)
-    found = views(nn.ModuleDict({"up": layer}))
+    matrices = views(nn.ModuleDict({"up": layer}))
     names = ["up"] if groups == 1 else ["up.g0", "up.g1"]
     pieces = []
     for name, channels in zip(names, pixel.flatten().chunk(groups), strict=True):
-        filters = found[name].W.reshape(6 // groups, 4 // groups, -1)  # (out, in, taps)
+        filters = matrices[name].W.reshape(6 // groups, 4 // groups, -1)  # (out, in, taps)
         pieces.append(torch.einsum("oit,i->ot", filters, channels))
     expected = layer(pixel).reshape(6, -1)
     torch.testing.assert_close(torch.cat(pieces), expected)
-    assert "stored transposed" in found.coverage["up.weight"].how
+    assert "stored transposed" in matrices.coverage["up.weight"].how
 
 
 def test_bilinear_is_flattened_and_listed() -> None:
     layer = nn.Bilinear(3, 4, 5, bias=False)
-    found = views(nn.ModuleDict({"both": layer}))
+    matrices = views(nn.ModuleDict({"both": layer}))
     a, b = torch.randn(3), torch.randn(4)
-    torch.testing.assert_close(found["both"].W @ torch.outer(a, b).flatten(), layer(a, b))
-    line = found.coverage["both.weight"]
+    torch.testing.assert_close(matrices["both"].W @ torch.outer(a, b).flatten(), layer(a, b))
+    line = matrices.coverage["both.weight"]
     assert (line.status, line.matrices) == ("flattened", ("both",))
 
 
@@ -92,15 +92,15 @@ def lstm_step(W: dict[str, Tensor], prefix: str, x: Tensor, h: Tensor, c: Tensor
 @pytest.mark.parametrize("proj_size", [0, 2])
 def test_bidirectional_lstm_by_gate_and_direction(proj_size: int) -> None:
     lstm = nn.LSTM(4, 3, num_layers=2, bidirectional=True, proj_size=proj_size, bias=False)
-    found = views(nn.ModuleDict({"lstm": lstm}), parts=True)
-    W = {name: view.W for name, view in found.items()}
+    matrices = views(nn.ModuleDict({"lstm": lstm}), parts=True)
+    W = {name: view.W for name, view in matrices.items()}
     width = proj_size or 3
     x, h0, c0 = torch.randn(4), torch.randn(4, width), torch.randn(4, 3)
     below = {
         "": lstm_step(W, "lstm.l0.", x, h0[0], c0[0]),
         "reverse.": lstm_step(W, "lstm.l0.reverse.", x, h0[1], c0[1]),
     }
-    assert found["lstm.l1.ih"].in_axes == (("direction", 2), ("in", width))
+    assert matrices["lstm.l1.ih"].in_axes == (("direction", 2), ("in", width))
     # Layer 1 by the halves its in_axes name, instead of the concatenated input.
     expected = []
     for state, direction in ((2, ""), (3, "reverse.")):
@@ -159,15 +159,15 @@ def test_lstm_cell_by_gate() -> None:
 
 def test_rnn_has_no_gates() -> None:
     rnn = nn.RNN(4, 3, num_layers=2, bias=False)
-    found = views(nn.ModuleDict({"rnn": rnn}), parts=True)
-    assert list(found) == ["rnn.l0.ih", "rnn.l0.hh", "rnn.l1.ih", "rnn.l1.hh"]
+    matrices = views(nn.ModuleDict({"rnn": rnn}), parts=True)
+    assert list(matrices) == ["rnn.l0.ih", "rnn.l0.hh", "rnn.l1.ih", "rnn.l1.hh"]
     x, h = torch.randn(4), torch.randn(2, 3)
-    first = (found["rnn.l0.ih"].W @ x + found["rnn.l0.hh"].W @ h[0]).tanh()
-    second = (found["rnn.l1.ih"].W @ first + found["rnn.l1.hh"].W @ h[1]).tanh()
+    first = (matrices["rnn.l0.ih"].W @ x + matrices["rnn.l0.hh"].W @ h[0]).tanh()
+    second = (matrices["rnn.l1.ih"].W @ first + matrices["rnn.l1.hh"].W @ h[1]).tanh()
     torch.testing.assert_close(second, rnn(x[None], h)[0][0])
 
 
-def test_a_registered_layer_type() -> None:
+def test_a_registered_rule_reads_its_layer_type() -> None:
     class Rowed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -181,10 +181,10 @@ def test_a_registered_layer_type() -> None:
         axes = (("in", 3), ("part", 2), ("out", 4))
         return (Reading(name, f"{name}.table", "rowed", axes, ("part", "out"), ("in",)),)
 
-    found = views(model)
+    matrices = views(model)
     expected = model["rowed"].table.detach().permute(1, 2, 0).reshape(8, 3)
-    torch.testing.assert_close(found["rowed"].W, expected)
-    line = found.coverage["rowed.table"]
+    torch.testing.assert_close(matrices["rowed"].W, expected)
+    line = matrices.coverage["rowed.table"]
     assert (line.status, line.how) == ("read", "Rowed: part*out x in, stored transposed")
 
 

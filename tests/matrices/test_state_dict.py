@@ -1,4 +1,4 @@
-"""Bare state dicts: assumed rules agree with the model's where names and shapes are enough."""
+"""Rules assumed for bare state dicts agree with the model's where names and shapes suffice."""
 
 import pytest
 import torch
@@ -8,13 +8,13 @@ from rankscope.matrices import products, views
 
 
 def check_assumed(model: nn.Module) -> None:
-    """The state dict alone gives the model's matrices, none called read."""
-    found, expected = views(model.state_dict()), views(model)
-    assert list(found) == list(expected)
-    assert "read" not in {line.status for line in found.coverage}
+    """Check that the state dict alone gives the model's matrices, with status assumed or tied."""
+    matrices, expected = views(model.state_dict()), views(model)
+    assert list(matrices) == list(expected)
+    assert "read" not in {line.status for line in matrices.coverage}
     for name, view in expected.items():
-        torch.testing.assert_close(found[name].W, view.W, rtol=0, atol=0)
-        assert (found[name].out_axes, found[name].in_axes) == (view.out_axes, view.in_axes)
+        torch.testing.assert_close(matrices[name].W, view.W, rtol=0, atol=0)
+        assert (matrices[name].out_axes, matrices[name].in_axes) == (view.out_axes, view.in_axes)
 
 
 RECURRENT = {
@@ -27,7 +27,7 @@ RECURRENT = {
 
 
 @pytest.mark.parametrize("name", RECURRENT)
-def test_recurrent(name: str) -> None:
+def test_recurrent_modules(name: str) -> None:
     model = nn.ModuleDict({name: RECURRENT[name]})
     check_assumed(model)
     assert list(views(model.state_dict(), parts=True)) == list(views(model, parts=True))
@@ -47,11 +47,11 @@ def test_layers_of_a_transformer() -> None:
 
     model = Small()
     check_assumed(model)
-    found = views(model.state_dict(), parts=True)
+    matrices = views(model.state_dict(), parts=True)
     blocks = model.layer.self_attn.in_proj_weight.detach().chunk(3)
     for role, block in zip("qkv", blocks, strict=True):
-        torch.testing.assert_close(found[f"layer.self_attn.{role}"].W, block)
-    line = found.coverage["layer.self_attn.in_proj_weight"]
+        torch.testing.assert_close(matrices[f"layer.self_attn.{role}"].W, block)
+    line = matrices.coverage["layer.self_attn.in_proj_weight"]
     assert line.status == "assumed" and "pass like=" in line.how
     assert products(model.state_dict()) == {}
 
@@ -61,8 +61,8 @@ def test_layers_of_a_transformer() -> None:
     ["wte", "wpe", "embed_tokens", "tok_emb", "token_embedding", "embeddings", "tok_embeddings"],
 )
 def test_names_of_embeddings(name: str) -> None:
-    found = views({f"model.{name}.weight": torch.zeros(7, 4)})
-    assert found[f"model.{name}"].W.shape == (4, 7)
+    matrices = views({f"model.{name}.weight": torch.zeros(7, 4)})
+    assert matrices[f"model.{name}"].W.shape == (4, 7)
 
 
 @pytest.mark.parametrize("name", ["embed_out", "fc", "time_mlp", "member", "lm_head"])
@@ -80,12 +80,12 @@ def test_gpt2_is_stored_transposed_and_nanogpt_is_not() -> None:
 
     for transposed in (True, False):
         saved = weights(transposed=transposed)
-        found = views(saved, parts=True)
-        assert found["h.0.mlp.c_fc"].W.shape == (32, 8)
+        matrices = views(saved, parts=True)
+        assert matrices["h.0.mlp.c_fc"].W.shape == (32, 8)
         fused = saved["h.0.attn.c_attn.weight"]
         fused = fused.T if transposed else fused
-        torch.testing.assert_close(found["h.0.attn.k"].W, fused[8:16])
-        line = found.coverage["h.0.mlp.c_fc.weight"]
+        torch.testing.assert_close(matrices["h.0.attn.k"].W, fused[8:16])
+        line = matrices.coverage["h.0.mlp.c_fc.weight"]
         assert ("stored transposed" in line.how) == transposed
 
 
@@ -95,17 +95,17 @@ def test_gpt2_agrees_with_its_model() -> None:
     sizes = dict(n_embd=8, n_head=2, n_layer=1, vocab_size=11, n_positions=5)
     model = GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
     check_assumed(model)
-    found = views(model.state_dict())
-    assert found.coverage["lm_head.weight"].how == "tied to transformer.wte.weight"
+    matrices = views(model.state_dict())
+    assert matrices.coverage["lm_head.weight"].how == "tied to transformer.wte.weight"
 
 
 def test_interleaved_projections_have_no_blocks() -> None:
-    found = views({"attn.query_key_value.weight": torch.zeros(24, 8)}, parts=True)
-    assert list(found) == ["attn.query_key_value"]
+    matrices = views({"attn.query_key_value.weight": torch.zeros(24, 8)}, parts=True)
+    assert list(matrices) == ["attn.query_key_value"]
 
 
-def test_experts_convolutions_and_the_unknown() -> None:
-    found = views(
+def test_experts_convolutions_and_unknown_tensors() -> None:
+    matrices = views(
         {
             "experts.w1": torch.zeros(3, 5, 4),
             "conv.weight": torch.zeros(6, 2, 3),
@@ -114,13 +114,13 @@ def test_experts_convolutions_and_the_unknown() -> None:
             "mask": torch.ones(2, 2, dtype=torch.bool),
         }
     )
-    assert [name for name in found if name.startswith("experts")] == [
+    assert [name for name in matrices if name.startswith("experts")] == [
         "experts.w1.e0",
         "experts.w1.e1",
         "experts.w1.e2",
     ]
-    assert found["conv"].in_axes == (("in", 2), ("tap0", 3))
-    statuses = {line.tensor: line.status for line in found.coverage}
+    assert matrices["conv"].in_axes == (("in", 2), ("tap0", 3))
+    statuses = {line.tensor: line.status for line in matrices.coverage}
     assert statuses == {
         "experts.w1": "assumed",
         "conv.weight": "assumed",
@@ -130,9 +130,9 @@ def test_experts_convolutions_and_the_unknown() -> None:
     }
 
 
-def test_a_recurrent_key_without_sense_is_flattened() -> None:
-    found = views({"x.weight_ih_l0": torch.zeros(6, 4), "x.weight_hh_l0": torch.zeros(6, 5)})
-    assert {line.status for line in found.coverage} == {"flattened"}
+def test_a_recurrent_key_of_impossible_shape_is_flattened() -> None:
+    matrices = views({"x.weight_ih_l0": torch.zeros(6, 4), "x.weight_hh_l0": torch.zeros(6, 5)})
+    assert {line.status for line in matrices.coverage} == {"flattened"}
 
 
 def test_meta_tensors_are_not_taken_for_tied() -> None:

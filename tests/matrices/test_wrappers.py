@@ -1,4 +1,4 @@
-"""Names and values are those of the bare model, whatever wraps it."""
+"""Names and values under wrappers are those of the bare model."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -57,17 +57,18 @@ def process_group(tmp_path: Path) -> Iterator[None]:
 
 
 def check_same(wrapped: nn.Module, bare: nn.Module) -> None:
-    found, expected = views(wrapped, parts=True), views(bare, parts=True)
-    assert list(found) == list(expected)
+    """Check that matrices, products and manifest of both models are equal."""
+    matrices, expected = views(wrapped, parts=True), views(bare, parts=True)
+    assert list(matrices) == list(expected)
     assert list(views(wrapped)) == NAMES
     for name, view in expected.items():
-        torch.testing.assert_close(found[name].W, view.W, rtol=0, atol=0)
-        assert type(found[name].W) is Tensor
+        torch.testing.assert_close(matrices[name].W, view.W, rtol=0, atol=0)
+        assert type(matrices[name].W) is Tensor
     for name, product in products(bare).items():
         torch.testing.assert_close(products(wrapped)[name].left, product.left, rtol=0, atol=0)
-    assert found.manifest.matrices == expected.manifest.matrices
-    assert found.manifest.attentions == expected.manifest.attentions
-    assert found.manifest.ties == expected.manifest.ties == {"head.weight": "tok.weight"}
+    assert matrices.manifest.matrices == expected.manifest.matrices
+    assert matrices.manifest.attentions == expected.manifest.attentions
+    assert matrices.manifest.ties == expected.manifest.ties == {"head.weight": "tok.weight"}
 
 
 def compiled_inside(model: Model) -> nn.Module:
@@ -83,7 +84,7 @@ def checkpointed(model: Model) -> nn.Module:
 @pytest.mark.parametrize(
     "wrap", [compiled, compiled_inside, checkpointed, DataParallel, AveragedModel]
 )
-def test_wrappers(wrap: type[nn.Module]) -> None:
+def test_wrappers_do_not_change_names_or_values(wrap: type[nn.Module]) -> None:
     bare = Model()
     wrapped_source = Model()
     wrapped_source.load_state_dict(bare.state_dict())
@@ -133,9 +134,9 @@ def test_state_dict_keys() -> None:
     wrapped = DataParallel(compiled_inside(Model())).state_dict()
     assert set(state_dict_tensors(wrapped)) == names
     assert strip_wrappers("a._orig_mod.b._checkpoint_wrapped_module.weight") == "a.b.weight"
-    # A model's own attribute "module" is not a wrapper's.
-    own = nn.ModuleDict({"module": nn.Linear(2, 2)})
-    assert list(views(own.state_dict(), like=own)) == list(views(own)) == ["module"]
+    # A model may use the name "module" without a wrapper.
+    model = nn.ModuleDict({"module": nn.Linear(2, 2)})
+    assert list(views(model.state_dict(), like=model)) == list(views(model)) == ["module"]
 
 
 def test_a_checkpoint_with_the_weights_one_level_down() -> None:

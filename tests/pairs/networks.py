@@ -1,4 +1,4 @@
-"""Small networks that declare no pairs."""
+"""Small networks that declare no pairs, and inputs for them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from rankscope.pairs import Pairs
+
+IMAGE = torch.linspace(-1, 1, 2 * 4 * 6 * 6).reshape(2, 4, 6, 6)
+ROWS = torch.linspace(-1, 1, 8).reshape(2, 4)
+SEQUENCE = torch.linspace(-1, 1, 24).reshape(2, 3, 4)
+TOKENS = torch.tensor([[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]])
+
+
+def names(pairs: Pairs) -> list[str]:
+    """Return the names of pairs, in order."""
+    return [pair.name for pair in pairs]
+
 
 class Written(nn.Module):
-    """Layers by name, and a forward pass written as a function of the module and its inputs."""
+    """Named layers, and a forward pass given as a function of the module and its inputs."""
 
     def __init__(self, forward: Callable[..., Any], **layers: nn.Module) -> None:
         super().__init__()
@@ -52,7 +64,7 @@ class Residual(nn.Module):
 
 
 class Attention(nn.Module):
-    """Fused queries, keys and values, and torch's fused kernel."""
+    """Attention with fused queries, keys and values, computed by torch's fused kernel."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -80,7 +92,7 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Pre-norm; returns a dict as many models do."""
+    """Pre-norm transformer that returns a dict, as many models do."""
 
     def __init__(self, *, layers: int = 2, width: int = 8, heads: int = 2) -> None:
         super().__init__()
@@ -112,7 +124,7 @@ class Tagger(nn.Module):
 
 
 class UNet(nn.Module):
-    """Two levels, a skip by concatenation at each, conditioned on a time."""
+    """UNet of two levels with a concatenated skip at each, conditioned on a time."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -16,7 +16,7 @@ TOKENS = torch.tensor([[0, 1, 2, 3, 4]])
 
 
 class Disturbing(nn.Module):
-    """A forward pass that does everything it should not, then fails if told to."""
+    """Module whose forward pass changes everything it should not, then fails if told to."""
 
     def __init__(self, *, fails: bool) -> None:
         super().__init__()
@@ -39,17 +39,18 @@ class Disturbing(nn.Module):
 
 
 def state(model: nn.Module) -> list[Any]:
-    """All that must not change, as comparable data."""
+    """Return everything that must not change, as comparable data."""
     bits = [
         (name, tensor.detach().contiguous().view(-1).view(torch.uint8).tolist())
         for name, tensor in (*model.named_parameters(), *model.named_buffers())
     ]
     gradients = [
-        (name, each.requires_grad, None if each.grad is None else each.grad.tolist())
-        for name, each in model.named_parameters()
+        (name, tensor.requires_grad, None if tensor.grad is None else tensor.grad.tolist())
+        for name, tensor in model.named_parameters()
     ]
     modes = [
-        (name, each.training, len(each._forward_hooks)) for name, each in model.named_modules()
+        (name, module.training, len(module._forward_hooks))
+        for name, module in model.named_modules()
     ]
     return [bits, gradients, modes, torch.get_rng_state().tolist(), torch.is_grad_enabled()]
 
@@ -60,15 +61,15 @@ def test_nothing_changes_even_when_the_forward_pass_fails(fails: bool) -> None:
     model.norm.eval()
     model.b.weight.requires_grad_(False)
     model.a.weight.grad = torch.full((4, 4), 3.0)
-    kept, buffer = model.a.weight.grad, model.replaced
+    gradient, buffer = model.a.weight.grad, model.replaced
     before = state(model)
     if fails:
-        with pytest.raises(ValueError, match=r"Disturbing failed .*RuntimeError: no\); give"):
+        with pytest.raises(ValueError, match=r"Disturbing failed .*RuntimeError: no\); pass"):
             discover_pairs(model, torch.ones(3, 4))
     else:
         assert [pair.name for pair in discover_pairs(model, torch.ones(3, 4))] == ["a > b"]
     assert state(model) == before
-    assert model.a.weight.grad is kept
+    assert model.a.weight.grad is gradient
     assert model.replaced is buffer
 
 
@@ -97,8 +98,8 @@ def test_inputs_are_not_written_to() -> None:
 def test_frozen_models_and_callers_without_gradients() -> None:
     model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)).requires_grad_(False)
     example = torch.ones(3, 4)
-    for surroundings in (torch.no_grad(), torch.inference_mode()):
-        with surroundings:
+    for gradient_mode in (torch.no_grad(), torch.inference_mode()):
+        with gradient_mode:
             assert len(discover_pairs(model, example)) == 1
 
 
@@ -147,7 +148,7 @@ def test_a_model_that_hides_its_outputs_is_refused() -> None:
 
 @pytest.mark.gpu
 def test_fused_kernels_and_random_numbers_of_a_gpu() -> None:
-    """cuDNN runs all layers of an LSTM as one node."""
+    """Discovery sees through cuDNN, which runs all layers of an LSTM as one node."""
     model = Tagger(nn.LSTM(6, 4, 2, bidirectional=True, dropout=0.5))
     expected = discover_pairs(model, TOKENS)
     before = torch.cuda.get_rng_state()

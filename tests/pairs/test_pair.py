@@ -21,8 +21,8 @@ from rankscope.pairs.pair import block_cut
 )
 def test_a_cut_keeps_the_entries_it_names(cut: Cut, entries: list[int]) -> None:
     numbers = torch.arange(int(torch.tensor(cut.shape).prod()))
-    kept = cut(torch.stack([numbers, 10 * numbers], dim=1))
-    assert kept.tolist() == [[entry, 10 * entry] for entry in entries]
+    entries_of_both = cut(torch.stack([numbers, 10 * numbers], dim=1))
+    assert entries_of_both.tolist() == [[entry, 10 * entry] for entry in entries]
     assert cut.size == len(entries)
 
 

@@ -1,4 +1,4 @@
-"""Every alignment rule against a dense computation with numpy from the stored weights."""
+"""Alignment rules against a dense computation with numpy from the stored weights."""
 
 from collections.abc import Iterable
 
@@ -26,20 +26,20 @@ def array(tensor: Tensor) -> Matrix:
 
 
 def left(W: Matrix) -> Matrix:
-    """Left singular vectors as columns."""
+    """Return left singular vectors as columns."""
     return np.linalg.svd(W, full_matrices=False)[0]
 
 
 def right(W: Matrix) -> Matrix:
-    """Right singular vectors as columns."""
+    """Return right singular vectors as columns."""
     return np.linalg.svd(W, full_matrices=False)[2].T
 
 
 def check(model: nn.Module, pairs: Iterable[Pair], name: str, x: Matrix, y: Matrix) -> None:
-    """Our four numbers for the pair against those of two sets of column vectors, cut already."""
-    (pair,) = (each for each in pairs if each.name == name)
+    """Compare our four numbers for a pair with those of two sets of column vectors, cut already."""
+    (pair,) = (candidate for candidate in pairs if candidate.name == name)
     matrices = views(model, parts=True)
-    both = {each: matrices[each] for each in (pair.earlier, pair.later)}
+    both = {matrix: matrices[matrix] for matrix in (pair.earlier, pair.later)}
     measured = measure(pair, decompose(both, ranks=dict.fromkeys(both, 100)))
     A = np.abs(x.T @ y)
     B = A / np.linalg.norm(x, axis=0)[:, None] / np.linalg.norm(y, axis=0)[None, :]
@@ -116,7 +116,7 @@ def tagger() -> Tagger:
 
 
 def gate(W: Tensor, position: int) -> Matrix:
-    """A gate's four rows of an LSTM's left vectors."""
+    """Return a gate's four rows of an LSTM's left vectors."""
     return left(array(W))[4 * position : 4 * position + 4]
 
 
@@ -166,7 +166,7 @@ def test_projected_states() -> None:
 @pytest.mark.parametrize(("kind", "gates"), [(nn.GRU, "rzn"), (nn.RNN, "")])
 def test_other_recurrent_modules(kind: type[nn.RNNBase], gates: str) -> None:
     model = nn.ModuleDict({"r": kind(4, 3, 2)})
-    labels = [f" [{each}]" for each in gates] or [""]
+    labels = [f" [{gate}]" for gate in gates] or [""]
     two = ("r.l0.ih > r.l0.hh", "r.l0.ih > r.l1.ih", "r.l0.hh > r.l1.ih", "r.l1.ih > r.l1.hh")
     pairs = inside_pairs(model)
     assert {pair.name for pair in pairs} == {pair + label for pair in two for label in labels}
@@ -208,7 +208,8 @@ def test_heads_that_share_keys_and_values() -> None:
     config = LlamaConfig(hidden_size=8, num_attention_heads=4, num_key_value_heads=2)
     model = nn.ModuleDict({"a": LlamaAttention(config, 0)})
     a, pairs = model["a"], inside_pairs(model)
-    q, k, v, o = (array(each.weight) for each in (a.q_proj, a.k_proj, a.v_proj, a.o_proj))
+    projections = (a.q_proj, a.k_proj, a.v_proj, a.o_proj)
+    q, k, v, o = (array(projection.weight) for projection in projections)
     # Heads of width 2; query heads 2 and 3 meet the second key and value head.
     check(model, pairs, "a.h2.q > a.h2.k", left(q[4:6]), left(k[2:4]))
     check(model, pairs, "a.h1.q > a.h1.k", left(q[2:4]), left(k[:2]))
@@ -239,9 +240,9 @@ def test_a_registered_rule_is_asked() -> None:
         return (Pair(f"{name}.first", f"{name}.second", kind="mine"),)
 
     model = nn.Sequential(nn.Linear(2, 3), TwoInOne())
-    own = Pair("1.first", "1.second", kind="mine")
-    assert inside_pairs(model) == (own,)
-    assert discover_pairs(model, torch.randn(5, 2)) == (Pair("0", "1.first"), own)
+    inner = Pair("1.first", "1.second", kind="mine")
+    assert inside_pairs(model) == (inner,)
+    assert discover_pairs(model, torch.randn(5, 2)) == (Pair("0", "1.first"), inner)
 
 
 def test_a_module_used_under_two_names_has_its_pairs_once() -> None:

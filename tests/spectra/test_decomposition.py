@@ -1,4 +1,4 @@
-"""The public functions: closed forms, invariances, every kind of input, and trouble."""
+"""Public functions: closed forms, invariances, every kind of input, and failures."""
 
 import math
 import warnings
@@ -27,9 +27,10 @@ def exact_values(W: Tensor) -> Tensor:
     return torch.from_numpy(np.linalg.svd(W.detach().double().numpy(), compute_uv=False))
 
 
-def assert_values(found: Tensor, exact: Tensor, *, tolerance: float = 1e-11) -> None:
-    assert found.dtype == torch.float64
-    torch.testing.assert_close(found, exact, rtol=0, atol=tolerance * float(exact.max()))
+def assert_values(values: Tensor, exact: Tensor, *, tolerance: float = 1e-11) -> None:
+    """Compare singular values, up to `tolerance` of the largest."""
+    assert values.dtype == torch.float64
+    torch.testing.assert_close(values, exact, rtol=0, atol=tolerance * float(exact.max()))
 
 
 # Closed forms.
@@ -57,7 +58,7 @@ def test_rank_one(dtype) -> None:
 
 
 def test_hilbert() -> None:
-    """The product of the singular values of the 6 x 6 Hilbert matrix is 1 / 186313420339200000."""
+    """Check that the product of the 6 x 6 Hilbert matrix's values is 1 / 186313420339200000."""
     i = torch.arange(6, dtype=torch.float64)
     S = singular_values(1 / (i[:, None] + i + 1))
     assert float(S.prod()) == pytest.approx(1 / 186313420339200000, rel=1e-8)
@@ -113,13 +114,13 @@ def test_permutation(W, random) -> None:
 @invariant
 @given(matrices, st.integers(0, 1000))
 def test_rotation(W, seed) -> None:
-    """Of a product, too: its right factor rotated."""
+    """Rotate a matrix, and the right factor of a product."""
     n = W.shape[1]
     rotation = torch.linalg.qr(normal(n, n, seed=seed, dtype=torch.float64)).Q
     expected = singular_values(W)
     assert_values(singular_values(W.double() @ rotation), expected)
-    found = singular_values(Product(W, rotation))
-    assert_values(found, expected[: len(found)])
+    values = singular_values(Product(W, rotation))
+    assert_values(values, expected[: len(values)])
 
 
 @invariant
@@ -137,7 +138,7 @@ def test_frobenius_norm_and_order(W) -> None:
 @DTYPES
 @pytest.mark.parametrize("shape", [(1, 1), (1, 6), (6, 1), (30, 20), (20, 30)], ids=str)
 def test_stored_formats(dtype, shape) -> None:
-    """Exact for the numbers as they are stored."""
+    """Values are exact for the numbers as they are stored."""
     W = normal(*shape, dtype=dtype)
     assert_values(singular_values(W), exact_values(W), tolerance=1e-13)
 
@@ -149,21 +150,21 @@ def test_empty(shape) -> None:
     assert singular_values(Product(torch.zeros(3, 0), torch.zeros(5, 0))).shape == (0,)
 
 
-def test_structures() -> None:
+def test_tensors_views_products_and_stacks() -> None:
     W = normal(4, 6)
     view = View(name="fc", W=W, kind="linear", parameter="fc.weight", out_axes=(), in_axes=())
     product = Product(normal(4, 2), normal(6, 2, seed=1))
-    found = singular_values(
+    values = singular_values(
         {"tensor": W, "view": view, "product": product, "stack": W.expand(3, 4, 6)}
     )
-    assert list(found) == ["tensor", "view", "product", "stack"]
+    assert list(values) == ["tensor", "view", "product", "stack"]
     exact = exact_values(W)
-    assert_values(found["tensor"], exact)
-    assert_values(found["view"], exact)
+    assert_values(values["tensor"], exact)
+    assert_values(values["view"], exact)
     assert_values(
-        found["product"], exact_values(product.left @ product.right.mT)[:2], tolerance=1e-6
+        values["product"], exact_values(product.left @ product.right.mT)[:2], tolerance=1e-6
     )
-    assert_values(found["stack"], exact.expand(3, 4))
+    assert_values(values["stack"], exact.expand(3, 4))
     assert_values(singular_values(view), exact)
 
 
@@ -187,7 +188,7 @@ def test_leading_axes() -> None:
 
 
 def test_many_shapes_agree_with_one_by_one(monkeypatch) -> None:
-    """Stacks of equal shape, cut into pieces, spread over threads."""
+    """Stack equal shapes, cut stacks into pieces, spread them over threads."""
     shapes = [(6, 9), (9, 6), (6, 6), (40, 30)] * 7
     named = {f"w{i}": normal(*shape, seed=i) for i, shape in enumerate(shapes)}
     named["w3"] = named["w3"] * 0 + torch.outer(normal(40), normal(30))
@@ -209,22 +210,22 @@ def test_many_shapes_agree_with_one_by_one(monkeypatch) -> None:
 def test_leading_directions_span_the_right_spaces(shape, dtype) -> None:
     W = normal(*shape, dtype=dtype)
     U, S, Vh = np.linalg.svd(W.double().numpy(), full_matrices=False)
-    found = decompose({"W": W}, ranks={"W": 10})["W"]
-    assert_values(found.S, torch.from_numpy(S))
-    for ours, theirs in ((found.U, U), (found.Vh.mT, Vh.T)):
+    result = decompose({"W": W}, ranks={"W": 10})["W"]
+    assert_values(result.S, torch.from_numpy(S))
+    for ours, theirs in ((result.U, U), (result.Vh.mT, Vh.T)):
         cosines = np.linalg.svd(ours.numpy().T @ theirs[:, :10], compute_uv=False)
         np.testing.assert_allclose(cosines, 1.0, atol=1e-10)
         overlaps = np.abs((ours.numpy() * theirs[:, :10]).sum(0))
         np.testing.assert_allclose(overlaps, 1.0, atol=1e-8)
-    signs = np.einsum("mi,mn,in->i", found.U.numpy(), W.double().numpy(), found.Vh.numpy())
+    signs = np.einsum("mi,mn,in->i", result.U.numpy(), W.double().numpy(), result.Vh.numpy())
     np.testing.assert_allclose(signs, S[:10], atol=1e-10)
 
 
 def test_ranks_beyond_the_matrix() -> None:
-    found = decompose({"a": normal(5, 3), "b": normal(5, 3)}, ranks={"a": 100, "c": 7})
-    assert found["a"].U.shape == (5, 3)
-    assert found["b"].U.shape == (5, 0)
-    assert found["b"].Vh.shape == (0, 3)
+    results = decompose({"a": normal(5, 3), "b": normal(5, 3)}, ranks={"a": 100, "c": 7})
+    assert results["a"].U.shape == (5, 3)
+    assert results["b"].U.shape == (5, 0)
+    assert results["b"].Vh.shape == (0, 3)
 
 
 # Changes of products.
@@ -233,7 +234,7 @@ def test_ranks_beyond_the_matrix() -> None:
 @pytest.mark.parametrize("bits", [10, 40])
 @pytest.mark.parametrize("shape", [(48, 48, 12), (30, 50, 12), (20, 24, 16)], ids=str)
 def test_product_change_is_exact_at_any_size(bits, shape) -> None:
-    """Factors of integers and 2^-bits times integers: their products are exact in float64."""
+    """Use factors of integers and 2^-bits times integers, whose products are exact in float64."""
     m, n, inner = shape
     generator = torch.Generator().manual_seed(0)
     K0, A = (torch.randint(-32, 33, (m, inner), generator=generator).double() for _ in range(2))
@@ -248,7 +249,7 @@ def test_product_change_is_exact_at_any_size(bits, shape) -> None:
     torch.testing.assert_close(approximation / exact[0], change / exact[0], rtol=0, atol=1e-10)
 
 
-# Trouble.
+# Failures.
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
@@ -260,15 +261,15 @@ def test_not_finite(bad, dtype) -> None:
     factor[0, 0] = bad
     everything = {**named, "p": Product(normal(5, 2), factor)}
     with pytest.warns(RuntimeWarning, match="'b', 'p'") as caught:
-        found = decompose(everything, ranks=dict.fromkeys(everything, 2))
+        results = decompose(everything, ranks=dict.fromkeys(everything, 2))
     assert len(caught) == 1
     for name in ("b", "p"):
-        assert found[name].S.isnan().all()
-        assert found[name].U.isnan().all()
-        assert found[name].Vh.isnan().all()
-    assert found["p"].U.shape == (5, 2)
+        assert results[name].S.isnan().all()
+        assert results[name].U.isnan().all()
+        assert results[name].Vh.isnan().all()
+    assert results["p"].U.shape == (5, 2)
     for name in ("a", "c", "d"):
-        assert_values(found[name].S, exact_values(named[name]))
+        assert_values(results[name].S, exact_values(named[name]))
 
 
 def test_product_that_overflows() -> None:
@@ -288,10 +289,10 @@ def test_solver_that_fails_is_replaced(monkeypatch, dtype, rank) -> None:
     for name in broken:
         monkeypatch.setattr(torch.linalg, name, fail)
     named = {name: normal(6, 4, seed=i, dtype=dtype) for i, name in enumerate("abc")}
-    found = decompose(named, ranks=dict.fromkeys(named, rank), threads=2)
+    results = decompose(named, ranks=dict.fromkeys(named, rank), threads=2)
     for name, W in named.items():
-        assert_values(found[name].S, exact_values(W))
-        assert found[name].U.shape == (6, rank)
+        assert_values(results[name].S, exact_values(W))
+        assert results[name].U.shape == (6, rank)
 
 
 def test_solvers_that_all_fail(monkeypatch) -> None:
@@ -299,11 +300,15 @@ def test_solvers_that_all_fail(monkeypatch) -> None:
         monkeypatch.setattr(torch.linalg, name, fail)
     product = Product(normal(5, 2), normal(7, 2))
     with pytest.warns(RuntimeWarning, match="'a', 'b', 'p'") as caught:
-        found = decompose({"a": normal(3, 4), "b": normal(3, 4), "p": product}, ranks={"p": 2})
+        results = decompose({"a": normal(3, 4), "b": normal(3, 4), "p": product}, ranks={"p": 2})
     assert len(caught) == 1
-    assert found["a"].S.shape == (3,)
-    assert (found["p"].U.shape, found["p"].S.shape, found["p"].Vh.shape) == ((5, 2), (2,), (2, 7))
-    assert all(result.S.isnan().all() for result in found.values())
+    assert results["a"].S.shape == (3,)
+    assert (results["p"].U.shape, results["p"].S.shape, results["p"].Vh.shape) == (
+        (5, 2),
+        (2,),
+        (2, 7),
+    )
+    assert all(result.S.isnan().all() for result in results.values())
 
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.complex64])
@@ -325,42 +330,46 @@ def test_user_mistakes() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_neutral(dtype) -> None:
+def test_decompose_changes_nothing_else(dtype) -> None:
     W = normal(8, 5, dtype=dtype).mT.requires_grad_()
-    kept, random, threads = W.detach().clone(), torch.get_rng_state(), torch.get_num_threads()
+    original, random_state, threads = (
+        W.detach().clone(),
+        torch.get_rng_state(),
+        torch.get_num_threads(),
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         result = decompose({"a": W, "b": W[:, ::2]}, ranks={"a": 5, "b": 2}, threads=2)
     assert not result["a"].U.requires_grad
-    assert torch.equal(W, kept)
+    assert torch.equal(W, original)
     assert W.grad is None
-    assert torch.equal(torch.get_rng_state(), random)
+    assert torch.equal(torch.get_rng_state(), random_state)
     assert torch.get_num_threads() == threads
     assert_values(result["b"].S, exact_values(W[:, ::2]))
 
 
 @pytest.mark.gpu
 def test_gpu_agrees_with_cpu() -> None:
-    """Stacks on the device, the hard matrices among them, and results that stay there."""
+    """Solve stacks with hard matrices on the device; results stay there."""
     hard = normal(60, 80) * 10.0 ** -torch.linspace(0, 9, 60)[:, None]
     named = {f"w{i}": normal(60, 80, seed=i) for i in range(5)} | {"hard": hard, "zero": hard * 0}
     named |= {"tall": normal(90, 20), "precise": hard.double(), "half": normal(9, 7).bfloat16()}
     left, right = normal(60, 12, dtype=torch.float64), normal(50, 12, seed=1, dtype=torch.float64)
     moved = {name: W.cuda() for name, W in named.items()}
-    found = decompose(
+    results = decompose(
         {**moved, "product": Product(left.cuda(), right.cuda())}, ranks=dict.fromkeys(named, 9)
     )
-    assert all(result.S.is_cuda and result.U.is_cuda for result in found.values())
-    assert_values(found["product"].S.cpu(), exact_values(left @ right.mT)[:12])
+    assert all(result.S.is_cuda and result.U.is_cuda for result in results.values())
+    assert_values(results["product"].S.cpu(), exact_values(left @ right.mT)[:12])
     for name, W in named.items():
-        assert_values(found[name].S.cpu(), exact_values(W))
-        U, S, V = found[name].U.cpu(), found[name].S.cpu(), found[name].Vh.cpu().mT
+        assert_values(results[name].S.cpu(), exact_values(W))
+        U, S, V = results[name].U.cpu(), results[name].S.cpu(), results[name].Vh.cpu().mT
         core = torch.diag(S[: U.shape[1]])
         torch.testing.assert_close(U.mT @ W.double() @ V, core, rtol=0, atol=1e-10 * float(S[0]))
         torch.testing.assert_close(U.mT @ U, torch.eye(U.shape[1]).double(), rtol=0, atol=1e-7)
         torch.testing.assert_close(V.mT @ V, torch.eye(U.shape[1]).double(), rtol=0, atol=1e-7)
     named["w1"][0, 0] = math.nan
     with pytest.warns(RuntimeWarning, match="'w1'"):
-        again = singular_values({name: W.cuda() for name, W in named.items()})
-    assert again["w1"].isnan().all()
-    assert_values(again["w2"].cpu(), exact_values(named["w2"]))
+        values = singular_values({name: W.cuda() for name, W in named.items()})
+    assert values["w1"].isnan().all()
+    assert_values(values["w2"].cpu(), exact_values(named["w2"]))

@@ -1,4 +1,4 @@
-"""Solvers on spectra known by construction, down to values that a Gram matrix alone cannot see."""
+"""Solvers on spectra known by construction, down to values that a Gram matrix cannot resolve."""
 
 import numpy as np
 import pytest
@@ -17,15 +17,17 @@ def orthonormal(rows: int, columns: int, seed: int) -> Tensor:
 
 
 def with_values(S: Tensor, m: int, n: int) -> Tensor:
+    """Return an m x n matrix with singular values S."""
     return (orthonormal(m, len(S), 0) * S) @ orthonormal(n, len(S), 1).mT
 
 
 def falling(k: int, decades: float) -> Tensor:
+    """Return k values that fall geometrically from 1 over some decades."""
     return 10.0 ** -torch.linspace(0, decades, k, dtype=torch.float64)
 
 
 def assert_decomposes(result: Svd, W: Tensor, *, tolerance: float) -> None:
-    """U and V are orthonormal, U^T W V is diagonal with S, all in units of the largest value."""
+    """Check that U and V are orthonormal and U^T W V is diag(S), in units of the largest value."""
     U, S, V = result.U, result.S, result.Vh.mT
     identity = torch.eye(U.shape[1], dtype=torch.float64)
     torch.testing.assert_close(U.mT @ U, identity, rtol=0, atol=1e-7)
@@ -51,7 +53,7 @@ def test_geometric_spectrum(solver, shape, decades) -> None:
 @SHAPES
 @pytest.mark.parametrize("rank", [0, 1, 7, 40])
 def test_exact_rank(solver, shape, rank) -> None:
-    """Small integers multiply exactly, so the matrix has this rank even in float32."""
+    """Use factors of small integers, whose product has this rank exactly even in float32."""
     generator = torch.Generator().manual_seed(rank)
     m, n = shape
     left = torch.randint(-4, 5, (m, rank), generator=generator).float()
@@ -65,7 +67,7 @@ def test_exact_rank(solver, shape, rank) -> None:
 
 
 def test_small_values_keep_their_vectors() -> None:
-    """Directions of values near 1e-7 of the largest, which one Gram matrix mixes up."""
+    """Recover directions of values near 1e-7 of the largest, which one Gram matrix mixes up."""
     S = falling(30, 9.0)
     U, V = orthonormal(50, 30, 0), orthonormal(80, 30, 1)
     result = by_gram(((U * S) @ V.mT)[None], 30)
@@ -75,7 +77,7 @@ def test_small_values_keep_their_vectors() -> None:
 
 
 def test_stack_of_easy_and_hard_matrices() -> None:
-    """Each matrix is as good as alone, whichever need a second step, and for how many values."""
+    """Solve matrices that need refining, for different numbers of values, in one stack."""
     stack = torch.stack(
         [
             with_values(falling(40, 1.0), 40, 60),

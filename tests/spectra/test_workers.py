@@ -1,4 +1,4 @@
-"""Threads that keep to one core, and leave everyone else's alone."""
+"""Threads that keep to one core and do not limit others."""
 
 import subprocess
 import sys
@@ -43,12 +43,12 @@ def test_each_thread_keeps_to_one_core(three_threads) -> None:
         meet.wait()  # both threads must take part
         return threading.current_thread().name, torch.get_num_threads()
 
-    found = spread(cores, [0, 1, 2, 3], cost=lambda _: 1.0, threads=2)
-    assert len({name for name, _ in found}) == 2
-    assert {count for _, count in found} == {1}
+    threads = spread(cores, [0, 1, 2, 3], cost=lambda _: 1.0, threads=2)
+    assert len({name for name, _ in threads}) == 2
+    assert {count for _, count in threads} == {1}
 
 
-def test_no_one_else_is_limited(three_threads) -> None:
+def test_other_threads_are_not_limited(three_threads) -> None:
     spread(lambda x: torch.ones(x).sum(), [4, 4, 4, 4], cost=float, threads=4)
     assert torch.get_num_threads() == 3
     assert in_new_thread(torch.get_num_threads) == 3
@@ -96,8 +96,8 @@ if child:
 def test_fork_and_shutdown(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.split()) == ["child", "exit", "exit", "parent", "start"]
+    assert process.returncode == 0, process.stderr
+    assert sorted(process.stdout.split()) == ["child", "exit", "exit", "parent", "start"]

@@ -1,4 +1,4 @@
-"""Small networks, and what is known of them without the code under test."""
+"""Small networks, and their solutions without the code under test."""
 
 import math
 from dataclasses import dataclass
@@ -43,7 +43,7 @@ def normal(*shape: int, seed: int) -> Tensor:
 
 
 def start(p: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """u0 and v0 with all orders and signs, none near |u0| = |v0|."""
+    """Return u0 and v0 of both orders and all signs, none near |u0| = |v0|."""
     signs = normal(2, p, seed=seed).sgn()
     sizes = torch.where(
         normal(p, seed=seed + 1) > 0, vector(1.0, 0.3)[:, None], vector(0.4, 1.2)[:, None]
@@ -53,20 +53,22 @@ def start(p: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def correlated(p: int, *, seed: int, samples: int = 20) -> DiagonalNetwork:
+    """Return a linear network with correlated inputs."""
     x = normal(samples, p, seed=seed) @ (torch.eye(p).double() + normal(p, p, seed=seed + 1) / 2)
     return linear_network(x, x @ normal(p, seed=seed + 2) + normal(samples, seed=seed + 3))
 
 
 def leaving(name: str) -> DiagonalNetwork:
+    """Return a network in which a coordinate leaves the support and comes back."""
     x, target = (torch.tensor(numbers, dtype=torch.float64) for numbers in LEAVING[name])
     return linear_network(x, target)
 
 
 class WhitenedSolution:
-    """The flow of L(z) = (z - optimum)^2 / 2 from alpha (u0, v0), solved by hand.
+    """Flow of L(z) = (z - optimum)^2 / 2 from alpha (u0, v0), solved by hand.
 
     q = e^{2y} obeys dq/dt = 2 a q - c (q^2 - 1) / 2 = -c/2 (q - q1)(q + 1/q1), a logistic equation.
-    In decimals of 80 digits and any exponent; for optimum < 0, z and v0 are mirrored.
+    We compute it in decimals of 80 digits and any exponent. For optimum < 0, z and v0 are mirrored.
     """
 
     def __init__(self, optimum: float, u0: float, v0: float, log10_alpha: int) -> None:
@@ -82,7 +84,7 @@ class WhitenedSolution:
             self.q0 = (u + v) / (u - v)
 
     def time(self, z: float) -> float:
-        """Rescaled time at which |z| of a growing coordinate is this."""
+        """Return the rescaled time at which |z| of a growing coordinate is `z`."""
         with localcontext(prec=80):
             double = 2 * Decimal(z)
             q = (double + (double**2 + self.c**2).sqrt()) / self.c
@@ -91,7 +93,7 @@ class WhitenedSolution:
             return float(odds.ln() / self.rate / -self.alpha.ln())
 
     def z(self, time: float) -> float:
-        """z at a rescaled time."""
+        """Return z at a rescaled time."""
         with localcontext(prec=80):
             odds = (self.q0 + 1 / self.q1) / (self.q1 - self.q0)
             odds *= (self.rate * Decimal(time) * -self.alpha.ln()).exp()
@@ -101,6 +103,8 @@ class WhitenedSolution:
 
 @dataclass
 class ReferenceStage:
+    """Fields of `Stage` that the reference computes."""
+
     winner: int
     time: float
     z: np.ndarray
@@ -110,10 +114,13 @@ class ReferenceStage:
 
 
 def reference_stages(x: np.ndarray, target: np.ndarray) -> list[ReferenceStage]:
-    """Algorithm 1 on a linear network: the loss is convex, so stage B ends at its minimum over the
-    orthant, which Lawson and Hanson's active-set method finds without any flow."""
+    """Run Algorithm 1 on a linear network without any flow.
+
+    The loss is convex, so stage B ends at its minimum over the orthant. Lawson and Hanson's
+    active-set method computes that minimum.
+    """
     p = x.shape[1]
-    z, b, time, stages, seen = np.zeros(p), np.ones(p), 0.0, [], set()
+    z, b, time, stages, visited = np.zeros(p), np.ones(p), 0.0, [], set()
     while True:
         g = x.T @ (target - x @ z) / len(x)
         waits = [
@@ -132,5 +139,5 @@ def reference_stages(x: np.ndarray, target: np.ndarray) -> list[ReferenceStage]:
         z = np.zeros(p)
         z[support] = sign[support] * nnls(x[:, support] * sign[support], target)[0]
         left = tuple(int(i) for i in support if z[i] == 0)
-        stages.append(ReferenceStage(winner, time, z, b, left, winner in seen))
-        seen |= set(support.tolist())
+        stages.append(ReferenceStage(winner, time, z, b, left, winner in visited))
+        visited |= set(support.tolist())

@@ -1,3 +1,5 @@
+"""Assumptions 4.2-4.4 on networks whose stages and curvatures are known in closed form."""
+
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -40,7 +42,7 @@ def network_of(loss: Callable[[Tensor], Tensor], p: int) -> DiagonalNetwork:
 def test_margins_of_the_whitened_network() -> None:
     network = whitened_network(GOAL)
     check = check_nondegeneracy(network, list(incremental(network, 3)), *unequal(3))
-    # T_k = 1 / |z*|: 0.5, 0.8, 2; the last has no rival left
+    # T_k = 1 / |z*| is 0.5, 0.8, 2; the last winner has no rival
     assert check.holds and "holds" in check.sentence
     assert check.details["margin"] == pytest.approx((math.inf, 0.3, 1.2, math.inf))
     assert check.value == pytest.approx(0.3 / 0.5)
@@ -62,7 +64,10 @@ def test_equal_weights_at_the_start_are_a_failure() -> None:
 
 
 def leaving(last_drive: float) -> tuple[DiagonalNetwork, Tensor]:
-    """Inputs of covariance A; coordinate 1 leaves with the drive -`last_drive` as 0 and 2 rest."""
+    """Return a linear network in which coordinate 1 leaves with the drive -`last_drive`.
+
+    Its inputs have covariance A; coordinates 0 and 2 rest.
+    """
     A = torch.tensor([[1.0, 0.8, 0.0], [0.8, 1.0, 0.5], [0.0, 0.5, 1.0]], dtype=torch.float64)
     x = torch.linalg.cholesky(A).T * math.sqrt(3)
     best = torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64)
@@ -86,10 +91,12 @@ def test_curvature_of_the_whitened_network() -> None:
     network = whitened_network(GOAL)
     check = check_strict_minima(network, list(incremental(network, 3)), radius=1e-3)
     # L = (s u^2 - z*)^2 / 2 has second derivative 4 |z*| at rest
-    want = (math.inf, 8.0, 5.0, 2.0)
+    expected = (math.inf, 8.0, 5.0, 2.0)
     assert check.holds
-    assert check.details["hessian_u"] == pytest.approx(want)
-    assert check.details["constant"] == pytest.approx(tuple(w / 2 for w in want), rel=2e-3)
+    assert check.details["hessian_u"] == pytest.approx(expected)
+    assert check.details["constant"] == pytest.approx(
+        tuple(curvature / 2 for curvature in expected), rel=2e-3
+    )
     assert check.value == pytest.approx(2.0 / 8.0)
 
 
@@ -132,7 +139,10 @@ def test_noise_does_not_lead_away_in_the_whitened_network() -> None:
 
 
 def bistable() -> DiagonalNetwork:
-    """Once z_1 has grown, z_0 = 1 is a ridge between wells at z_0 = 1/2 and 3/2, z_1 = 3/2."""
+    """Return a network with two wells, at z = (1/2, 3/2) and (3/2, 3/2).
+
+    Once z_1 has grown, z_0 = 1 is a ridge between them.
+    """
 
     def loss(z: Tensor) -> Tensor:
         x = z[0] - 1
@@ -182,7 +192,7 @@ def test_noise_along_a_flat_valley_stays() -> None:
 
 
 def trial_with(shares: list[float]) -> Trial:
-    """One coordinate perturbed, whose distance is `shares`, and one that became active since."""
+    """Return a trial with one perturbed coordinate at distances `shares` and one newly active."""
     distance = torch.tensor(shares, dtype=torch.float64)
     z = torch.stack([distance, torch.linspace(0, 1, len(shares), dtype=torch.float64)], 1)
     mask = torch.tensor([True, False])

@@ -1,4 +1,4 @@
-"""Gradient descent: its exact identity, its limit, and SGD as a case of it."""
+"""Gradient descent against its exact identity, its limit and autograd; SGD as a special case."""
 
 import math
 
@@ -33,7 +33,7 @@ def whitened_descent(rate: float, steps: int, **options) -> Trajectory:
 def test_each_step_changes_the_conserved_quantity_by_its_factor(
     seed: int, rate: float, alpha: float
 ) -> None:
-    """u^2 - v^2 <- (u^2 - v^2)(1 - rate^2 g^2), up to the rounding of u^2 and v^2."""
+    """Check u^2 - v^2 <- (u^2 - v^2)(1 - rate^2 g^2), up to the rounding of u^2 and v^2."""
     network = diagonal_head(normal(6, 3, 2, seed=seed), normal(6, 3, 2, seed=seed + 1))
     path = descend(network, *start(4, seed=seed), alpha, rate=rate, steps=20)
     assert path.finished and len(path.time) == 21
@@ -64,7 +64,7 @@ def test_steps_are_those_of_autograd_on_the_loss(seed: int) -> None:
     assert path.gradient_evaluations == 10 and path.log_alpha == math.log(0.5)
 
 
-def test_it_tends_to_the_flow_at_first_order_in_the_rate() -> None:
+def test_descent_tends_to_the_flow_at_first_order_in_the_rate() -> None:
     exact = WhitenedSolution(1.0, 1.0, 0.5, -4)
     crossing = exact.time(1e-2)
     logs, times = [], []
@@ -158,13 +158,13 @@ def test_correlated_divergence_keeps_what_came_before() -> None:
         assert not path.finished and bool(path.z.isfinite().all())
 
 
-def test_each_so_manieth_step_and_the_last_are_recorded() -> None:
+def test_records_are_every_few_steps_and_at_the_last() -> None:
     path, whole = whitened_descent(0.01, 25, every=10), whitened_descent(0.01, 25)
     assert torch.equal(path.time, whole.time[[0, 10, 20, 25]])
     assert torch.equal(path.z, whole.z[[0, 10, 20, 25]])
 
 
-def test_it_stops_once_enough_are_active() -> None:
+def test_descent_stops_once_enough_coordinates_are_active() -> None:
     whole = whitened_descent(0.01, 1200)
     path = whitened_descent(0.01, 1200, stop_after=1)
     assert path.finished and path.crossings == whole.crossings
@@ -193,7 +193,7 @@ def test_no_steps_are_refused(rate: float, steps: int) -> None:
         whitened_descent(rate, steps)
 
 
-def test_recording_each_zeroth_step_is_refused() -> None:
+def test_a_record_interval_of_zero_is_refused() -> None:
     with pytest.raises(ValueError, match="every"):
         whitened_descent(0.1, 3, every=0)
 

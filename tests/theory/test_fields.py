@@ -1,4 +1,4 @@
-"""The two vector fields of the flow against each other, Eq. 4 and differences of their slopes."""
+"""Vector fields of the flow against each other, Eq. 4 and differences of their slopes."""
 
 import math
 

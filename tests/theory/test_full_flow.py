@@ -1,4 +1,4 @@
-"""The full head's flow and descent against closed forms, conservation laws and symmetries."""
+"""Flow and descent of the full head against closed forms, conservation laws and symmetries."""
 
 import math
 
@@ -31,7 +31,7 @@ def task(seed: int = 0, *, scale: float = 0.8) -> FullHead:
 
 
 def whitened(values: Tensor, seed: int = 0) -> tuple[FullHead, Tensor, Tensor]:
-    """One token, whitened x, target x U diag(values) V^T; and U, V."""
+    """Return a head on one token with whitened x and target x U diag(values) V^T; then U and V."""
     d = len(values)
     U, V = rotation(d, seed), rotation(d, seed + 1)
     x = math.sqrt(2 * d) * torch.linalg.qr(normal(2 * d, d, seed=seed + 2)).Q
@@ -39,7 +39,7 @@ def whitened(values: Tensor, seed: int = 0) -> tuple[FullHead, Tensor, Tensor]:
 
 
 def imbalance(weights: Tensor) -> Tensor:
-    """W_K^T W_K - W_Q^T W_Q and W_V^T W_V - W_O^T W_O, constant along the flow."""
+    """Return W_K^T W_K - W_Q^T W_Q and W_V^T W_V - W_O^T W_O, which the flow conserves."""
     left, right = weights[0::2], weights[1::2]
     return left.mT @ left - right.mT @ right
 
@@ -86,7 +86,7 @@ def test_the_flow_conserves_the_imbalance_of_each_product(seed: int) -> None:
     assert flow.loss[-1] < flow.loss[0]  # it moved
     # The inner basis may have been turned on the way, which leaves the eigenvalues.
     before, after = (
-        torch.linalg.eigvalsh(imbalance(each)) for each in (0.1 * weights0, flow.weights)
+        torch.linalg.eigvalsh(imbalance(weights)) for weights in (0.1 * weights0, flow.weights)
     )
     torch.testing.assert_close(after, before, rtol=0, atol=1e-7)
 
@@ -110,8 +110,8 @@ def test_rotating_the_inner_space_of_each_product_changes_nothing(seed: int) -> 
     turned[:2] = weights0[:2] @ rotation(3, seed + 6)
     turned[2:] = weights0[2:] @ rotation(3, seed + 7)
     a, b = (
-        flow_full(task(seed), each, LOG_ALPHA, 3, tolerance=1e-6, points=21)
-        for each in (weights0, turned)
+        flow_full(task(seed), weights, LOG_ALPHA, 3, tolerance=1e-6, points=21)
+        for weights in (weights0, turned)
     )
     torch.testing.assert_close(a.singular_values, b.singular_values, rtol=1e-3, atol=1e-9)
     torch.testing.assert_close(a.loss, b.loss, rtol=1e-3, atol=1e-7)
@@ -126,7 +126,7 @@ def test_turning_inputs_and_targets_changes_nothing() -> None:
     torch.testing.assert_close(a.singular_values, b.singular_values, rtol=1e-4, atol=1e-10)
 
 
-def test_more_samples_alike_change_nothing_and_twice_the_gradient_halves_the_time() -> None:
+def test_repeated_samples_change_nothing_and_larger_targets_speed_up_time() -> None:
     # With one token, targets c times as large and weights sqrt(c) times as large obey the same
     # equations c times as fast.
     head, _, _ = whitened(torch.tensor([1.0, 0.4], dtype=torch.float64))
@@ -134,8 +134,8 @@ def test_more_samples_alike_change_nothing_and_twice_the_gradient_halves_the_tim
     larger = FullHead(head.x, c * head.target)
     twice = FullHead(head.x.repeat(2, 1, 1), head.target.repeat(2, 1, 1))
     plain, fast, again = (
-        flow_full(each, size * weights0, LOG_ALPHA, until, tolerance=1e-7, points=31)
-        for each, size, until in ((head, 1.0, 6.0), (larger, 2.0, 6.0 / c), (twice, 1.0, 6.0))
+        flow_full(case, size * weights0, LOG_ALPHA, until, tolerance=1e-7, points=31)
+        for case, size, until in ((head, 1.0, 6.0), (larger, 2.0, 6.0 / c), (twice, 1.0, 6.0))
     )
     torch.testing.assert_close(fast.time, plain.time / c)
     vo = plain.singular_values[:, 1]
@@ -170,18 +170,18 @@ def test_descent_records_the_start_every_few_steps_and_the_end() -> None:
     assert shares == [0, 3 / 7, 6 / 7, 1]
 
 
-def test_descent_that_blows_up_says_so_and_keeps_what_it_has() -> None:
+def test_descent_that_diverges_says_so_and_keeps_its_records() -> None:
     run = descend_full(task(), normal(4, 3, 3, seed=5), 0.9, rate=1e3, steps=200)
     assert not run.finished and "try a rate below 1000" in run.message
     assert 1 <= len(run.time) < 201 and run.loss.isfinite().all()
 
 
-def start(**options: float) -> FullTrajectory:
+def flow_of_task(**options: float) -> FullTrajectory:
     return flow_full(task(), normal(4, 3, 3, seed=5), LOG_ALPHA, 8, points=81, **options)
 
 
-def test_learning_enough_ends_the_flow() -> None:
-    run, whole = start(stop_below=0.5), start()
+def test_a_small_enough_loss_ends_the_flow() -> None:
+    run, whole = flow_of_task(stop_below=0.5), flow_of_task()
     assert run.finished and "below 0.5" in run.message
     assert run.loss[-1] <= 0.5 * run.loss[0] < run.loss[-2]
     n = len(run.time)
@@ -189,14 +189,16 @@ def test_learning_enough_ends_the_flow() -> None:
     assert run.gradient_evaluations < whole.gradient_evaluations
 
 
-def test_too_many_gradients_keep_what_there_is() -> None:
-    run = start(max_evaluations=100)
+def test_the_limit_on_gradients_keeps_what_was_recorded() -> None:
+    run = flow_of_task(max_evaluations=100)
     assert not run.finished and "after 1" in run.message
     assert 100 <= run.gradient_evaluations < 120
     assert len(run.time) == len(run.loss) == len(run.singular_values) < 81
 
 
-def test_a_solver_that_cannot_go_on_keeps_what_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_solver_that_cannot_go_on_keeps_what_was_recorded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     derivatives, calls = FullHead.derivatives, iter(range(10**6))
 
     def failing(self: FullHead, weights: Tensor) -> tuple[float, Tensor, Tensor]:
@@ -204,7 +206,7 @@ def test_a_solver_that_cannot_go_on_keeps_what_there_is(monkeypatch: pytest.Monk
         return loss, gradient * (math.nan if next(calls) > 200 else 1), slopes
 
     monkeypatch.setattr(FullHead, "derivatives", failing)
-    run = start()
+    run = flow_of_task()
     assert not run.finished and "could not go on" in run.message
     assert 1 < len(run.time) < 81 and run.singular_values.isfinite().all()
 
@@ -247,7 +249,7 @@ def test_bad_weights_and_bounds_are_refused() -> None:
         flow_full(task(), good, -400, 1)
 
 
-def test_far_below_rounding_the_flow_still_knows_its_symmetry() -> None:
+def test_the_flow_keeps_its_symmetry_far_below_rounding() -> None:
     # At 1e-32 the second direction is 1e-16 of the first when that has risen, the third less. In
     # a random inner basis rounding would seed them anew, differently in each basis.
     sigma = torch.tensor([2.0, 0.9, 0.4], dtype=torch.float64)

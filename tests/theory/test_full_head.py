@@ -1,4 +1,4 @@
-"""The full head against autograd, attention written out, and the diagonal head."""
+"""Full head against autograd, attention written out, and the diagonal head."""
 
 import math
 
@@ -24,7 +24,7 @@ def head(seed: int, *, samples: int = 6, n: int = 4, d: int = 3) -> FullHead:
 
 
 def written_out(x: Tensor, W: Tensor) -> Tensor:
-    """Eq. 1, token by token."""
+    """Compute Eq. 1 token by token."""
     KQ = torch.einsum("ir,jr->ij", W[0], W[1])
     VO = torch.einsum("ir,jr->ij", W[2], W[3])
     rows = []
@@ -107,7 +107,7 @@ def test_one_token_leaves_nothing_to_attend_to() -> None:
 
 def test_inputs_are_left_alone_and_no_graph_is_kept() -> None:
     case, weights = head(0), normal(4, 3, 2, seed=1)
-    before = [each.clone() for each in (case.x, case.target, weights)]
+    before = [tensor.clone() for tensor in (case.x, case.target, weights)]
     gradient = case.gradient(weights.requires_grad_())
     assert not gradient.requires_grad
     assert all(map(torch.equal, before, (case.x, case.target, weights)))

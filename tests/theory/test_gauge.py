@@ -1,4 +1,4 @@
-"""The inner basis: a rotation, orthogonal columns, and small columns kept to relative accuracy."""
+"""Inner basis: a rotation to orthogonal columns that keeps small ones to relative accuracy."""
 
 import torch
 from hypothesis import given, settings

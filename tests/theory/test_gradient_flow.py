@@ -39,7 +39,7 @@ OPTIMUM = (1.0, -0.5, 0.25, 0.8)
 
 
 def solutions(log10_alpha: int, *, seed: int = 0) -> list[WhitenedSolution]:
-    u0, v0 = (each.tolist() for each in start(len(OPTIMUM), seed=seed))
+    u0, v0 = (weights.tolist() for weights in start(len(OPTIMUM), seed=seed))
     return [WhitenedSolution(a, u, v, log10_alpha) for a, u, v in zip(OPTIMUM, u0, v0, strict=True)]
 
 
@@ -54,11 +54,11 @@ def whitened_flow(log10_alpha: int, *, seed: int = 0, **options) -> Trajectory:
 
 
 def order(path: Trajectory) -> list[tuple[int, bool, int]]:
-    return [(each.coordinate, each.entered, each.sign) for each in path.crossings]
+    return [(crossing.coordinate, crossing.entered, crossing.sign) for crossing in path.crossings]
 
 
 def crossing_times(path: Trajectory) -> Tensor:
-    return torch.tensor([each.time for each in path.crossings], dtype=torch.float64)
+    return torch.tensor([crossing.time for crossing in path.crossings], dtype=torch.float64)
 
 
 @pytest.mark.parametrize("log10_alpha", [-2, -8, -64, -300, -1000, -10000])
@@ -98,7 +98,7 @@ def test_the_path_is_the_closed_form(log10_alpha: int, seed: int) -> None:
 
 
 def test_the_distance_to_the_limit_times_is_of_order_one_over_log_alpha() -> None:
-    """log(1/alpha) (t_k - T_k) with T_k = 1 / |z*|_(k) is the same constant at every alpha."""
+    """Check that log(1/alpha) (t_k - T_k), T_k = 1 / |z*|_(k), is one constant at every alpha."""
     limit = vector(*sorted(1 / abs(a) for a in OPTIMUM))
     constants = torch.stack(
         [
@@ -112,7 +112,7 @@ def test_the_distance_to_the_limit_times_is_of_order_one_over_log_alpha() -> Non
 
 @pytest.mark.parametrize("make", [lambda: correlated(4, seed=3), lambda: leaving("three")])
 def test_other_networks_follow_an_explicit_solver(make) -> None:
-    """Eq. 4 for the linear network as numpy and DOP853 have it."""
+    """Compare with Eq. 4 of the linear network, solved with numpy and DOP853."""
     network = make()
     u0, v0 = start(network.p)
     x, target = network.x.numpy(), network.target.numpy()
@@ -162,8 +162,8 @@ def test_flow_agrees_with_algorithm_1_where_a_coordinate_leaves_and_comes_back(
         assert [(c.coordinate, c.entered) for c in path.crossings] == events
         entries = [c for c in path.crossings if c.entered]
         assert [c.sign for c in entries] == [np.sign(s.z[s.winner]) for s in stages]
-        late = [c.time - s.time for c, s in zip(entries, stages, strict=True)]
-        constants.append([-power * LOG10 * each for each in late])
+        delays = [c.time - s.time for c, s in zip(entries, stages, strict=True)]
+        constants.append([-power * LOG10 * delay for delay in delays])
     # t_k - T_k = c_k / log(1/alpha), the same c_k at each alpha
     torch.testing.assert_close(vector(*constants[0]), vector(*constants[1]), rtol=2e-2, atol=5e-2)
     # and between activations z rests at theta^k
@@ -176,7 +176,7 @@ def test_flow_agrees_with_algorithm_1_where_a_coordinate_leaves_and_comes_back(
 def test_signs_and_order_of_the_weights_do_not_matter_to_z(
     seed: int, signs: list[float], swap: bool
 ) -> None:
-    """(u, v) -> (-u, -v) and (u, v) -> (v, u), each coordinate on its own (App. A.3)."""
+    """Apply (u, v) -> (-u, -v) and (u, v) -> (v, u) to single coordinates (App. A.3)."""
     network, (u0, v0) = correlated(3, seed=seed), start(3, seed=seed)
     flipped = vector(*signs)
     others = (flipped * v0, flipped * u0) if swap else (flipped * u0, flipped * v0)
@@ -230,7 +230,7 @@ def test_the_conservation_law_holds_when_weights_are_integrated() -> None:
     assert float((drift.abs() / (path.u**2 + path.v**2)).max()) < 1e-8
 
 
-def test_both_coordinates_give_one_flow() -> None:
+def test_both_coordinate_systems_give_one_flow() -> None:
     x = normal(20, 4, 3, seed=0)
     network = diagonal_head(x, torch.softmax(x @ x.mT, -1) @ x * vector(1, -0.5, 0.3))
     times = torch.linspace(0, 6, 31, dtype=torch.float64)
@@ -248,7 +248,7 @@ def test_both_coordinates_give_one_flow() -> None:
 
 
 def test_y_of_integrated_weights_is_known_where_u_and_v_round_to_one_number() -> None:
-    """z = (c/2) sinh 2y with the conserved c gives y at rest: asinh(2 z* / c) / 2."""
+    """Compare with asinh(2 z* / c) / 2, which z = (c/2) sinh 2y gives for y at rest."""
     path = whitened_flow(-9, coordinates="uv", tolerance=1e-8)
     u0, v0 = start(4)
     c = 1e-18 * (u0**2 - v0**2).abs()
@@ -285,7 +285,7 @@ def test_only_the_times_asked_for_are_recorded() -> None:
     assert torch.equal(crossing_times(path), crossing_times(free))
 
 
-def test_it_stops_once_enough_coordinates_are_active() -> None:
+def test_the_flow_stops_once_enough_coordinates_are_active() -> None:
     path, whole = whitened_flow(-64, stop_after=2), plain_flow(-64)
     assert path.finished and "2 coordinates became active" in path.message
     assert order(path) == order(whole)[:2]
@@ -309,14 +309,14 @@ def test_a_coordinate_above_the_threshold_from_the_start_is_active_at_once() -> 
     (crossing,) = path.crossings[2:]
     assert (crossing.coordinate, crossing.entered, crossing.sign) == (1, False, 1)
     assert crossing.time == pytest.approx(left, rel=1e-3)
-    assert [each.coordinate for each in path.activations] == [0, 1]
+    assert [crossing.coordinate for crossing in path.activations] == [0, 1]
 
 
 def test_activations_are_first_entries() -> None:
     network, stages, until = staircase("three")
     path = flow(network, *start(3), -300 * LOG10, until)
     firsts = list(dict.fromkeys(stage.winner for stage in stages))
-    assert [each.coordinate for each in path.activations] == firsts
+    assert [crossing.coordinate for crossing in path.activations] == firsts
     assert len(path.crossings) == len(stages) + 1  # one leaves and comes back
 
 

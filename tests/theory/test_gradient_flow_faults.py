@@ -1,4 +1,4 @@
-"""What flow refuses, and what it keeps when a loss has no minimum."""
+"""Arguments that `flow` refuses, and results it keeps when a loss has no minimum."""
 
 import math
 
@@ -17,7 +17,7 @@ def whitened_flow(log10_alpha: int, **options):
 
 @pytest.mark.parametrize("times", [vector(), vector(6.0, 7.0), vector(3.0, 1.0), vector(-1.0, 1.0)])
 def test_times_that_cannot_be_recorded_are_refused(times: Tensor) -> None:
-    """None, all after the end, out of order, before the start."""
+    """Times are empty, all after the end, out of order, or before the start."""
     with pytest.raises(ValueError, match="times"):
         whitened_flow(-8, times=times)
 
@@ -75,6 +75,6 @@ def test_a_threshold_that_is_not_above_zero_is_refused(threshold: float) -> None
 
 
 def test_weights_that_would_underflow_are_refused() -> None:
-    """alpha = 1e-1000 is 0 in float64: integrating (u, v) would find that nothing ever happens."""
+    """Refuse alpha = 1e-1000, which is 0 in float64: (u, v) would never move."""
     with pytest.raises(ValueError, match="uv"):
         whitened_flow(-1000, coordinates="uv")

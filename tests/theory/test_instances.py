@@ -1,4 +1,4 @@
-"""The paper's networks against Eq. 1 and Example 3.2 written out token by token."""
+"""Networks of boix2023 against Eq. 1 and Example 3.2 written out token by token."""
 
 import math
 
@@ -23,7 +23,7 @@ seeds = st.integers(0, 999)
 
 
 def one_sample(x: Tensor, kq: Tensor, vo: Tensor) -> Tensor:
-    """Eq. 1 for one sample: smax(X W_K W_Q^T X^T) X W_V W_O^T, each token on its own."""
+    """Compute Eq. 1 for one sample token by token: smax(X W_K W_Q^T X^T) X W_V W_O^T."""
     rows = []
     for token in x:
         scores = [torch.einsum("i,i,i->", token, kq, other) for other in x]
@@ -34,7 +34,7 @@ def one_sample(x: Tensor, kq: Tensor, vo: Tensor) -> Tensor:
 
 
 def loop_transformer(x: Tensor, z: Tensor, heads: int, feedforward) -> Tensor:
-    """Example 3.2, one sample, one layer and one head after another."""
+    """Compute Example 3.2 for one sample, one layer and one head after another."""
     d = x.shape[-1]
     for layer, (W_A, W_B) in enumerate(feedforward):
         attended = torch.zeros_like(x)

@@ -1,5 +1,6 @@
 """Loss, drive and Hessian of a network against autograd on a loss written out beside it."""
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -21,7 +22,7 @@ def curved(x: Tensor, z: Tensor) -> Tensor:
 
 
 def loop_loss(x: Tensor, target: Tensor, z: Tensor, decay: float = 0.0) -> Tensor:
-    """The half mean square error of `curved`, sample by sample."""
+    """Compute half the mean square error of `curved`, sample by sample."""
     total = torch.zeros((), dtype=torch.float64)
     for sample, y in zip(x, target, strict=True):
         prediction = sum(torch.tanh(a * b) for a, b in zip(sample, z, strict=True))
@@ -113,7 +114,7 @@ def test_square_error_is_a_mean_over_samples_of_half_squared_distances() -> None
 def test_coordinates_are_named() -> None:
     assert str(Coordinate("kq", 3, layer=1, head=2)) == "l1.h2.kq.3"
     network = linear_network(normal(4, 2, seed=0), normal(4, seed=1))
-    assert [str(each) for each in network.coordinates] == ["z.0", "z.1"]
+    assert [str(coordinate) for coordinate in network.coordinates] == ["z.0", "z.1"]
     assert network.p == 2
 
 
@@ -123,11 +124,11 @@ def test_batches_hold_each_sample_once_in_a_pass(size: int, seed: int) -> None:
     network = linear_network(torch.arange(7.0).double()[:, None], torch.arange(7.0).double() + 10)
     parts = network.batches(size, torch.Generator().manual_seed(seed))
     for _ in range(2):
-        found = [next(parts) for _ in range(-(-7 // size))]
-        x = torch.cat([part.x[:, 0] for part in found])
+        one_pass = [next(parts) for _ in range(math.ceil(7 / size))]
+        x = torch.cat([part.x[:, 0] for part in one_pass])
         assert sorted(x.tolist()) == list(range(7))
-        assert all(bool((part.target == part.x[:, 0] + 10).all()) for part in found)
-        assert all(len(part.target) <= size for part in found)
+        assert all(bool((part.target == part.x[:, 0] + 10).all()) for part in one_pass)
+        assert all(len(part.target) <= size for part in one_pass)
     assert len(network.target) == 7
 
 
@@ -177,7 +178,7 @@ def test_a_kinked_h_is_allowed_with_a_warning(h) -> None:
     assert network.g(vector(0.1, 0.2)).shape == (2,)
 
 
-def test_the_warning_comes_also_where_gradients_are_off() -> None:
+def test_kinks_are_noticed_where_gradients_are_off() -> None:
     data = normal(4, 2, seed=0), normal(4, seed=1)
     with torch.no_grad(), pytest.warns(UserWarning, match="Theorem 4.5"):
         DiagonalNetwork(lambda x, z: F.relu(x * z).sum(-1), square_error, data, 2)

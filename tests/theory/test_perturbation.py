@@ -1,3 +1,5 @@
+"""Perturbed runs against closed forms and the weights' own equation."""
+
 import math
 from dataclasses import replace
 
@@ -32,14 +34,14 @@ def reference(until: float = 2.6) -> Reference:
 
 
 def at_plateau() -> tuple[Reference, int]:
-    """Both large coordinates are at rest (T = 2/3 and 1), the small one waits (T = 50)."""
+    """Return a run and an epoch with two coordinates at rest (T = 2/3, 1), one waiting (T = 50)."""
     run = reference()
     return run, len(run.y) - 201
 
 
 def test_newly_active_epochs_are_those_after_a_weight_reaches_tau() -> None:
     reduction = Reduction.of(*start(), LOG_ALPHA)
-    # each coordinate alone: dy/dt = z* until it is active, so y is linear
+    # Coordinates are independent, and dy/dt = z* until one is active: y is linear.
     wait = (GOAL.sgn() * reduction.y_at(TAU**2) - reduction.y0) / GOAL
     assert reference().newly_active() == tuple(math.ceil(float(t) / EPOCH) for t in wait[:2])
 
@@ -56,19 +58,19 @@ def test_unperturbed_run_is_recorded_at_every_epoch() -> None:
 def test_tied_noise_decays_along_the_logistic_curve() -> None:
     run, epoch = at_plateau()
     epochs = (0, 5, 10, 20, 40)
-    found = trial(
+    result = trial(
         run, epoch, kind="plateau", noise="tied", std=0.05, epochs=epochs, generator=seeded(1)
     )
-    assert found.perturbed.tolist() == [True, True, False]
+    assert result.perturbed.tolist() == [True, True, False]
     goal = GOAL[:2]
-    ratio = goal / found.perturbed_z[0, :2]
+    ratio = goal / result.perturbed_z[0, :2]
     time = EPOCH * torch.tensor(epochs, dtype=torch.float64)[:, None]
     # dz/dt = 2 |z| (z* - z)
-    want = goal / (1 + (ratio - 1) * torch.exp(-2 * goal.abs() * time))
-    torch.testing.assert_close(found.perturbed_z[:, :2], want, rtol=1e-3, atol=0)
-    distance = (want - goal).norm(dim=1)
+    expected = goal / (1 + (ratio - 1) * torch.exp(-2 * goal.abs() * time))
+    torch.testing.assert_close(result.perturbed_z[:, :2], expected, rtol=1e-3, atol=0)
+    distance = (expected - goal).norm(dim=1)
     assert distance[0] > 0.03
-    torch.testing.assert_close(found.distance, distance, rtol=0.01, atol=1e-5)
+    torch.testing.assert_close(result.distance, distance, rtol=0.01, atol=1e-5)
 
 
 def test_independent_noise_follows_the_weights_own_equation() -> None:
@@ -84,10 +86,12 @@ def test_independent_noise_follows_the_weights_own_equation() -> None:
 
     alive = torch.cat([u[:2], v[:2]]).numpy()
     path = solve_ivp(slope, (0, 2), alive, t_eval=[0, 0.5, 1, 2], rtol=1e-10, atol=1e-12).y
-    found = trial(run, epoch, kind="plateau", epochs=(0, 5, 10, 20), generator=seeded(2), **options)
-    want = torch.from_numpy((path[:2] * path[2:]).T)
-    assert mask.tolist() == found.perturbed.tolist() == [True, True, False]
-    torch.testing.assert_close(found.perturbed_z[:, :2], want, rtol=1e-3, atol=0)
+    result = trial(
+        run, epoch, kind="plateau", epochs=(0, 5, 10, 20), generator=seeded(2), **options
+    )
+    expected = torch.from_numpy((path[:2] * path[2:]).T)
+    assert mask.tolist() == result.perturbed.tolist() == [True, True, False]
+    torch.testing.assert_close(result.perturbed_z[:, :2], expected, rtol=1e-3, atol=0)
 
 
 @given(seed=st.integers(0, 10**6), noise=st.sampled_from(["independent", "tied"]))

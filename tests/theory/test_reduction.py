@@ -1,4 +1,4 @@
-"""The coordinate y against its defining formulas in decimals of 60 digits and any exponent."""
+"""Coordinate y against its defining formulas in decimals of 60 digits and any exponent."""
 
 import math
 from decimal import Decimal, localcontext
@@ -22,7 +22,7 @@ def exact_z(c: Decimal, y: float) -> Decimal:
 
 
 def plain(log_alpha: float) -> Reduction:
-    """With c = alpha^2 in each of three coordinates and y0 = 0."""
+    """Return a reduction with c = alpha^2 and y0 = 0 in each of three coordinates."""
     return Reduction.of(vector(1, 1, 1), vector(0, 0, 0), log_alpha)
 
 
@@ -49,7 +49,7 @@ def test_the_product_is_kept_where_the_printed_reduction_changes_it(u0: float, v
     reduction = Reduction.of(vector(u0), vector(v0), -1.0)
     product = float(reduction.z(reduction.y0)) * math.exp(2)
     assert product == pytest.approx(u0 * v0)
-    printed = math.copysign(1, u0) * u0 * math.copysign(1, v0) * v0  # App. A.3 as it stands
+    printed = math.copysign(1, u0) * u0 * math.copysign(1, v0) * v0  # App. A.3 as printed
     assert math.isclose(printed, u0 * v0) == (u0 * v0 > 0)
 
 
@@ -65,15 +65,15 @@ def test_nearly_equal_weights_keep_their_product() -> None:
 @pytest.mark.parametrize("z", [1e-12, 1e-3, 1.0, -0.3, 250.0])
 def test_z_and_y_at_every_alpha(power: int, z: float) -> None:
     reduction = plain(power * LOG10)
-    # y of a given z in floating point, then z of that very y without any
+    # Compute y of z in floating point, then z of that y in decimals.
     y = reduction.y_at(abs(z)) * math.copysign(1, z)
     with localcontext(prec=60):
         c = Decimal(10) ** (2 * power)
-        # y and log c are numbers near 2.3 |power|: their rounding is what z is uncertain by
+        # y and log c are near 2.3 |power|, and their rounding is the uncertainty of z.
         allowed = 8 * 2.0**-52 * abs(power) * LOG10
-        for found, each in zip(reduction.z(y).tolist(), y.tolist(), strict=True):
-            assert found == pytest.approx(float(exact_z(c, each)), rel=allowed)
-            assert found == pytest.approx(z, rel=allowed)
+        for computed_z, one_y in zip(reduction.z(y).tolist(), y.tolist(), strict=True):
+            assert computed_z == pytest.approx(float(exact_z(c, one_y)), rel=allowed)
+            assert computed_z == pytest.approx(z, rel=allowed)
         slope = c / 2 * ((2 * Decimal(y[0].item())).exp() + (-2 * Decimal(y[0].item())).exp())
     assert float(reduction.dz_dy(y)[0]) == pytest.approx(float(slope), rel=allowed)
 
@@ -116,7 +116,7 @@ def test_weights_keep_the_conserved_quantity_and_the_sign_of_the_larger_one() ->
 
 
 def test_y_counts_the_papers_b_down() -> None:
-    """log_alpha(u + v) -> 1 - y / log(1/alpha) as alpha -> 0."""
+    """Check that log_alpha(u + v) -> 1 - y / log(1/alpha) as alpha -> 0."""
     log_alpha = -1000 * LOG10
     reduction = Reduction.of(vector(1.0), vector(0.2), log_alpha)
     for share in (0.0, 0.25, 0.9):
@@ -149,5 +149,4 @@ def test_starts_that_are_not_finite_are_refused(bad: float) -> None:
 
 def test_starts_are_taken_to_double() -> None:
     u0, v0 = checked_start(torch.ones(2), torch.zeros(2))
-
-    assert all(each.dtype == torch.float64 for each in (u0, v0))
+    assert u0.dtype == v0.dtype == torch.float64

@@ -1,4 +1,4 @@
-"""Kinks found in autograd's graph, and none seen where there is none."""
+"""Kinks that the autograd graph shows, and smooth operations that it must not report."""
 
 import pytest
 import torch
@@ -55,14 +55,14 @@ def test_kinks_are_found(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SMOOTH)
-def test_smooth_operations_are_none(name: str) -> None:
+def test_smooth_operations_have_no_kinks(name: str) -> None:
     assert kinks(value(SMOOTH[name])) == []
 
 
-def test_each_is_named_once_in_order() -> None:
+def test_each_kink_is_named_once_in_order() -> None:
     assert kinks(value(lambda z: F.relu(z) + F.relu(2 * z) + z.abs())) == ["abs", "relu"]
 
 
-def test_a_kink_of_constants_is_none() -> None:
+def test_a_kink_of_constants_does_not_count() -> None:
     assert kinks(value(lambda z: z * F.relu(vector(-1, 0, 1)))) == []
     assert kinks(vector(1, 2).abs().sum()) == []

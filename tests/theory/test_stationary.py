@@ -1,4 +1,4 @@
-"""Stage B: where the flow on the support comes to rest, on losses whose rests are known."""
+"""Stage B on losses whose points at rest are known."""
 
 import numpy as np
 import pytest
@@ -17,15 +17,15 @@ examples = settings(max_examples=6, deadline=None)
 seeds = st.integers(0, 999)
 
 
-def of_z(loss, p: int = 1) -> DiagonalNetwork:
-    """L(z) itself, as a network."""
+def network_of(loss, p: int = 1) -> DiagonalNetwork:
+    """Return a network whose loss is L(z) itself."""
     return DiagonalNetwork(
         lambda x, z: loss(z), lambda prediction, _: prediction, (vector(0), vector(0)), p
     )
 
 
 def valleys(z: Tensor) -> Tensor:
-    """dL/dz = (z - 1)(z - 2)(z - 3): a hill at 2 between two valleys."""
+    """Return L with dL/dz = (z - 1)(z - 2)(z - 3): a hill at 2 between two valleys."""
     return (z**4 / 4 - 2 * z**3 + 5.5 * z**2 - 6 * z).sum()
 
 
@@ -40,7 +40,7 @@ def test_a_whitened_coordinate_rests_at_its_optimum() -> None:
 @examples
 @given(seeds)
 def test_a_convex_loss_rests_at_its_minimum_over_the_orthant(seed: int) -> None:
-    """Whatever the signs: the winner of the right one, the others as they come."""
+    """Start with any signs: the winner has the right one, the others are random."""
     network = correlated(4, seed=seed)
     x, target = network.x.numpy(), network.target.numpy()
     winner = int(network.g(torch.zeros(4, dtype=torch.float64)).abs().argmax())
@@ -65,7 +65,7 @@ def _one(network: DiagonalNetwork, winner: int) -> Tensor:
 
 
 def test_the_flow_stops_in_the_first_valley() -> None:
-    network = of_z(valleys)
+    network = network_of(valleys)
     rest = settle(network, vector(0), vector(1), 0)
     assert rest.converged
     torch.testing.assert_close(rest.z, vector(1), rtol=1e-10, atol=0)
@@ -75,21 +75,21 @@ def test_the_flow_stops_in_the_first_valley() -> None:
 
 @pytest.mark.parametrize("unit", [1e-3, 1e-5, 1e3, 1e6])
 def test_the_first_valley_is_found_in_any_unit(unit: float) -> None:
-    rest = settle(of_z(lambda z: valleys(z / unit)), vector(0), vector(1), 0)
+    rest = settle(network_of(lambda z: valleys(z / unit)), vector(0), vector(1), 0)
     assert rest.converged
     torch.testing.assert_close(rest.z, vector(unit), rtol=1e-9, atol=0)
 
 
 def test_an_optimum_as_small_as_the_first_step_is_found() -> None:
-    """The winner begins at 1e-4; here it is at rest there already."""
+    """Settle a winner that begins at 1e-4, where it already is at rest."""
     rest = settle(whitened_network(vector(1e-4)), vector(0), vector(1), 0)
     assert rest.converged
     torch.testing.assert_close(rest.z, vector(1e-4), rtol=1e-12, atol=0)
 
 
 def test_a_coordinate_that_is_slow_to_leave_zero_is_waited_for() -> None:
-    """The flow comes near (1, 0), a saddle in u, before the second coordinate grows."""
-    network = of_z(lambda z: (z[0] - 1) ** 2 * 50 + (z[1] - 1) ** 2 * 1e-2, 2)
+    """Pass near (1, 0), a saddle in u, before the second coordinate grows."""
+    network = network_of(lambda z: (z[0] - 1) ** 2 * 50 + (z[1] - 1) ** 2 * 1e-2, 2)
     rest = settle(network, vector(1e-4, 0), vector(1, 1), 1)
     assert rest.converged
     torch.testing.assert_close(rest.z, vector(1, 1), rtol=1e-9, atol=0)
@@ -119,14 +119,14 @@ def test_the_attention_head_rests_where_an_explicit_flow_ends(seed: int) -> None
 
 
 def test_a_loss_that_falls_forever_is_not_at_rest() -> None:
-    rest = settle(of_z(lambda z: -z.sum()), vector(0), vector(1), 0)
+    rest = settle(network_of(lambda z: -z.sum()), vector(0), vector(1), 0)
     assert not rest.converged
     assert "did not come to rest" in rest.message and "decay" in rest.message
 
 
 def test_a_flat_direction_is_left_where_the_flow_ends() -> None:
-    """L = (z_0 + z_1 - 1)^2 / 2 from (0.4, small): a line of minima, any of them is a rest."""
-    network = of_z(lambda z: (z.sum() - 1) ** 2 / 2, 2)
+    """Settle L = (z_0 + z_1 - 1)^2 / 2, with a line of minima, from (0.4, small)."""
+    network = network_of(lambda z: (z.sum() - 1) ** 2 / 2, 2)
     rest = settle(network, vector(0.4, 0), vector(1, 1), 1)
     assert rest.converged and bool((rest.z > 0).all())
     assert float(rest.z.sum()) == pytest.approx(1, abs=1e-9)

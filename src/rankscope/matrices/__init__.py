@@ -1,4 +1,4 @@
-"""The matrices of a network: how they are read, by name, from a model or a state dict."""
+"""Matrices of a network, read by name from a model or a state dict."""
 
 from rankscope.matrices.attention import Attention as Attention
 from rankscope.matrices.attention import fused_attention as fused_attention

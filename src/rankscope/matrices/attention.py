@@ -1,7 +1,7 @@
-"""Attention as projections split by head, and the products K_h^T Q_h and O_h V_h of each head.
+"""Attention modules as projections split by head, with the products K_h^T Q_h and O_h V_h.
 
-`attention_rule` says which modules are attention and how many heads they have.
-`nn.MultiheadAttention` is known, others go by their projections' names, the rest is declared:
+`attention_rule` says which modules are attention and how many heads they have. It knows
+`nn.MultiheadAttention` and recognises others by the names of their projections. Declare the rest:
 
     @attention_rule.register(MyAttention)
     def _(module, name):
@@ -25,9 +25,9 @@ Layout = Literal["blocks", "interleaved"]
 
 @dataclass(frozen=True)
 class Attention:
-    """One attention module, its projections split by head.
+    """One attention module with its projections split by head.
 
-    Query, key and value have outputs (head, unit), the output projection has inputs (head, unit).
+    Query, key and value have outputs (head, unit); the output projection has inputs (head, unit).
     Query head h meets key and value head h // (heads / kv_heads).
     """
 
@@ -41,7 +41,10 @@ class Attention:
     head_dim: int
 
     def head(self, role: Role, head: int) -> Reading:
-        """The part of one query head, or of the key or value head it meets: `<attention>.h3.k`."""
+        """Return the part of one query head, or of the key or value head it meets.
+
+        Its name is `<attention>.h3.k` for the key that query head 3 meets.
+        """
         projection = {"q": self.query, "k": self.key, "v": self.value, "o": self.output}[role]
         if projection is None:
             raise ValueError(f"attention {self.name!r} has no output projection")
@@ -51,19 +54,19 @@ class Attention:
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """The projections, the output last where there is one."""
+        """Projections, with the output last if there is one."""
         outputs = () if self.output is None else (self.output,)
         return (self.query, self.key, self.value, *outputs)
 
     def parts(self) -> Iterator[Reading]:
-        """The parts of the model's matrices: blocks of a fused projection, then head by head."""
+        """Yield the parts of the model's matrices: blocks of a fused projection, then heads."""
         yield from (reading for reading in self.readings if reading.part_of is not None)
         roles: tuple[Role, ...] = ("q", "k", "v") if self.output is None else ("q", "k", "v", "o")
         for head in range(self.heads):
             yield from (self.head(role, head) for role in roles)
 
     def products(self) -> Iterator[ProductReading]:
-        """K_h^T Q_h and, with an output projection, O_h V_h of each head. Neither is scaled."""
+        """Yield K_h^T Q_h and, with an output projection, O_h V_h of each head, not scaled."""
         for head in range(self.heads):
             key, query = self.head("k", head).transposed(), self.head("q", head).transposed()
             yield ProductReading(dotted(self.name, f"h{head}", "kq"), "kq", key, query)
@@ -84,7 +87,7 @@ def separate_attention(
     kv_heads: int | None = None,
     head_dim: int | None = None,
 ) -> Attention:
-    """Attention of projections in modules of their own, named from `module` on ("self.query").
+    """Return attention whose projections are separate modules below `module` ("self.query").
 
     One of `heads` and `head_dim` is enough: the rest follows from the shapes.
     """
@@ -109,28 +112,29 @@ def fused_attention(
     head_dim: int | None = None,
     layout: Layout = "blocks",
 ) -> Attention:
-    """Attention of one projection that holds queries, keys and values.
+    """Return attention with one projection that holds queries, keys and values.
 
-    Layout "blocks": rows of all queries, then keys, then values; "interleaved": those of each head.
+    Layout "blocks" has the rows of all queries, then all keys, then all values. Layout
+    "interleaved" has queries, keys and values of one head after another.
     """
     whole = projection(module, name, fused)
-    out = None if output is None else projection(module, name, output)
-    dim = head_dim or _head_dim(whole, out, heads)
+    output_projection = None if output is None else projection(module, name, output)
+    dim = head_dim or _head_dim(whole, output_projection, heads)
     if layout == "interleaved":
         blocks = _interleaved(whole, name, heads, dim)
     else:
-        keys = (whole.m - heads * dim) // 2
-        blocks = blocks_of(whole, name, {"q": heads * dim, "k": keys, "v": keys})
-    return assembled(name, blocks, out, heads=heads, kv_heads=kv_heads, head_dim=dim)
+        key_rows = (whole.m - heads * dim) // 2
+        blocks = blocks_of(whole, name, {"q": heads * dim, "k": key_rows, "v": key_rows})
+    return assembled(name, blocks, output_projection, heads=heads, kv_heads=kv_heads, head_dim=dim)
 
 
 def _head_dim(whole: Reading, output: Reading | None, heads: int) -> int:
-    rows = whole.m // 3 if output is None else output.n
-    return rows // heads
+    query_rows = whole.m // 3 if output is None else output.n
+    return query_rows // heads
 
 
 def blocks_of(whole: Reading, name: str, sizes: dict[str, int]) -> list[Reading]:
-    """Row blocks of a fused projection, one after the other, as parts `<attention>.<role>`."""
+    """Return successive row blocks of a fused projection, as parts `<attention>.<role>`."""
     if sum(sizes.values()) != whole.m:
         raise ValueError(
             f"attention {name!r}: {whole.name!r} has {whole.m} rows, not the {sizes} its heads need"
@@ -156,7 +160,7 @@ def _interleaved(whole: Reading, name: str, heads: int, head_dim: int) -> list[R
 
 
 def projection(module: nn.Module, name: str, path: str) -> Reading:
-    """The one matrix, with rows "out" and columns "in", of a layer below `module`."""
+    """Return the one matrix, with rows "out" and columns "in", of a layer below `module`."""
     for step in path.split("."):
         module = children(module)[step]
     layer_name = dotted(name, path)
@@ -166,7 +170,7 @@ def projection(module: nn.Module, name: str, path: str) -> Reading:
     readings = view_rule(module, layer_name)
     if len(readings) == 1 and readings[0].outputs == ("out",) and readings[0].inputs[:1] == ("in",):
         (reading,) = readings
-        if dict(reading.axes)["in"] == reading.n:  # the taps of a convolution, if any, are 1 x 1
+        if dict(reading.axes)["in"] == reading.n:  # a convolution must have 1 x 1 taps
             return reading
     layer = type(module).__name__
     raise ValueError(
@@ -183,7 +187,7 @@ def assembled(
     kv_heads: int | None = None,
     head_dim: int | None = None,
 ) -> Attention:
-    """Query, key and value projections split by head, if the numbers given and the shapes agree."""
+    """Return attention from its projections, split by head, if numbers and shapes agree."""
     query, key, value = projections
     if heads is None and head_dim is None:
         raise ValueError(f"attention {name!r}: the number of heads is unknown")
@@ -212,13 +216,13 @@ def assembled(
 
 def _by_head(reading: Reading, axis: str, heads: int) -> Reading:
     sizes = dict(reading.axes)
-    if "head" in sizes:  # interleaved: split already
+    if "head" in sizes:  # interleaved projections are split already
         return reading
     return reading.split(axis, (("head", heads), ("unit", sizes[axis] // heads)))
 
 
 def multihead_attention(module: nn.MultiheadAttention, name: str) -> Attention | None:
-    """`nn.MultiheadAttention`, packed or with projections of their own; None if parametrized."""
+    """Return `nn.MultiheadAttention`, packed or separate, as attention; None if parametrized."""
     readings = view_rule(module, name)
     if len(readings) not in (1, 3) or "weight" not in module.out_proj._parameters:
         return None

@@ -1,4 +1,4 @@
-"""views() and products(): the matrices of a model or a state dict, by name."""
+"""Collect the matrices and products of a model or a state dict by name."""
 
 import difflib
 import fnmatch
@@ -21,10 +21,10 @@ Patterns = str | Iterable[str]
 
 @dataclass(frozen=True, eq=False)
 class Views(Mapping[str, View]):
-    """The matrices by name, each read out of the model's memory when asked for.
+    """Mapping from names to matrices, each read from the model's memory on access.
 
-    Print `coverage` to see what became of every tensor with two or more axes. With sharded
-    parameters every access gathers, so every rank must make it.
+    Print `coverage` to see how every tensor with two or more axes is read. With sharded parameters
+    every access gathers, so every rank must make it.
     """
 
     manifest: Manifest
@@ -59,40 +59,47 @@ def views(
     exclude: Patterns | None = None,
     parts: bool = False,
 ) -> Views:
-    """The matrices of a model or a state dict.
+    """Return the matrices of a model or a state dict.
 
     Args:
-        like: the model (the meta device will do) or the manifest that a state dict belongs to: it
-            is then read exactly as the model is; without, rules are assumed from names and shapes.
+        like: the model or manifest that a state dict belongs to; the model may be on the meta
+            device. The state dict is then read exactly as that model. Without it, rules are
+            assumed from names and shapes.
         include, exclude: patterns such as "blocks.*.mlp.*" on matrix names.
-        parts: also gates, blocks of fused projections, and heads.
+        parts: include gates, blocks of fused projections, and heads.
     """
-    found, tensors = _read(source, like)
-    candidates = [each for each in found.readings if parts or each.part_of is None]
-    names = _chosen([each.name for each in candidates], include, exclude)
-    kept = {each.name: each for each in candidates if each.name in names}
+    source_manifest, tensors = _read(source, like)
+    candidates = {
+        reading.name: reading
+        for reading in source_manifest.readings
+        if parts or reading.part_of is None
+    }
+    chosen = _chosen(list(candidates), include, exclude)
+    readings = {name: reading for name, reading in candidates.items() if name in chosen}
+    lines = tuple(_without_excluded(line, readings) for line in source_manifest.coverage)
     return Views(
-        manifest=found,
-        coverage=Coverage(tuple(_without_excluded(line, kept) for line in found.coverage)),
-        readings=kept,
-        tensors=tensors,
+        manifest=source_manifest, coverage=Coverage(lines), readings=readings, tensors=tensors
     )
 
 
 def products(
     source: nn.Module | Mapping[str, Any], *, like: nn.Module | Manifest | None = None
 ) -> dict[str, Product]:
-    """K_h^T Q_h and O_h V_h of every attention head, and B A of every LoRA pair, as factors."""
-    found, tensors = _read(source, like)
-    needed = {side.parameter for each in found.products for side in (each.left, each.right)}
+    """Return K_h^T Q_h and O_h V_h of every attention head, and B A of LoRA pairs, as factors."""
+    source_manifest, tensors = _read(source, like)
+    needed = {
+        side.parameter
+        for reading in source_manifest.products
+        for side in (reading.left, reading.right)
+    }
     full = {name: full_tensor(tensors[name]) for name in tensors if name in needed}
-    return {each.name: each.product(full) for each in found.products}
+    return {reading.name: reading.product(full) for reading in source_manifest.products}
 
 
 def _read(
     source: nn.Module | Mapping[str, Any], like: nn.Module | Manifest | None
 ) -> tuple[Manifest, dict[str, Tensor]]:
-    """The manifest of the source, and the tensors it speaks of."""
+    """Return the manifest of the source, and the tensors it names."""
     if like is None:
         if isinstance(source, nn.Module):
             return manifest(source), named_tensors(source)
@@ -106,7 +113,7 @@ def _read(
 
 
 def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dict[str, Tensor]]:
-    """The tensors as the manifest names them, in the shapes it expects; coverage lists the rest."""
+    """Match tensors to a manifest by name and shape; its coverage then lists additional ones."""
     # Files often keep only one name of a tied tensor, and not always the first.
     for alias, first in known.ties.items():
         if first not in tensors and alias in tensors:
@@ -124,7 +131,7 @@ def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dic
         if tuple(tensors[name].shape) != expected[name].shape:
             raise ValueError(
                 f"tensor {name!r}: expected shape {expected[name].shape} as in the model, got "
-                f"{tuple(tensors[name].shape)}; give the model this state dict belongs to as like="
+                f"{tuple(tensors[name].shape)}; pass the model this state dict belongs to as like="
             )
     extra = tuple(
         Covered(name, tuple(tensor.shape), "not read", "not in the model given as like=")
@@ -135,8 +142,8 @@ def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dic
 
 
 def _chosen(names: list[str], include: Patterns | None, exclude: Patterns | None) -> set[str]:
-    kept = set(names) if include is None else _matching(names, include)
-    return kept if exclude is None else kept - _matching(names, exclude)
+    included = set(names) if include is None else _matching(names, include)
+    return included if exclude is None else included - _matching(names, exclude)
 
 
 def _matching(names: list[str], patterns: Patterns) -> set[str]:
@@ -146,26 +153,27 @@ def _matching(names: list[str], patterns: Patterns) -> set[str]:
         if not hits:
             raise ValueError(
                 f"pattern {pattern!r} matches no matrix{_close(pattern, names)}; "
-                "heads, gates and blocks are there with parts=True"
+                "pass parts=True to include heads, gates and blocks"
             )
         matched.update(hits)
     return matched
 
 
 def _close(name: str, names: Iterable[str]) -> str:
+    """Return ", close: " and the names most like `name`; empty if there are none."""
     close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.4)
-    return f", close: {', '.join(repr(each) for each in close)}" if close else ""
+    return f", close: {', '.join(map(repr, close))}" if close else ""
 
 
-def _without_excluded(line: Covered, kept: Mapping[str, Reading]) -> Covered:
-    """The line when only the readings in `kept` are wanted."""
-    left = tuple(name for name in line.matrices if name in kept)
-    if left == line.matrices:
+def _without_excluded(line: Covered, readings: Mapping[str, Reading]) -> Covered:
+    """Return the coverage line of a tensor when only `readings` are wanted."""
+    remaining = tuple(name for name in line.matrices if name in readings)
+    if remaining == line.matrices:
         return line
-    if left:
-        excluded = len(line.matrices) - len(left)
+    if remaining:
+        excluded = len(line.matrices) - len(remaining)
         how = f"{line.how}; {excluded} of {len(line.matrices)} excluded"
-        return replace(line, how=how, matrices=left)
-    if any(reading.parameter == line.tensor for reading in kept.values()):
+        return replace(line, how=how, matrices=remaining)
+    if any(reading.parameter == line.tensor for reading in readings.values()):
         return replace(line, how=f"{line.how}; parts only", matrices=())
     return replace(line, status="not read", how="excluded", matrices=())

@@ -1,4 +1,4 @@
-"""What became of every tensor with two or more axes: how it was read, or why not."""
+"""Coverage of a network: how every tensor with two or more axes was read, or why not."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -12,7 +12,12 @@ Status = Literal["read", "assumed", "flattened", "tied", "not read"]
 
 @dataclass(frozen=True)
 class Covered:
-    """One tensor: `how` it was read, or why it was not; `matrices` names the whole ones it gave."""
+    """Coverage of one tensor.
+
+    how: how it was read, or why it was not.
+    matrices: names of the whole matrices read from it.
+    tied_to: name under which the same tensor is read.
+    """
 
     tensor: str
     shape: tuple[int, ...]
@@ -24,7 +29,7 @@ class Covered:
 
 @dataclass(frozen=True)
 class Coverage:
-    """One line per tensor with two or more axes; prints as a table."""
+    """Table with one line per tensor of two or more axes."""
 
     lines: tuple[Covered, ...]
 
@@ -35,12 +40,12 @@ class Coverage:
         return len(self.lines)
 
     def __getitem__(self, tensor: str) -> Covered:
-        """The line of a tensor."""
+        """Return the line of a tensor."""
         return {line.tensor: line for line in self.lines}[tensor]
 
     @property
     def summary(self) -> str:
-        """One line: how many matrices, and how many tensors were read how."""
+        """One line with the number of matrices, and of tensors by status."""
         counts = Counter(line.status for line in self.lines)
         matrices = sum(len(line.matrices) for line in self.lines)
         how = ", ".join(f"{count} {status}" for status, count in counts.items())
@@ -60,14 +65,14 @@ class Coverage:
 
 
 def tied(tensor: str, shape: tuple[int, ...], first: str) -> Covered:
-    """The line of a second name of a tensor."""
+    """Return the line of a second name of a tensor."""
     return Covered(tensor, shape, "tied", f"tied to {first}", tied_to=first)
 
 
 def described(reading: Reading) -> str:
-    """What became rows and columns, "out x in*tap0*tap1", and if it is stored transposed."""
-    stored = next(axis for axis, _ in reading.axes if axis not in dict(reading.index))
-    transposed = "" if stored in reading.outputs else ", stored transposed"
+    """Describe rows and columns as "out x in*tap0*tap1", and whether they are stored transposed."""
+    first_axis = next(axis for axis, _ in reading.axes if axis not in dict(reading.index))
+    transposed = "" if first_axis in reading.outputs else ", stored transposed"
     return f"{_product(reading.out_axes)} x {_product(reading.in_axes)}{transposed}"
 
 

@@ -1,4 +1,4 @@
-"""Expert weights kept as one tensor of three axes: one matrix per expert."""
+"""Experts stored as one tensor of three axes, read as one matrix per expert."""
 
 from torch import nn
 
@@ -6,7 +6,7 @@ from rankscope.matrices.reading import Axes, Reading, dotted
 
 
 def expert_readings(module: nn.Module, name: str) -> tuple[Reading, ...]:
-    """The stacks a module owns, when its class or its name says that it holds experts."""
+    """Return the matrices in a module's stacks, if its class or name says it holds experts."""
     if not holds_experts(f"{name} {type(module).__name__}"):
         return ()
     # Hugging Face marks the classes whose experts are stored (in, out).
@@ -22,13 +22,14 @@ def expert_readings(module: nn.Module, name: str) -> tuple[Reading, ...]:
 
 
 def holds_experts(text: str) -> bool:
+    """Tell whether a name contains "expert" or "moe"."""
     return "expert" in text.lower() or "moe" in text.lower()
 
 
 def stack_readings(
     parameter: str, shape: tuple[int, ...], *, transposed: bool = False
 ) -> tuple[Reading, ...]:
-    """One matrix per expert of a tensor (expert, out, in), or (expert, in, out)."""
+    """Return one matrix per expert of a tensor (expert, out, in), or (expert, in, out)."""
     experts, first, second = shape
     sides = (("in", first), ("out", second)) if transposed else (("out", first), ("in", second))
     axes: Axes = (("expert", experts), *sides)

@@ -1,4 +1,4 @@
-"""LoRA pairs as products, scale * B A. PEFT and loralib name their factors alike: names decide."""
+"""LoRA pairs as products scale * B A, recognised by the names that PEFT and loralib share."""
 
 import math
 import re
@@ -9,7 +9,8 @@ from torch import nn
 from rankscope.matrices.product import ProductReading
 from rankscope.matrices.reading import Reading, dotted
 
-# `q_proj.lora_A.default.weight`, `tok.lora_embedding_A.default`; saved files have no adapter.
+# Matches `q_proj.lora_A.default.weight` and `tok.lora_embedding_A.default`; saved files have no
+# adapter name.
 FACTOR_A = re.compile(
     r"((?P<layer>.*)\.)?lora_(embedding_)?A(\.(?!weight$)(?P<adapter>[^.]+))?(\.weight)?"
 )
@@ -18,8 +19,8 @@ FACTOR_A = re.compile(
 def lora_products(
     shapes: Mapping[str, tuple[int, ...]], modules: Mapping[str, nn.Module]
 ) -> tuple[ProductReading, ...]:
-    """The LoRA pairs among named tensors; the scale is the one of the layer's module, or 1."""
-    found = []
+    """Return the LoRA pairs among named tensors, with the scale of the layer's module or 1."""
+    products = []
     for down, shape in shapes.items():
         match = FACTOR_A.fullmatch(down)
         up = down.replace("lora_A", "lora_B").replace("lora_embedding_A", "lora_embedding_B")
@@ -28,14 +29,14 @@ def lora_products(
         layer, adapter = match["layer"] or "", match["adapter"] or "default"
         scale = lora_scale(modules.get(layer), adapter)
         suffix = "" if adapter == "default" else adapter
-        found.append(
+        products.append(
             _product(dotted(layer, "lora", suffix), (down, shape), (up, shapes[up]), scale)
         )
-    return tuple(found)
+    return tuple(products)
 
 
 def lora_scale(module: nn.Module | None, adapter: str) -> float:
-    """PEFT keeps `scaling` by adapter, loralib one number."""
+    """Return the scale of an adapter; PEFT has a `scaling` for each, loralib has one number."""
     scaling = getattr(module, "scaling", 1.0)
     if isinstance(scaling, Mapping):
         scaling = scaling.get(adapter, 1.0)
@@ -46,7 +47,7 @@ def _product(
     name: str, down: tuple[str, tuple[int, ...]], up: tuple[str, tuple[int, ...]], scale: float
 ) -> ProductReading:
     (a, a_shape), (b, b_shape) = down, up
-    # Factors of convolutions have taps: A's belong to the inputs, B's are 1 x 1.
+    # Factors of convolutions have taps. A's taps belong to the inputs, B's taps are 1 x 1.
     a_axes = (("rank", a_shape[0]), ("in", math.prod(a_shape[1:])))
     b_axes = (("out", b_shape[0]), ("rank", math.prod(b_shape[1:])))
     left = Reading(b.removesuffix(".weight"), b, "lora", b_axes, ("out",), ("rank",))

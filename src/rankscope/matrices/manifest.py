@@ -1,4 +1,4 @@
-"""The manifest: every reading of a network as plain data, kept with a run as JSON."""
+"""Manifest: every reading of a network as plain data, stored with a run as JSON."""
 
 import json
 from collections.abc import Iterator
@@ -16,9 +16,10 @@ SCHEMA = 1
 
 @dataclass(frozen=True)
 class Manifest:
-    """Every reading of a network: `matrices` are whole ones and their gates.
+    """Every reading of a network.
 
-    Heads and products follow from `attentions` and `lora`.
+    `matrices` are whole matrices and their gates. Heads and products follow from `attentions` and
+    `lora`.
     """
 
     matrices: tuple[Reading, ...]
@@ -29,21 +30,23 @@ class Manifest:
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
         """Whole matrices and parts (`part_of` set): gates, blocks of fused projections, heads."""
-        return (*self.matrices, *(part for each in self.attentions for part in each.parts()))
+        parts = (part for attention in self.attentions for part in attention.parts())
+        return (*self.matrices, *parts)
 
     @cached_property
     def products(self) -> tuple[ProductReading, ...]:
-        """K-Q and V-O of every head, then LoRA pairs."""
-        return (*(product for each in self.attentions for product in each.products()), *self.lora)
+        """Products K-Q and V-O of every head, then LoRA pairs."""
+        heads = (product for attention in self.attentions for product in attention.products())
+        return (*heads, *self.lora)
 
     @cached_property
     def ties(self) -> dict[str, str]:
-        """Tied tensors: name -> the name under which the same tensor is read."""
+        """Mapping from the name of a tied tensor to the name under which it is read."""
         return {line.tensor: line.tied_to for line in self.coverage if line.tied_to is not None}
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """The names of the tensors that readings and products need."""
+        """Names of the tensors that readings and products need."""
         return tuple(dict.fromkeys(reading.parameter for reading in self._sources()))
 
     def _sources(self) -> Iterator[Reading]:
@@ -54,6 +57,7 @@ class Manifest:
             yield from (product.left, product.right)
 
     def to_json(self) -> str:
+        """Return the manifest as JSON."""
         fields = {
             "schema": SCHEMA,
             "matrices": [_plain(reading) for reading in self.matrices],
@@ -65,16 +69,17 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
+        """Return the manifest that `to_json` wrote."""
         fields = json.loads(text)
         if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
             raise ValueError(
                 f"manifest: expected a JSON object with schema {SCHEMA}, got {text[:60]!r}"
             )
         return cls(
-            matrices=tuple(_reading(each) for each in fields["matrices"]),
-            attentions=tuple(_attention(each) for each in fields["attentions"]),
-            lora=tuple(_product(each) for each in fields["lora"]),
-            coverage=Coverage(tuple(Covered(**_tuples(each)) for each in fields["coverage"])),
+            matrices=tuple(map(_reading, fields["matrices"])),
+            attentions=tuple(map(_attention, fields["attentions"])),
+            lora=tuple(map(_product, fields["lora"])),
+            coverage=Coverage(tuple(Covered(**_tuples(line)) for line in fields["coverage"])),
         )
 
 
@@ -98,7 +103,7 @@ def _product(fields: dict[str, Any]) -> ProductReading:
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists where the records have tuples, nested ones too."""
+    """Turn lists into tuples, nested ones too, since JSON has no tuples."""
     return {key: _tuple(value) for key, value in fields.items()}
 
 

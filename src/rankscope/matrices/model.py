@@ -1,4 +1,4 @@
-"""The manifest of a model: what each module's rules say about every tensor."""
+"""Manifest of a model, from the rules for each of its modules."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -16,15 +16,15 @@ from rankscope.matrices.wrappers import children, walk
 
 
 def manifest(model: nn.Module) -> Manifest:
-    """How every matrix and product of the model is read. Works on the meta device."""
+    """Return how every matrix and product of the model is read. Works on the meta device."""
     modules = tuple(walk(model))
     first_names: dict[int, str] = {}
     readings: list[Reading] = []
     lines: list[Covered] = []
     for name, module in modules:
-        own, own_lines = _module_readings(name, module, first_names)
-        readings += own
-        lines += own_lines
+        module_readings, module_lines = _module_readings(name, module, first_names)
+        readings += module_readings
+        lines += module_lines
     shapes = {line.tensor: line.shape for line in lines if line.matrices}
     ties = {line.tensor for line in lines if line.tied_to in shapes}
     attentions, notes = _attentions(modules, readable=shapes.keys() | ties)
@@ -39,14 +39,14 @@ def manifest(model: nn.Module) -> Manifest:
 
 
 def attentions(model: nn.Module) -> dict[str, Attention]:
-    """The attention modules of a model by name."""
+    """Return the attention modules of a model by name."""
     return {attention.name: attention for attention in manifest(model).attentions}
 
 
 def _module_readings(
     name: str, module: nn.Module, first_names: dict[int, str]
 ) -> tuple[list[Reading], list[Covered]]:
-    """Readings and coverage of the tensors a module owns; new ones enter `first_names`."""
+    """Return readings and coverage of the tensors a module owns; add new ones to `first_names`."""
     if "_flat_param" in module._parameters:
         raise ValueError(
             f"module {name!r} keeps its weights as one flat shard; use fully_shard (FSDP2), or "
@@ -65,10 +65,10 @@ def _module_readings(
         elif not tensor.is_floating_point():
             lines.append(Covered(parameter, shape, "not read", unreadable(tensor)))
         else:
-            own = [reading for reading in ruled if reading.parameter == parameter]
-            own = own or [flattened_reading(parameter, shape)]
-            readings += own
-            lines.append(covered(parameter, shape, own, type(module).__name__))
+            matrices = [reading for reading in ruled if reading.parameter == parameter]
+            matrices = matrices or [flattened_reading(parameter, shape)]
+            readings += matrices
+            lines.append(covered(parameter, shape, matrices, type(module).__name__))
     _check_owned(ruled, name, module)
     return readings, [*lines, *_buffers(name, module)]
 
@@ -92,11 +92,12 @@ def _buffers(name: str, module: nn.Module) -> list[Covered]:
 
 
 def unreadable(tensor: Tensor) -> str:
+    """Say why a tensor of integers, booleans or complex numbers is not read."""
     return f"{str(tensor.dtype).removeprefix('torch.')} values, not real floating point"
 
 
 def covered(parameter: str, shape: tuple[int, ...], readings: list[Reading], layer: str) -> Covered:
-    """The line of a tensor that is read; `layer` names the rule."""
+    """Return the line of a tensor that is read; `layer` names the rule."""
     wholes = tuple(reading.name for reading in readings if reading.part_of is None)
     many = f"{len(wholes)} matrices " if len(wholes) > 1 else ""
     parts = len(readings) - len(wholes)
@@ -111,24 +112,27 @@ def covered(parameter: str, shape: tuple[int, ...], readings: list[Reading], lay
 def _attentions(
     modules: tuple[tuple[str, nn.Module], ...], *, readable: set[str]
 ) -> tuple[tuple[Attention, ...], dict[str, str]]:
-    """The attention modules of readable tensors; notes on tensors of these and of their likes."""
-    found: list[Attention] = []
+    """Return the attention modules with readable tensors, and notes for coverage by tensor.
+
+    Notes are on the tensors of these modules, and of modules that look like attention.
+    """
+    recognised: list[Attention] = []
     notes: dict[str, str] = {}
-    seen: set[int] = set()
+    visited: set[int] = set()
     for name, module in modules:
-        if id(module) in seen or (found and _is_inside(name, found[-1])):
+        if id(module) in visited or (recognised and _is_inside(name, recognised[-1])):
             continue
-        seen.add(id(module))
+        visited.add(id(module))
         attention = attention_rule(module, name)
         if attention is not None:
             parameters = [reading.parameter for reading in attention.readings]
-            # Quantized weights are no numbers to multiply.
+            # Quantized weights cannot be multiplied.
             if readable.issuperset(parameters):
-                found.append(attention)
+                recognised.append(attention)
                 notes |= dict.fromkeys(parameters, _heads(attention))
         elif reason := why_unknown(module, name):
             notes |= {dotted(name, key, "weight"): reason for key in children(module)}
-    return tuple(found), notes
+    return tuple(recognised), notes
 
 
 def _is_inside(name: str, attention: Attention) -> bool:
@@ -143,20 +147,20 @@ def _heads(attention: Attention) -> str:
 
 
 def _noted(line: Covered, notes: dict[str, str]) -> Covered:
-    """The line with what its attention module says."""
+    """Add the note on its attention module to a line."""
     if line.tensor not in notes or not line.matrices:
         return line
     return replace(line, how=f"{line.how}; {notes[line.tensor]}")
 
 
-def checked(found: Manifest) -> Manifest:
-    """The manifest, if no two readings share a name."""
+def checked(candidate: Manifest) -> Manifest:
+    """Return the manifest if no two readings share a name."""
     tensors: dict[str, str] = {}
-    for reading in found.readings:
+    for reading in candidate.readings:
         if reading.name in tensors:
             raise ValueError(
                 f"matrix {reading.name!r} is read from both {tensors[reading.name]!r} and "
                 f"{reading.parameter!r}; give one another name with view_rule.register"
             )
         tensors[reading.name] = reading.parameter
-    return found
+    return candidate

@@ -1,8 +1,8 @@
-"""A matrix as it is read out of a stored tensor.
+"""Readings: how a matrix is read out of a stored tensor.
 
-A `Reading` is data: which tensor, how its axes split, which of them are outputs and which inputs.
-Model, state dict and staged copy are all read by the same readings, so they agree by construction,
-and a run can keep its readings (the manifest) as JSON.
+A `Reading` is plain data: the tensor, how its axes split, which are outputs and which inputs. The
+same readings serve model, state dict and staged copy, so these agree by construction. A run stores
+its readings (the manifest) as JSON.
 """
 
 import math
@@ -17,17 +17,18 @@ T = TypeVar("T")
 
 
 def dotted(*parts: str) -> str:
-    """The parts joined by dots, empty ones (the name of the root module) left out."""
+    """Join the parts by dots, without empty ones such as the name of the root module."""
     return ".".join(part for part in parts if part)
 
 
 @dataclass(frozen=True)
 class View:
-    """A named matrix of a network: `W`, m outputs by n inputs, sharing memory where strides allow.
+    """Named matrix `W` of a network, m outputs by n inputs.
 
-    `out_axes` and `in_axes` say what the m rows and n columns are made of, outermost first: a 3x3
-    convolution has in_axes (("in", 64), ("tap0", 3), ("tap1", 3)). A part (one gate, one head)
-    names the whole matrix it was cut from in `part_of`.
+    `W` shares memory with the stored tensor if strides allow. `out_axes` and `in_axes` are the axes
+    that make up the m rows and n columns, outermost first: a 3x3 convolution has in_axes
+    (("in", 64), ("tap0", 3), ("tap1", 3)). A part, such as one gate or head, names the whole matrix
+    it was cut from in `part_of`.
     """
 
     name: str
@@ -40,19 +41,21 @@ class View:
 
     @property
     def m(self) -> int:
+        """Number of outputs."""
         return self.W.shape[0]
 
     @property
     def n(self) -> int:
+        """Number of inputs."""
         return self.W.shape[1]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How the matrix `name` is read out of the tensor `parameter`.
+    """Way to read the matrix `name` out of the tensor `parameter`.
 
-    The tensor is narrowed to `span` (axis, start, stop) if given, its storage order split into the
-    named `axes`, some of them fixed by `index`; `outputs` become rows, `inputs` columns.
+    The tensor is narrowed to `span` (axis, start, stop) if given. Its storage order is split into
+    the named `axes`. Some are fixed by `index`, `outputs` become rows, `inputs` become columns.
 
         Linear           axes (out, in)               outputs (out,)        inputs (in,)
         Embedding        axes (token, out)            outputs (out,)        inputs (token,)
@@ -77,7 +80,7 @@ class Reading:
         assert sorted(names) == sorted(used), f"reading {self.name!r}: axes {names}, used {used}"
 
     def view(self, tensor: Tensor) -> View:
-        """The matrix, read out of `tensor`."""
+        """Read the matrix out of `tensor`."""
         if self.span is not None:
             axis, start, stop = self.span
             tensor = tensor.narrow(axis, start, stop - start)
@@ -88,11 +91,11 @@ class Reading:
                 f"expected axes {dict(self.axes)}; read the model again after changing its shapes"
             )
         tensor = tensor.reshape(sizes)
-        kept = [name for name, _ in self.axes]
+        axis_names = [name for name, _ in self.axes]
         for name, position in self.index:
-            tensor = tensor.select(kept.index(name), position)
-            kept.remove(name)
-        tensor = tensor.permute([kept.index(name) for name in (*self.outputs, *self.inputs)])
+            tensor = tensor.select(axis_names.index(name), position)
+            axis_names.remove(name)
+        tensor = tensor.permute([axis_names.index(name) for name in (*self.outputs, *self.inputs)])
         return View(
             name=self.name,
             W=tensor.reshape(self.m, self.n),
@@ -104,7 +107,7 @@ class Reading:
         )
 
     def split(self, axis: str, into: Axes) -> "Reading":
-        """The same matrix with one axis named as several: out as (head, unit)."""
+        """Return the same matrix with one axis named as several, such as out as (head, unit)."""
         names = tuple(name for name, _ in into)
         return replace(
             self,
@@ -114,7 +117,7 @@ class Reading:
         )
 
     def at(self, axis: str, position: int, *, name: str, kind: str) -> "Reading":
-        """The part at one position of an axis: one head, one gate."""
+        """Return the part at one position of an axis, such as one head or gate."""
         return replace(
             self,
             name=name,
@@ -126,7 +129,7 @@ class Reading:
         )
 
     def narrow(self, axis: str, start: int, stop: int, *, name: str, kind: str) -> "Reading":
-        """The part between two positions of a stored axis: the queries of a fused projection."""
+        """Return a range of a stored axis, such as the queries of a fused projection."""
         assert self.span is None, f"reading {self.name!r} is narrowed already"
         position = [stored for stored, _ in self.axes].index(axis)
         return replace(
@@ -139,28 +142,32 @@ class Reading:
         )
 
     def transposed(self) -> "Reading":
-        """The transposed matrix."""
+        """Return the reading of the transposed matrix."""
         return replace(self, outputs=self.inputs, inputs=self.outputs)
 
     @property
     def out_axes(self) -> Axes:
+        """Axes that make up the rows, outermost first."""
         return tuple((name, dict(self.axes)[name]) for name in self.outputs)
 
     @property
     def in_axes(self) -> Axes:
+        """Axes that make up the columns, outermost first."""
         return tuple((name, dict(self.axes)[name]) for name in self.inputs)
 
     @property
     def m(self) -> int:
+        """Number of outputs."""
         return math.prod(size for _, size in self.out_axes)
 
     @property
     def n(self) -> int:
+        """Number of inputs."""
         return math.prod(size for _, size in self.in_axes)
 
 
 def _with(items: tuple[T, ...], item: T, new: tuple[T, ...]) -> tuple[T, ...]:
-    """`items` with `item`, if it is there, replaced by `new`."""
+    """Replace `item`, if present in `items`, by `new`."""
     if item not in items:
         return items
     position = items.index(item)

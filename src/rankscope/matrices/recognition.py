@@ -1,4 +1,4 @@
-"""Attention recognised by the names of its projections; head counts come from attributes."""
+"""Recognise attention by the names of its projections; head counts come from attributes."""
 
 from collections import Counter
 from functools import singledispatch
@@ -15,9 +15,10 @@ from rankscope.matrices.attention import (
     projection,
     separate_attention,
 )
+from rankscope.matrices.reading import dotted
 from rankscope.matrices.wrappers import children
 
-# In names capitals and underscores do not count: see `plain`.
+# Capitals and underscores in names do not count: see `plain`.
 SEPARATE = (
     ("q_proj", "k_proj", "v_proj"),  # Llama, OPT, CLIP, GPT-J
     ("query", "key", "value"),  # BERT
@@ -38,7 +39,7 @@ OUTPUT = (
     *("dense", "o", "wo", "out", "out_lin", "proj_o", "fc_out", "unify_heads"),
 )
 
-# Key heads need no attribute: their number is the rows of the key projection over the head width.
+# The number of key heads needs no attribute: it is the key projection's rows over the head width.
 HEADS = (
     *("num_heads", "n_heads", "n_head", "heads", "num_attention_heads"),
     *("nhead", "n_local_heads", "nh"),
@@ -58,54 +59,59 @@ DECLARE = "declare it with attention_rule.register"
 
 @singledispatch
 def attention_rule(module: nn.Module, name: str) -> Attention | None:
-    """The module as attention, or None where it is none or its heads are unknown."""
-    found = recognised(module, name)
-    return found if isinstance(found, Attention) else None
+    """Return the module as attention; None if it is none or its heads are unknown."""
+    result = recognised(module, name)
+    return result if isinstance(result, Attention) else None
 
 
 attention_rule.register(nn.MultiheadAttention)(multihead_attention)
 
 
 def why_unknown(module: nn.Module, name: str) -> str | None:
-    """What is missing in a module that looks like attention and that no rule was registered for."""
+    """Say what is missing in a module that looks like attention but has no registered rule."""
     if attention_rule.dispatch(type(module)) is not attention_rule.dispatch(nn.Module):
         return None
-    found = recognised(module, name)
-    return f"no per-head products: {found}; {DECLARE}" if isinstance(found, str) else None
+    result = recognised(module, name)
+    return f"no per-head products: {result}; {DECLARE}" if isinstance(result, str) else None
 
 
 def recognised(module: nn.Module, name: str) -> Attention | str | None:
-    """The attention, or a sentence on why a module that looks like it cannot be read, or None."""
+    """Return the attention, a sentence on why something like it cannot be read, or None."""
     classes = {base.__name__ for base in type(module).__mro__}
     for refused in classes & REFUSED.keys():
         return f"{refused}: {REFUSED[refused]}"
     try:
-        found = _fused(module, name, classes) or _separate(module, name) or _siblings(module, name)
+        attention = (
+            _fused(module, name, classes) or _separate(module, name) or _siblings(module, name)
+        )
     except ValueError as error:
         return str(error)
-    return found or _looks_like_attention(module, name)
+    return attention or _looks_like_attention(module, name)
 
 
 def _looks_like_attention(module: nn.Module, name: str) -> str | None:
+    """Say that a module looks like attention by its class or its layers; None if it does not."""
     kind = type(module).__name__
     linear = {k: child for k, child in children(module).items() if isinstance(child, nn.Linear)}
     layers, shapes = list(linear), Counter(child.weight.shape for child in linear.values())
-    named = "attention" in kind.lower() or "attn" in kind.lower()
-    alike = max(shapes.values(), default=0) >= 3 and attribute(module, HEADS) is not None
-    if not layers or not (named or alike):
+    has_the_name = "attention" in kind.lower() or "attn" in kind.lower()
+    equal_layers = max(shapes.values(), default=0)
+    has_the_layers = equal_layers >= 3 and attribute(module, HEADS) is not None
+    if not layers or not (has_the_name or has_the_layers):
         return None
     return f"attention {name!r} ({kind}) has projections {layers}, names no rule knows"
 
 
 def _separate(module: nn.Module, name: str, prefix: str = "", output: str = "") -> Attention | None:
-    """Three projections, in `module` or in its child `prefix`, where the attributes are too."""
+    """Recognise three projections in `module`, or in its child `prefix` with the attributes."""
     holder = children(module)[prefix] if prefix else module
-    written = {plain(child): child for child in holder._modules}
-    names = next((names for names in SEPARATE if set(map(plain, names)) <= written.keys()), None)
-    if names is None:
+    child_names = {plain(child): child for child in holder._modules}
+    roles = next(
+        (roles for roles in SEPARATE if set(map(plain, roles)) <= child_names.keys()), None
+    )
+    if roles is None:
         return None
-    found = (written[plain(each)] for each in names)
-    query, key, value = (f"{prefix}.{child}" if prefix else child for child in found)
+    query, key, value = (dotted(prefix, child_names[plain(role)]) for role in roles)
     return separate_attention(
         module,
         name,
@@ -119,7 +125,7 @@ def _separate(module: nn.Module, name: str, prefix: str = "", output: str = "") 
 
 
 def _siblings(module: nn.Module, name: str) -> Attention | None:
-    """BERT keeps the projections in `self` and the output in `output.dense`."""
+    """Recognise BERT, which has the projections in `self` and the output in `output.dense`."""
     parts = children(module)
     inner = next((key for key in ("self", "attention") if key in parts), None)
     if inner is None or "output" not in parts or "dense" not in parts["output"]._modules:
@@ -158,9 +164,10 @@ def _layout(module: nn.Module, name: str, fused: str, classes: set[str]) -> Layo
 
 
 def _query_and_key_value(module: nn.Module, name: str, query: str, fused: str) -> Attention:
-    """Cross attention: one projection for queries, one for keys and values."""
-    both = projection(module, name, fused)
-    key, value = blocks_of(both, name, {"k": both.m // 2, "v": both.m // 2})
+    """Read cross attention: one projection for queries, one for keys and values."""
+    key_value = projection(module, name, fused)
+    half = key_value.m // 2
+    key, value = blocks_of(key_value, name, {"k": half, "v": half})
     output = _output(module)
     return assembled(
         name,
@@ -183,12 +190,12 @@ def _output(module: nn.Module) -> str | None:
 
 
 def plain(name: str) -> str:
-    """ "wq" of "W_q"."""
+    """Return a name without capitals and underscores: "wq" for "W_q"."""
     return name.lower().replace("_", "")
 
 
 def attribute(module: nn.Module, names: tuple[str, ...]) -> int | None:
-    """The first whole number under one of the names, in the module or else in its config."""
+    """Return the first whole number under one of the names, in the module or in its config."""
     for holder in (module, getattr(module, "config", None)):
         for name in names:
             value = getattr(holder, name, None)

@@ -1,6 +1,6 @@
-"""How each type of layer is read: module -> Readings of the tensors it owns itself.
+"""Rules that read each type of layer: from a module to readings of the tensors it owns.
 
-Add a layer type with `@view_rule.register(MyLayer)` on a function of module and name.
+To add a layer type, register a function of module and name with `@view_rule.register(MyLayer)`.
 """
 
 from functools import singledispatch
@@ -17,9 +17,9 @@ GATES = {"lstm": "ifgo", "gru": "rzn", "rnn": ""}
 
 @singledispatch
 def view_rule(module: nn.Module, name: str) -> tuple[Reading, ...]:
-    """The matrices in the tensors that the module `name` owns itself.
+    """Return the matrices in the tensors that the module `name` owns.
 
-    A tensor of two or more axes that no reading covers will be flattened to its first axis.
+    A tensor of two or more axes that no reading covers is flattened to its first axis.
     """
     if "Conv1D" in {base.__name__ for base in type(module).__mro__}:
         return conv1d_readings(module, name)
@@ -27,7 +27,7 @@ def view_rule(module: nn.Module, name: str) -> tuple[Reading, ...]:
 
 
 def owned_shape(module: nn.Module, name: str, key: str, *, axes: int) -> tuple[int, ...] | None:
-    """The shape of a parameter the module owns; None where it owns none (a parametrized weight)."""
+    """Return the shape of a parameter; None if the module owns none, as when parametrized."""
     parameter = module._parameters.get(key)
     if parameter is None:
         return None
@@ -44,12 +44,12 @@ def owned_shape(module: nn.Module, name: str, key: str, *, axes: int) -> tuple[i
 
 
 def weight_name(name: str) -> str:
-    """The matrix name of a module's weight: the module's own, or "weight" for a bare layer."""
+    """Return the matrix name of a module's weight: the module's, or "weight" for a bare layer."""
     return name or "weight"
 
 
 def matrix(name: str, parameter: str, kind: str, axes: Axes) -> Reading:
-    """A tensor stored (out, ...): the first axis outputs, the rest inputs."""
+    """Read a tensor stored (out, ...): the first axis as outputs, the rest as inputs."""
     names = tuple(axis for axis, _ in axes)
     return Reading(name, parameter, kind, axes, outputs=names[:1], inputs=names[1:])
 
@@ -61,17 +61,19 @@ def _linear(module: nn.Linear, name: str) -> tuple[Reading, ...]:
 
 
 def linear_reading(name: str, shape: tuple[int, ...]) -> Reading:
+    """Read a weight stored (out, in)."""
     axes = (("out", shape[0]), ("in", shape[1]))
     return matrix(weight_name(name), dotted(name, "weight"), "linear", axes)
 
 
 def conv1d_readings(module: nn.Module, name: str) -> tuple[Reading, ...]:
-    """GPT-2's layer of this name is a Linear stored (in, out)."""
+    """Read GPT-2's Conv1D, which is a Linear stored (in, out)."""
     shape = owned_shape(module, name, "weight", axes=2)
     return () if shape is None else (transposed_linear_reading(name, shape),)
 
 
 def transposed_linear_reading(name: str, shape: tuple[int, ...]) -> Reading:
+    """Read a weight stored (in, out)."""
     axes = (("in", shape[0]), ("out", shape[1]))
     return Reading(
         weight_name(name), dotted(name, "weight"), "linear", axes, outputs=("out",), inputs=("in",)
@@ -86,6 +88,7 @@ def _embedding(module: nn.Module, name: str) -> tuple[Reading, ...]:
 
 
 def embedding_reading(name: str, shape: tuple[int, ...]) -> Reading:
+    """Read a table stored (token, out)."""
     axes = (("token", shape[0]), ("out", shape[1]))
     return Reading(
         weight_name(name), dotted(name, "weight"), "embedding", axes, ("out",), ("token",)
@@ -104,7 +107,7 @@ def _conv(module: _ConvNd, name: str) -> tuple[Reading, ...]:
 def conv_readings(
     name: str, shape: tuple[int, ...], *, groups: int = 1, transposed: bool = False
 ) -> tuple[Reading, ...]:
-    """Filters flattened to (out, in * taps), one matrix per group; `transposed`: in first."""
+    """Read filters as (out, in * taps), one matrix per group; if `transposed`, stored in first."""
     first, second, *taps = shape
     tap_axes = tuple((f"tap{i}", size) for i, size in enumerate(taps))
     names = ("in", "out") if transposed else ("out", "in")
@@ -123,7 +126,7 @@ def conv_readings(
 
 
 def _group(whole: Reading, group: int) -> Reading:
-    # Not a part: the groups share no inputs, so there is no whole matrix they were cut from.
+    # A group is no part: groups share no inputs, so there is no whole matrix.
     return Reading(
         name=f"{whole.name}.g{group}",
         parameter=whole.parameter,
@@ -165,9 +168,10 @@ def _cell(module: nn.RNNCellBase, name: str) -> tuple[Reading, ...]:
 def recurrent_readings(
     name: str, key: str, shape: tuple[int, ...], *, kind: str, halves: bool
 ) -> tuple[Reading, ...]:
-    """`weight_ih_l0_reverse` as `l0.reverse.ih`, a cell's `weight_ih` as `ih`; whole and by gate.
+    """Read `weight_ih_l0_reverse` as `l0.reverse.ih` and a cell's `weight_ih` as `ih`.
 
-    `halves`: the layer's input is made of the two directions of the layer below.
+    Returns the whole matrix and its gates. With `halves`, the layer's input has two halves, from
+    the two directions of the layer below.
     """
     _, role, *place = key.split("_")
     gates = GATES[kind] if role != "hr" else ""
@@ -204,7 +208,7 @@ def _multihead(module: nn.MultiheadAttention, name: str) -> tuple[Reading, ...]:
 
 
 def packed_reading(name: str, shape: tuple[int, ...]) -> Reading:
-    """`in_proj_weight`: queries, keys and values one after the other."""
+    """Read `in_proj_weight`: queries, keys and values one after the other."""
     return Reading(
         name=dotted(name, "qkv"),
         parameter=dotted(name, "in_proj_weight"),
@@ -216,13 +220,13 @@ def packed_reading(name: str, shape: tuple[int, ...]) -> Reading:
 
 
 def projection_reading(name: str, role: str, shape: tuple[int, ...]) -> Reading:
-    """`q_proj_weight` and its siblings, where keys and values have widths of their own."""
+    """Read `q_proj_weight` or a sibling, stored separately if keys or values have other widths."""
     axes = (("out", shape[0]), ("in", shape[1]))
     return matrix(dotted(name, role), dotted(name, f"{role}_proj_weight"), "attention", axes)
 
 
 def flattened_reading(parameter: str, shape: tuple[int, ...]) -> Reading:
-    """The first axis against all the others: what is done where no rule is known."""
+    """Read the first axis against all others, for tensors that no rule covers."""
     rest = tuple((f"axis{i}", size) for i, size in enumerate(shape[1:], start=1))
     name = parameter.removesuffix(".weight")
     return matrix(name, parameter, "flattened", (("axis0", shape[0]), *rest))

@@ -1,6 +1,6 @@
-"""The manifest of a bare state dict: rules assumed from the names and shapes of its tensors.
+"""Manifest of a bare state dict, with rules assumed from the names and shapes of its tensors.
 
-Groups, transposed convolutions and head counts are not in a state dict and so never assumed.
+Groups, transposed convolutions and head counts are not in a state dict, so they are never assumed.
 """
 
 import re
@@ -39,7 +39,7 @@ NO_HEADS = "no per-head products: a state dict has no head counts, pass like="
 
 @dataclass(frozen=True)
 class Guess:
-    """Readings of one tensor, and the layer they assume; none: flattened."""
+    """Readings of one tensor, and the layer they assume; no layer means flattened."""
 
     layer: str
     readings: tuple[Reading, ...]
@@ -47,7 +47,7 @@ class Guess:
 
 
 def assumed_manifest(tensors: Mapping[str, Tensor]) -> Manifest:
-    """How the tensors would be read if their names and shapes mean what they mostly do."""
+    """Return how the tensors are read if their names and shapes have their usual meaning."""
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if tensor.ndim >= 2}
     first_names: dict[tuple[object, ...], str] = {}
     readings: list[Reading] = []
@@ -69,7 +69,7 @@ def assumed_manifest(tensors: Mapping[str, Tensor]) -> Manifest:
 
 
 def _memory(name: str, tensor: Tensor) -> tuple[object, ...]:
-    """Equal for two names of one tensor; tensors without memory are never tied."""
+    """Return a key that is equal for two names of one tensor, if the tensor has memory."""
     if tensor.data_ptr() == 0:
         return (name,)
     return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
@@ -151,16 +151,16 @@ def _guess_weight(owner: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess | 
 
 
 def _has_conv1d(shapes: Mapping[str, tuple[int, ...]]) -> bool:
-    """GPT-2's fused projection is stored (d, 3 d), nanoGPT's (3 d, d)."""
+    """Tell GPT-2's fused projection, stored (d, 3 d), from nanoGPT's, stored (3 d, d)."""
     fused = [shape for name, shape in shapes.items() if name.endswith("c_attn.weight")]
     return any(len(shape) == 2 and shape[1] == 3 * shape[0] for shape in fused)
 
 
 def _fused(guess: Guess, owner: str) -> Guess:
-    """With q, k and v as parts, where a fused projection has them as blocks."""
+    """Add q, k and v as parts where a fused projection has them as blocks."""
     (whole,) = guess.readings
     attention, _, layer = owner.rpartition(".")
-    # query_key_value has them head by head, and the heads are unknown.
+    # query_key_value has them head by head, and the number of heads is unknown.
     if layer not in FUSED or layer == "query_key_value" or whole.m != 3 * whole.n:
         return guess
     blocks = blocks_of(whole, attention, {role: whole.n for role in "qkv"})

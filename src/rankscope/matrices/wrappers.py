@@ -1,5 +1,7 @@
-"""Modules and tensors of a model under its own names, whatever wraps it: DDP, FSDP, torch.compile,
-activation checkpointing, weight averaging."""
+"""Names of modules and tensors without wrappers.
+
+Wrappers are DDP, FSDP, torch.compile, activation checkpointing and weight averaging.
+"""
 
 from collections.abc import Collection, Iterator, Mapping
 
@@ -10,12 +12,12 @@ from torch.optim.swa_utils import AveragedModel
 
 from rankscope.matrices.reading import dotted
 
-# Child names that only a wrapper gives.
+# Child names that only wrappers use.
 SEGMENTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 
 def unwrap(module: nn.Module) -> nn.Module:
-    """The module inside any wrappers."""
+    """Return the module inside any wrappers."""
     inner = _wrapped(module)
     return module if inner is None else unwrap(inner)
 
@@ -24,7 +26,7 @@ def _wrapped(module: nn.Module) -> nn.Module | None:
     for segment in SEGMENTS:
         if segment in module._modules:
             return module._modules[segment]
-    # "module" is also a name people give, so here the class decides.
+    # People use the name "module" too, so here the class decides.
     if isinstance(module, DataParallel | DistributedDataParallel | AveragedModel):
         inner: nn.Module = module.module
         return inner
@@ -32,7 +34,7 @@ def _wrapped(module: nn.Module) -> nn.Module | None:
 
 
 def walk(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
-    """Every module under its name without wrappers, parents first; a shared one under each name."""
+    """Yield modules with names without wrappers, parents first; a shared one under each name."""
     module = unwrap(module)
     yield name, module
     for key, child in module._modules.items():
@@ -41,12 +43,12 @@ def walk(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:
 
 
 def children(module: nn.Module) -> dict[str, nn.Module]:
-    """The direct children, unwrapped."""
+    """Return the direct children, unwrapped."""
     return {key: unwrap(child) for key, child in module._modules.items() if child is not None}
 
 
 def named_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and buffers under names without wrappers; a tied tensor under each name."""
+    """Return parameters and buffers by name without wrappers; a tied tensor under each name."""
     return {
         dotted(name, key): tensor
         for name, module in walk(model)
@@ -56,7 +58,7 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def full_tensor(tensor: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
-    """The plain detached tensor. A DTensor is gathered, which every rank must call."""
+    """Return the plain detached tensor. A DTensor is gathered, so every rank must call this."""
     tensor = tensor.detach()
     gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
     return gathered
@@ -65,9 +67,9 @@ def full_tensor(tensor: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
 def state_dict_tensors(
     state_dict: Mapping[str, object], *, known: Collection[str] = ()
 ) -> dict[str, Tensor]:
-    """The tensors of a state dict under names without wrappers.
+    """Return the tensors of a state dict by name without wrappers.
 
-    A leading "module." goes when every tensor has it, unless a known name has it too.
+    A leading "module." is removed if every matrix has it, unless a known name has it too.
     """
     tensors = {key: value for key, value in state_dict.items() if isinstance(value, Tensor)}
     if not tensors:
@@ -85,5 +87,5 @@ def state_dict_tensors(
 
 
 def strip_wrappers(name: str) -> str:
-    """A tensor's name without the segments that only wrappers give."""
+    """Return a tensor's name without the segments that only wrappers use."""
     return ".".join(part for part in name.split(".") if part not in SEGMENTS)

@@ -1,4 +1,4 @@
-"""Pairs of matrices of which one feeds the other: declared, known by rule, or discovered."""
+"""Pairs of adjacent matrices, where one feeds the other: declared, known by rule or discovered."""
 
 from rankscope.pairs.discovery import Pairs as Pairs
 from rankscope.pairs.discovery import discover_pairs as discover_pairs

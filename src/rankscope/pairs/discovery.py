@@ -1,8 +1,8 @@
-"""Pairs of a model that declares none, from the autograd graph of one forward pass.
+"""Discover the pairs of a model from the autograd graph of one forward pass.
 
-Each matrix is paired with the nearest earlier ones: those whose outputs reach it without passing
-another matrix. Residual paths are ignored, which is to say that of two paths that are added, one
-that only brings what the other has already worked on does not count; parallel branches all count.
+Each matrix is paired with the nearest earlier matrices: those whose outputs reach it without
+passing through another one. Where two paths are added, a path does not count if it only brings
+what the other path has already worked on, as a residual path does. Parallel branches all count.
 """
 
 import sys
@@ -18,9 +18,9 @@ from torch.autograd.graph import Node
 from rankscope.matrices import Manifest, Reading, manifest, named_tensors
 from rankscope.matrices.reading import dotted
 from rankscope.matrices.wrappers import walk
-from rankscope.pairs.flow import Flow, Step, joined
+from rankscope.pairs.flow import Flow, joined, steps_into
 from rankscope.pairs.forward import Call, trace
-from rankscope.pairs.graph import Edge, Use, in_order, inputs_of, operation, shape_of, uses
+from rankscope.pairs.graph import Edge, Use, in_order, operation, uses
 from rankscope.pairs.matching import LeftOut, match
 from rankscope.pairs.moves import moved
 from rankscope.pairs.pair import Cut, Pair
@@ -41,43 +41,45 @@ class Pairs(tuple[Pair, ...]):
 
 
 def discover_pairs(model: nn.Module, /, *example_inputs: Any, **kwargs: Any) -> Pairs:
-    """The pairs inside and between the modules of a model, found by running it once.
+    """Run a model once and return the pairs inside and between its modules.
 
-    The unwrapped model runs eagerly in eval mode; its mode, buffers, gradients and the state of the
-    random numbers are as before when this returns or fails. What the model declares in
-    `alignment_pairs()` is not consulted.
+    The unwrapped model runs eagerly in eval mode. Its mode, buffers and gradients and the state of
+    the random numbers are restored when this returns or fails. Pairs that the model declares in
+    `alignment_pairs()` are not consulted.
     """
     traced = trace(model, example_inputs, kwargs)
-    read = manifest(model)
-    readings = _by_parameter(read)
+    model_manifest = manifest(model)
+    readings = _by_parameter(model_manifest)
     order = in_order(traced.outputs)
     products = tuple(uses(order, _identities(model, readings)).values())
-    found = stages(products, traced.calls, readings)
+    model_stages = stages(products, traced.calls, readings)
     inside = inside_pairs(model)
-    between = list(_outside_rules(_between(found, _flows(order, found)), inside, read))
+    between = list(
+        _outside_rules(_between(model_stages, _flows(order, model_stages)), inside, model_manifest)
+    )
     moments = _moments(products, traced.calls, readings)
-    timed = [(moment, each) for moment, each in between if isinstance(each, Pair)]
-    whole = {reading.name: reading.part_of or reading.name for reading in read.readings}
+    timed = [(moment, pair) for moment, pair in between if isinstance(pair, Pair)]
+    whole = {reading.name: reading.part_of or reading.name for reading in model_manifest.readings}
     timed += [(moments.get(whole.get(pair.later, ""), sys.maxsize), pair) for pair in inside]
-    timed.sort(key=lambda each: each[0])
-    left_out = [each for _, each in between if isinstance(each, LeftOut)]
+    timed.sort(key=lambda moment_and_pair: moment_and_pair[0])
+    left_out = [reported for _, reported in between if isinstance(reported, LeftOut)]
     return Pairs(
-        _told_apart(dict.fromkeys(pair for _, pair in timed)),
+        _with_unique_names(dict.fromkeys(pair for _, pair in timed)),
         dict.fromkeys([*left_out, *_unpaired(readings, moments)]),
     )
 
 
-def _by_parameter(read: Manifest) -> dict[str, list[Reading]]:
-    """The whole matrices in each tensor."""
+def _by_parameter(model_manifest: Manifest) -> dict[str, list[Reading]]:
+    """Return the whole matrices in each tensor."""
     readings: dict[str, list[Reading]] = {}
-    for reading in read.matrices:
+    for reading in model_manifest.matrices:
         if reading.part_of is None:
             readings.setdefault(reading.parameter, []).append(reading)
     return readings
 
 
 def _identities(model: nn.Module, readings: Mapping[str, object]) -> dict[int, str]:
-    """The tensors whose products are stages of their own, by id: all but recurrent modules'."""
+    """Return names by id of the tensors whose products are stages: all but recurrent modules'."""
     fused = {
         id(parameter)
         for name, module in walk(model)
@@ -88,74 +90,78 @@ def _identities(model: nn.Module, readings: Mapping[str, object]) -> dict[int, s
     return {id(tensors[name]): name for name in readings if id(tensors[name]) not in fused}
 
 
-def _flows(order: Sequence[Node], found: Stages) -> dict[Edge, tuple[Flow, ...]]:
-    """The flows that stand in each tensor of the graph."""
+def _flows(order: Sequence[Node], model_stages: Stages) -> dict[Edge, tuple[Flow, ...]]:
+    """Return the flows in each tensor of the graph."""
     flows: dict[Edge, tuple[Flow, ...]] = {}
-    reached: dict[Node, int] = {}
-    below = [0] * len(found.givers)
+    behind: dict[Node, frozenset[int]] = {}  # the sources behind each node
+    upstream = [frozenset[int]()] * len(model_stages.sources)  # the sources that feed each source
     for node in order:
-        bits = 0
-        for source, _ in node.next_functions:
-            bits |= 0 if source is None else reached[source]
-        reached[node] = bits
-        for giver in found.sources_at.get(node, ()):
-            below[giver] |= bits
-            reached[node] |= 1 << giver
+        inputs = [behind[parent] for parent, _ in node.next_functions if parent is not None]
+        arriving = _union(inputs)
+        starting = frozenset(model_stages.sources_at.get(node, ()))
+        for source in starting:
+            upstream[source] = _union([upstream[source], arriving])
+        behind[node] = _union([arriving, starting])
         for number in range(len(node._input_metadata)):
             edge = (node, number)
-            begun = found.beginnings.get(edge)
-            flows[edge] = _arrived(edge, flows, below) if begun is None else begun
+            begun = model_stages.beginnings.get(edge)
+            flows[edge] = _arriving_flows(edge, flows, upstream) if begun is None else begun
     return flows
 
 
-def _arrived(
-    edge: Edge, flows: Mapping[Edge, tuple[Flow, ...]], below: Sequence[int]
+def _union(sets: Sequence[frozenset[int]]) -> frozenset[int]:
+    """Return the union; if the largest set has all, return it, so that most nodes share one set."""
+    largest = max(sets, key=len, default=frozenset())
+    return largest if all(other <= largest for other in sets) else frozenset().union(*sets)
+
+
+def _arriving_flows(
+    edge: Edge, flows: Mapping[Edge, tuple[Flow, ...]], upstream: Sequence[frozenset[int]]
 ) -> tuple[Flow, ...]:
-    """The flows in one output of a node, from those in its inputs."""
-    node, number = edge
+    """Return the flows in one output of a node, from those in its inputs."""
     operands: list[tuple[Flow, ...]] = []
-    for place, source in enumerate(inputs_of(node)):
-        if source is not None and flows[source]:
-            step = Step(node, place, shape_of(source), number, shape_of(edge))
-            came = (after for flow in flows[source] for after in moved(flow, step))
-            operands.append(tuple(dict.fromkeys(came)))
-    return joined(operation(node), operands, below)
+    for source, step in steps_into(edge):
+        if flows[source]:
+            after = (result for flow in flows[source] for result in moved(flow, step))
+            operands.append(tuple(dict.fromkeys(after)))
+    return joined(operation(edge[0]), operands, upstream)
 
 
 def _between(
-    found: Stages, flows: Mapping[Edge, tuple[Flow, ...]]
+    model_stages: Stages, flows: Mapping[Edge, tuple[Flow, ...]]
 ) -> Iterator[tuple[int, Pair | LeftOut]]:
-    """Each matrix with those whose features it takes, and the moment when it does."""
-    for taking in found.takings:
-        arrived = flows.get(taking.activation, ())
-        intact = {flow.source for flow in arrived if not flow.lost}
-        for flow in arrived:
-            if flow.lost and flow.source in intact:
+    """Yield each matrix with those whose features it takes, and the moment when it does."""
+    for consumer in model_stages.consumers:
+        arriving = flows.get(consumer.activation, ())
+        intact = {flow.source for flow in arriving if not flow.lost_reason}
+        for flow in arriving:
+            if flow.lost_reason and flow.source in intact:
                 continue
-            for earlier, later in product(found.givers[flow.source], taking.pieces):
-                pair = match(flow, earlier, later, taking)
+            for earlier, later in product(model_stages.sources[flow.source], consumer.pieces):
+                pair = match(flow, earlier, later, consumer)
                 if pair is not None:
-                    yield taking.moment, pair
+                    yield consumer.moment, pair
 
 
 def _outside_rules(
-    between: Iterable[tuple[int, Pair | LeftOut]], inside: Iterable[Pair], read: Manifest
+    between: Iterable[tuple[int, Pair | LeftOut]], inside: Iterable[Pair], model_manifest: Manifest
 ) -> Iterator[tuple[int, Pair | LeftOut]]:
-    """Without what the graph says inside a module whose own rule knows better."""
-    attention = {
-        reading.part_of or reading.name: each.name
-        for each in read.attentions
-        for reading in each.readings
+    """Drop what the graph says inside a module whose own rule knows better."""
+    attention_names = {
+        reading.part_of or reading.name: attention.name
+        for attention in model_manifest.attentions
+        for reading in attention.readings
     }
     ruled = {(pair.earlier, pair.later) for pair in inside}
-    for moment, each in between:
-        same = each.earlier in attention and attention[each.earlier] == attention.get(each.later)
-        if not same and (each.earlier, each.later) not in ruled:
-            yield moment, each
+    for moment, pair in between:
+        attention = attention_names.get(pair.earlier)
+        in_attention = attention is not None and attention == attention_names.get(pair.later)
+        if not in_attention and (pair.earlier, pair.later) not in ruled:
+            yield moment, pair
 
 
-def _told_apart(pairs: Collection[Pair]) -> list[Pair]:
-    """The pairs, labelled by their cuts where two would have the same name."""
+def _with_unique_names(pairs: Collection[Pair]) -> list[Pair]:
+    """Label pairs by their cuts where two would have the same name."""
     names = Counter(pair.name for pair in pairs)
     return [replace(pair, label=_label(pair)) if names[pair.name] > 1 else pair for pair in pairs]
 
@@ -167,7 +173,7 @@ def _label(pair: Pair) -> str:
 
 
 def _span(cut: Cut | None) -> str:
-    """The channels a cut keeps, as start:stop; empty where it keeps all."""
+    """Return the channels a cut keeps as start:stop; empty if it keeps all."""
     if cut is None or cut.index[0] is None:
         return ""
     first = cut.index[0]
@@ -179,12 +185,12 @@ def _span(cut: Cut | None) -> str:
 def _moments(
     products: Iterable[Use], calls: Iterable[Call], readings: Mapping[str, list[Reading]]
 ) -> dict[str, int]:
-    """When each matrix was first used, by the numbers that autograd gives its nodes."""
+    """Return when each matrix was first used, by the numbers that autograd gives its nodes."""
     used = [(use.node, use.parameter) for use in products]
     for call in calls:
         if call.output is not None:
-            own = (name for name in readings if name.startswith(dotted(call.unit.name, "weight_")))
-            used += [(call.output[0], name) for name in own]
+            prefix = dotted(call.unit.name, "weight_")
+            used += [(call.output[0], name) for name in readings if name.startswith(prefix)]
     moments: dict[str, int] = {}
     for node, parameter in used:
         for reading in readings[parameter]:
@@ -196,9 +202,11 @@ def _moments(
 def _unpaired(
     readings: Mapping[str, list[Reading]], moments: Mapping[str, int]
 ) -> Iterator[LeftOut]:
-    for each in readings.values():
-        if depthwise(each):
+    """Yield the matrices that no pair can have: depthwise filters and unused weights."""
+    for matrices in readings.values():
+        name = matrices[0].name
+        if depthwise(matrices):
             reason = "depthwise: it mixes no channels, so its neighbours are paired through it"
-            yield LeftOut(each[0].name.removesuffix(".g0"), "", reason)
-        elif each[0].name not in moments:
-            yield LeftOut(each[0].name, "", "no product with it was seen in this forward pass")
+            yield LeftOut(name.removesuffix(".g0"), "", reason)
+        elif name not in moments:
+            yield LeftOut(name, "", "no product with it was seen in this forward pass")

@@ -1,4 +1,4 @@
-"""One forward pass that leaves the model as it was, and what recurrent modules did in it."""
+"""Run one forward pass that leaves the model as it was, and note the calls of recurrent modules."""
 
 import dataclasses
 import sys
@@ -18,13 +18,13 @@ from rankscope.pairs.recurrent import Recurrent, recurrent
 
 @dataclass(frozen=True)
 class Call:
-    """One call of a recurrent module: the tensors it took and gave, as edges of the graph.
+    """One call of a recurrent module: its input and its outputs, as edges of the graph.
 
-    `final` are the last states of every layer and direction, which cells do not give.
+    `final` holds the last states of every layer and direction; single-step cells have none.
     """
 
     unit: Recurrent
-    taken: Edge | None
+    input: Edge | None
     in_axis: int
     output: Edge | None
     final: Edge | None
@@ -33,24 +33,24 @@ class Call:
 
 @dataclass(frozen=True)
 class Trace:
-    """The tensors that the forward pass gave, and the calls of recurrent modules on the way."""
+    """Tensors that a forward pass returned, and the calls of recurrent modules on the way."""
 
     outputs: tuple[Tensor, ...]
     calls: tuple[Call, ...]
 
 
 def trace(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Trace:
-    """One eager forward pass of the unwrapped model in eval mode, recorded by autograd."""
+    """Run the unwrapped model once, eagerly and in eval mode, recorded by autograd."""
     module = unwrap(model)
     calls: list[Call] = []
     with _unchanged(module), _eager(), _recorded(module, calls):
         try:
             result = module(*inputs, **kwargs)
         except Exception as error:
-            why = (str(error).splitlines() or [""])[0]
+            first_line = (str(error).splitlines() or [""])[0]
             raise ValueError(
                 f"the forward pass of {type(module).__name__} failed on the example inputs "
-                f"({type(error).__name__}: {why}); give inputs as in training"
+                f"({type(error).__name__}: {first_line}); pass inputs as in training"
             ) from error
     outputs = tuple(tensor for tensor in _tensors(result) if tensor.grad_fn is not None)
     if not outputs:
@@ -63,13 +63,13 @@ def trace(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) ->
 
 @contextmanager
 def _unchanged(module: nn.Module) -> Iterator[None]:
-    """Eval mode, all parameters recorded; then modes, gradients, buffers, random state put back."""
-    modes = [(each, each.training) for each in module.modules()]
-    parameters = [(each, each.requires_grad, each.grad) for each in module.parameters()]
-    buffers = [(each, dict(each._buffers)) for each in module.modules()]
-    contents = [(each, each.detach().clone()) for each in module.buffers() if not each.is_meta]
+    """Record all parameters in eval mode; then restore modes, gradients, buffers, random state."""
+    modes = [(part, part.training) for part in module.modules()]
+    parameters = [(param, param.requires_grad, param.grad) for param in module.parameters()]
+    buffers = [(part, dict(part._buffers)) for part in module.modules()]
+    contents = [(buf, buf.detach().clone()) for buf in module.buffers() if not buf.is_meta]
     tensors = (*module.parameters(), *module.buffers())
-    devices = {each.device.index for each in tensors if each.device.type == "cuda"}
+    devices = {tensor.device.index for tensor in tensors if tensor.device.type == "cuda"}
     try:
         with torch.random.fork_rng(devices=sorted(devices)), torch.inference_mode(False):
             module.eval()
@@ -80,20 +80,20 @@ def _unchanged(module: nn.Module) -> Iterator[None]:
             with torch.enable_grad():
                 yield
     finally:
-        for each, mode in modes:
-            each.training = mode
-        for parameter, needed, gradient in parameters:
-            parameter.requires_grad_(needed)
+        for part, mode in modes:
+            part.training = mode
+        for parameter, requires_grad, gradient in parameters:
+            parameter.requires_grad_(requires_grad)
             parameter.grad = gradient
-        for each, named in buffers:
-            each._buffers.clear()
-            each._buffers.update(named)
+        for part, named_buffers in buffers:
+            part._buffers.clear()
+            part._buffers.update(named_buffers)
         for buffer, content in contents:
-            _put_back(buffer, content)
+            _restore(buffer, content)
 
 
-def _put_back(buffer: Tensor, content: Tensor) -> None:
-    # Writing only where bits differ: a buffer may be an expanded tensor, which cannot be written.
+def _restore(buffer: Tensor, content: Tensor) -> None:
+    # Write only if bits differ: an expanded tensor cannot be written to.
     if not torch.equal(_bits(buffer), _bits(content)):
         with torch.no_grad():
             buffer.copy_(content)
@@ -105,7 +105,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 @contextmanager
 def _eager() -> Iterator[None]:
-    """Compiled parts run as written: a compiled graph is one node to autograd."""
+    """Run compiled parts as written, since a compiled graph is one node to autograd."""
     # Importing the compiler only to switch it off would take seconds.
     compiler_used = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if compiler_used else ExitStack():
@@ -114,24 +114,24 @@ def _eager() -> Iterator[None]:
 
 @contextmanager
 def _recorded(module: nn.Module, calls: list[Call]) -> Iterator[None]:
-    """Notes every call of a recurrent module."""
+    """Append every call of a recurrent module to `calls`."""
     units: dict[nn.Module, Recurrent] = {}
-    for name, each in walk(module):
-        unit = recurrent(each, name)
+    for name, part in walk(module):
+        unit = recurrent(part, name)
         if unit is not None:
-            units.setdefault(each, unit)
+            units.setdefault(part, unit)
 
-    def note(each: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        taken = _content(args[0] if args else kwargs["input"])
-        calls.append(_call(units[each], taken, result))
+    def note(part: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+        sequence = _content(args[0] if args else kwargs["input"])
+        calls.append(_call(units[part], sequence, result))
 
     with ExitStack() as hooks:
-        for each in units:
-            hooks.enter_context(each.register_forward_hook(note, with_kwargs=True))
+        for part in units:
+            hooks.enter_context(part.register_forward_hook(note, with_kwargs=True))
         yield
 
 
-def _call(unit: Recurrent, taken: Tensor, result: Any) -> Call:
+def _call(unit: Recurrent, sequence: Tensor, result: Any) -> Call:
     if unit.cell:
         output, cell = result if isinstance(result, tuple) else (result, None)
         final = None
@@ -140,8 +140,8 @@ def _call(unit: Recurrent, taken: Tensor, result: Any) -> Call:
         final, cell = states if isinstance(states, tuple) else (states, None)
     return Call(
         unit,
-        taken=_edge(taken),
-        in_axis=taken.ndim - 1,
+        input=_edge(sequence),
+        in_axis=sequence.ndim - 1,
         output=_edge(_content(output)),
         final=_edge(final),
         cell=_edge(cell),
@@ -159,7 +159,7 @@ def _edge(tensor: Tensor | None) -> Edge | None:
 
 
 def _tensors(result: Any) -> Iterator[Tensor]:
-    """The tensors in nested tuples, lists, mappings and dataclasses."""
+    """Yield the tensors in nested tuples, lists, mappings and dataclasses."""
     if isinstance(result, Tensor):
         yield result
     elif isinstance(result, Mapping):

@@ -1,7 +1,6 @@
-"""The autograd graph of one forward pass: its nodes in order, and the products with matrices.
+"""Autograd graph of one forward pass: its nodes in order, and the products with matrices.
 
-A node stands for an operation, an edge (node, number) for the tensor that this node put out under
-that number.
+A node stands for an operation. An edge (node, number) stands for the node's output of that number.
 """
 
 import re
@@ -14,7 +13,7 @@ from torch.autograd.graph import Node
 Edge = tuple[Node, int]
 Shape = tuple[int, ...]
 
-# Where the left and the right factor of a product stand among a node's inputs.
+# Positions of the left and the right factor of a product among a node's inputs.
 PRODUCTS = {
     "Addmm": (1, 2),
     "Addmv": (1, 2),
@@ -32,10 +31,11 @@ RESHAPES = ("View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze", "Alias
 class Use:
     """One product of a stored matrix with an activation.
 
-    `activation` is the tensor it acts on, None where that does not depend on any parameter, and
-    `in_axis` the axis of it that is summed over; its result lies along `out_axis` of what the node
-    puts out. `sums_last`: whether the last axis of the stored tensor is the one summed over, None
-    where nobody can tell. `expert`: which matrix of a stack was taken, where one was.
+    activation: the tensor the matrix acts on; None if that depends on no parameter.
+    in_axis: the activation's axis that is summed over.
+    out_axis: the output's axis along which the result lies.
+    sums_last: whether the sum is over the last axis of the stored tensor; None if unknown.
+    expert: which matrix of a stack was used; None if the tensor is no stack.
     """
 
     parameter: str
@@ -48,31 +48,33 @@ class Use:
 
 
 def operation(node: Node) -> str:
-    """What the node stands for: "Addmm" for AddmmBackward0."""
+    """Return the name of a node's operation: "Addmm" for AddmmBackward0."""
     return re.sub(r"Backward\d*$", "", node.name())
 
 
 def signed(value: int) -> int:
-    """Saved axes and positions come back unsigned: 2^64 - 1 for -1."""
+    """Undo the conversion of saved axes and positions to unsigned: 2^64 - 1 is -1."""
     return value - 2**64 if value >= 2**63 else value
 
 
 def saved(node: Node, field: str) -> int:
+    """Return a whole number that the node saved for its backward pass."""
     return signed(getattr(node, f"_saved_{field}"))
 
 
 def shape_of(edge: Edge) -> Shape:
+    """Return the shape of the tensor that an edge stands for."""
     node, number = edge
     return tuple(node._input_metadata[number].shape)
 
 
 def inputs_of(node: Node) -> list[Edge | None]:
-    """The tensors a node worked on; None for those that no gradient reaches."""
+    """Return the tensors a node worked on, with None for those without a gradient."""
     return [None if source is None else (source, number) for source, number in node.next_functions]
 
 
 def in_order(outputs: Iterable[Tensor]) -> list[Node]:
-    """Every node behind the outputs, each after the nodes it depends on."""
+    """Return every node behind the outputs, each after the nodes it depends on."""
     stack = [(tensor.grad_fn, False) for tensor in outputs]
     seen: dict[Node, None] = {}
     order: list[Node] = []
@@ -91,7 +93,10 @@ def in_order(outputs: Iterable[Tensor]) -> list[Node]:
 
 @dataclass(frozen=True)
 class _Stored:
-    """A tensor that is a stored matrix, rearranged at most; `flipped`: its last axes swapped."""
+    """A tensor that is a stored matrix, at most rearranged.
+
+    `flipped` tells whether its last two axes are swapped; None if unknown.
+    """
 
     parameter: str
     flipped: bool | None = False
@@ -99,15 +104,15 @@ class _Stored:
 
 
 def uses(order: Iterable[Node], names: Mapping[int, str]) -> dict[Node, Use]:
-    """The products, convolutions and look-ups whose matrix is a tensor named in `names` (by id)."""
+    """Return the products, convolutions and look-ups with tensors named in `names` (by id)."""
     stored: dict[Node, _Stored | None] = {}
-    found: dict[Node, Use] = {}
+    uses_by_node: dict[Node, Use] = {}
     for node in order:
         if use := _use(node, stored):
-            found[node] = use
-        elif (carried := _carried(node, stored, names)) is not None:
-            stored[node] = carried[0]
-    return found
+            uses_by_node[node] = use
+        elif _only_parameters(node, stored):
+            stored[node] = _stored_matrix(node, stored, names)
+    return uses_by_node
 
 
 def _use(node: Node, stored: Mapping[Node, _Stored | None]) -> Use | None:
@@ -137,24 +142,31 @@ def _use(node: Node, stored: Mapping[Node, _Stored | None]) -> Use | None:
     return None
 
 
-def _carried(
+def _only_parameters(node: Node, stored: Mapping[Node, _Stored | None]) -> bool:
+    """Tell whether the node is a parameter, or was made from parameters alone."""
+    if hasattr(node, "variable"):
+        return True
+    inputs = [edge for edge in inputs_of(node) if edge is not None]
+    return bool(inputs) and all(source in stored for source, _ in inputs)
+
+
+def _stored_matrix(
     node: Node, stored: Mapping[Node, _Stored | None], names: Mapping[int, str]
-) -> tuple[_Stored | None] | None:
-    """(matrix,) or (None,) where only parameters made the result, one matrix or not; else None."""
+) -> _Stored | None:
+    """Return the one stored matrix that the node's output is; None if it is no single one."""
     if hasattr(node, "variable"):
         parameter = names.get(id(node.variable))
-        return (None if parameter is None else _Stored(parameter),)
+        return None if parameter is None else _Stored(parameter)
     inputs = [edge for edge in inputs_of(node) if edge is not None]
-    if not inputs or any(source not in stored for source, _ in inputs):
-        return None
     matrices = [(matrix, edge) for edge in inputs if (matrix := stored[edge[0]]) is not None]
     if len({matrix for matrix, _ in matrices}) > 1:
         # The factors of a weight: the one of the weight's shape stands for it (weight norm).
-        matrices = [each for each in matrices if shape_of(each[1]) == shape_of((node, 0))]
+        shape = shape_of((node, 0))
+        matrices = [(matrix, edge) for matrix, edge in matrices if shape_of(edge) == shape]
     if len({matrix for matrix, _ in matrices}) != 1 or operation(node) in PRODUCTS:
-        return (None,)
+        return None
     matrix, edge = matrices[0]
-    return (_rearranged(matrix, node, shape_of(edge)),)
+    return _rearranged(matrix, node, shape_of(edge))
 
 
 def _rearranged(matrix: _Stored, node: Node, before: Shape) -> _Stored:
@@ -176,7 +188,7 @@ def _rearranged(matrix: _Stored, node: Node, before: Shape) -> _Stored:
 
 
 def permutation(node: Node, axes: int) -> tuple[int, ...]:
-    """For a T, Transpose or Permute node: the old axis at each new place."""
+    """Return the old axis at each new position, for a T, Transpose or Permute node."""
     name = operation(node)
     if name == "Permute":
         return tuple(signed(axis) % axes for axis in node._saved_dims)  # type: ignore[attr-defined]

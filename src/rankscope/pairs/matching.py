@@ -1,4 +1,4 @@
-"""From a flow that reached a matrix to the pair, or the reason why there is none."""
+"""Match a flow that reached a matrix: to a pair, or to the reason why there is none."""
 
 import math
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rankscope.pairs.pair import Cut, Pair, Side, block_cut
 
 
 class LeftOut(NamedTuple):
-    """Two matrices, one after the other, that no rule compares; with `later` empty, one alone."""
+    """Two successive matrices that are not compared, and why; `later` is empty for one alone."""
 
     earlier: str
     later: str
@@ -22,8 +22,9 @@ class LeftOut(NamedTuple):
 class Piece:
     """One side of a matrix: channels start .. stop of the `total` that a layer gives or takes.
 
-    A grouped convolution has one piece per group, others one that holds all. `cut` and `gate` are
-    those of a recurrent module's states. Pieces of a stack meet only pieces of the same `expert`.
+    A grouped convolution has one piece per group, other layers have one piece with all channels.
+    `cut` and `gate` belong to the states of a recurrent module. Pieces of a stack of experts meet
+    only pieces of the same `expert`.
     """
 
     matrix: str
@@ -37,9 +38,14 @@ class Piece:
     recurrent: bool = False
     expert: int | None = None
 
+    @property
+    def channels(self) -> int:
+        """Number of channels in this piece."""
+        return self.stop - self.start
+
 
 def piece(reading: Reading, side: Side) -> Piece:
-    """One side of a matrix, its taps apart from its channels."""
+    """Return one side of a matrix, with its taps kept apart from its channels."""
     axes = reading.out_axes if side == "out" else reading.in_axes
     taps = tuple(size for name, size in axes if name.startswith("tap"))
     width = math.prod(size for name, size in axes if not name.startswith("tap"))
@@ -51,8 +57,11 @@ def piece(reading: Reading, side: Side) -> Piece:
 
 
 @dataclass(frozen=True)
-class Taking:
-    """Matrices that act on an activation, along one of its axes; `moment` counts operations."""
+class Consumer:
+    """Matrices that act on an activation along one of its axes.
+
+    `moment` is autograd's number of the operation, which orders consumers in time.
+    """
 
     pieces: tuple[Piece, ...]
     activation: Edge
@@ -61,73 +70,87 @@ class Taking:
 
     @property
     def size(self) -> int:
-        """How many entries the activation has along the axis."""
+        """Number of entries of the activation along the axis."""
         return shape_of(self.activation)[self.in_axis]
 
 
-def match(flow: Flow, earlier: Piece, later: Piece, taking: Taking) -> Pair | LeftOut | None:
-    """The pair of two pieces, why it is left out, or None where they do not meet."""
+def match(flow: Flow, earlier: Piece, later: Piece, consumer: Consumer) -> Pair | LeftOut | None:
+    """Return the pair of two pieces, the reason it is left out, or None if they do not meet."""
     if None not in (earlier.expert, later.expert) and earlier.expert != later.expert:
         return None
-    reason = flow.lost or _misfit(flow, earlier, later, taking)
+    reason = flow.lost_reason or _misfit(flow, earlier, later, consumer)
     if reason:
         return LeftOut(earlier.matrix, later.matrix, reason)
-    if flow.split > 1:
-        return _pair(
-            flow,
-            earlier,
-            later,
-            (0, flow.count),
-            Cut((flow.count, flow.split), (None, flow.split // 2)),
-        )
-    low, high = max(flow.first, earlier.start), min(flow.first + flow.count, earlier.stop)
-    if low >= high:
-        return None
-    shift = flow.start - flow.first
-    met = max(low + shift, later.start), min(high + shift, later.stop)
-    if met[0] >= met[1]:
-        return None
-    if met not in ((low + shift, high + shift), (later.start, later.stop)):
-        return LeftOut(
-            earlier.matrix, later.matrix, "their groups of channels overlap in part only"
-        )
-    first = met[0] - shift - earlier.start
-    cut = block_cut(first, first + met[1] - met[0], earlier.stop - earlier.start)
-    if cut is not None and earlier.cut is not None:
-        return LeftOut(earlier.matrix, later.matrix, "a part of the hidden units is cut out")
-    return _pair(flow, earlier, later, met, cut or earlier.cut)
+    if flow.features_per_channel > 1:
+        return _pair_shared_channels(flow, earlier, later)
+    return _match_channels(flow, earlier, later)
 
 
-def _misfit(flow: Flow, earlier: Piece, later: Piece, taking: Taking) -> str:
-    if later.total != taking.size:
-        return f"the later matrix is read with {later.total} inputs where {taking.size} arrive"
-    if flow.axis is not None and flow.axis != taking.in_axis:
+def _misfit(flow: Flow, earlier: Piece, later: Piece, consumer: Consumer) -> str:
+    """Say why the flow does not fit the two pieces; empty if it does."""
+    if later.total != consumer.size:
+        return f"the later matrix is read with {later.total} inputs where {consumer.size} arrive"
+    if flow.axis is not None and flow.axis != consumer.in_axis:
         return "the later matrix acts along another axis"
-    if flow.axis is None and (flow.count != later.total or flow.positions > 1):
-        return f"{flow.count} outputs meet {later.total} inputs"
-    if flow.positions > 1 and (later.taps or later.total % flow.positions):
-        return f"{flow.positions} positions per channel meet {later.total} inputs"
-    if flow.split > 1 and (earlier.cut or flow.count * flow.split != earlier.stop - earlier.start):
+    entries, features = flow.entries_per_channel, flow.features_per_channel
+    if flow.axis is None and (flow.channels != later.total or entries > 1):
+        return f"{flow.channels} outputs meet {later.total} inputs"
+    if entries > 1 and (later.taps or later.total % entries):
+        return f"{entries} positions per channel meet {later.total} inputs"
+    if features > 1 and (earlier.cut or flow.channels * features != earlier.channels):
         return "its outputs are grouped before they become channels"
-    if flow.split > 1 and (later.start or later.stop != later.total):
+    if features > 1 and later.channels != later.total:
         return "the later matrix takes a group of the channels"
     return ""
 
 
-def _pair(flow: Flow, earlier: Piece, later: Piece, met: tuple[int, int], cut: Cut | None) -> Pair:
-    start, stop, channels = met[0] - later.start, met[1] - later.start, later.stop - later.start
-    if flow.split > 1:
-        start, stop = start + flow.start, stop + flow.start
-    taps = later.taps
-    if flow.positions > 1:
-        channels, taps = channels // flow.positions, (flow.positions,)
+def _pair_shared_channels(flow: Flow, earlier: Piece, later: Piece) -> Pair:
+    """Pair channels that several features share; the middle feature stands for each channel."""
+    features = flow.features_per_channel
+    middle = Cut((flow.channels, features), (None, features // 2))
+    start = flow.first_channel
+    return _pair(flow, earlier, later, start, start + flow.channels, earlier_cut=middle)
+
+
+def _match_channels(flow: Flow, earlier: Piece, later: Piece) -> Pair | LeftOut | None:
+    """Pair the channels that both pieces have; one piece must contain what arrives of the other."""
+    shift = flow.first_channel - flow.first_feature  # from the source's outputs to the channels
+    arriving = (
+        max(flow.first_feature, earlier.start) + shift,
+        min(flow.first_feature + flow.channels, earlier.stop) + shift,
+    )
+    if arriving[0] >= arriving[1]:
+        return None
+    shared = max(arriving[0], later.start), min(arriving[1], later.stop)
+    if shared[0] >= shared[1]:
+        return None
+    if shared not in (arriving, (later.start, later.stop)):
+        return LeftOut(
+            earlier.matrix, later.matrix, "their groups of channels overlap in part only"
+        )
+    first = shared[0] - shift - earlier.start
+    cut = block_cut(first, first + shared[1] - shared[0], earlier.channels)
+    if cut is not None and earlier.cut is not None:
+        return LeftOut(earlier.matrix, later.matrix, "a part of the hidden units is cut out")
+    start, stop = (channel - later.start for channel in shared)
+    return _pair(flow, earlier, later, start, stop, earlier_cut=cut or earlier.cut)
+
+
+def _pair(
+    flow: Flow, earlier: Piece, later: Piece, start: int, stop: int, *, earlier_cut: Cut | None
+) -> Pair:
+    """Return the pair that meets in channels start .. stop of the later piece."""
+    channels, taps = later.channels, later.taps
+    if flow.entries_per_channel > 1:
+        # The entries of a flattened channel are like taps: the middle one stands for them.
+        channels, taps = channels // flow.entries_per_channel, (flow.entries_per_channel,)
     return Pair(
         earlier.matrix,
         later.matrix,
         kind=_kind(flow, earlier, later),
         earlier_side=earlier.side,
         later_side=later.side,
-        earlier_cut=cut,
+        earlier_cut=earlier_cut,
         later_cut=block_cut(start, stop, channels, taps=taps),
         label=earlier.gate,
     )
@@ -138,6 +161,6 @@ def _kind(
 ) -> Literal["recurrent", "flatten", "conv", "linear"]:
     if earlier.recurrent or later.recurrent:
         return "recurrent"
-    if flow.positions > 1 or flow.split > 1:
+    if flow.entries_per_channel > 1 or flow.features_per_channel > 1:
         return "flatten"
     return "conv" if later.taps else "linear"

@@ -1,5 +1,7 @@
-"""Two matrices of which one feeds the other (or, for queries and keys, meets it), and which parts
-of their singular vectors live in the same space. yunis2024, App. C."""
+"""Pairs of matrices, and the parts of their singular vectors that live in the same space.
+
+One matrix feeds the other; queries and keys meet instead. yunis2024, App. C.
+"""
 
 import math
 from collections.abc import Sequence
@@ -15,30 +17,34 @@ Index = int | tuple[int, int] | None
 
 @dataclass(frozen=True)
 class Cut:
-    """Which entries of a singular vector take part: reshaped to `shape`, then indexed by `index`.
+    """Choice of entries of a singular vector: reshaped to `shape`, then indexed by `index`.
 
-    None keeps an axis, a number fixes it, (start, stop) keeps a range: Cut((512, 3, 3), (None, 1,
-    1)) is the centre tap of a 3x3 convolution's right vectors, Cut((4, 256), (0, None)) the input
-    gate of an LSTM's left vectors, Cut((96,), ((64, 96),)) the last 32 of 96 concatenated features.
+    None keeps an axis, a number fixes it, (start, stop) keeps a range.
+
+        Cut((512, 3, 3), (None, 1, 1))   centre tap of a 3x3 convolution's right vectors
+        Cut((4, 256), (0, None))         input gate of an LSTM's left vectors
+        Cut((96,), ((64, 96),))          last 32 of 96 concatenated features
     """
 
     shape: tuple[int, ...]
     index: tuple[Index, ...]
 
     def __call__(self, vectors: Num[Tensor, "d k"]) -> Num[Tensor, "cut k"]:
-        position = tuple(slice(*i) if isinstance(i, tuple) else _kept(i) for i in self.index)
-        return vectors.reshape(*self.shape, vectors.shape[-1])[position].reshape(
-            self.size, vectors.shape[-1]
-        )
+        """Return the chosen entries of vectors that are stored as columns."""
+        columns = vectors.shape[-1]
+        position = tuple(_as_position(index) for index in self.index)
+        return vectors.reshape(*self.shape, columns)[position].reshape(self.size, columns)
 
     @property
     def size(self) -> int:
-        """How many entries of a vector are left."""
+        """Number of entries chosen from a vector."""
         sizes = zip(self.shape, self.index, strict=True)
         return math.prod(_length(size, index) for size, index in sizes)
 
 
-def _kept(index: int | None) -> int | slice:
+def _as_position(index: Index) -> int | slice:
+    if isinstance(index, tuple):
+        return slice(*index)
     return slice(None) if index is None else index
 
 
@@ -49,11 +55,11 @@ def _length(size: int, index: Index) -> int:
 
 
 def block_cut(start: int, stop: int, total: int, *, taps: Sequence[int] = ()) -> Cut | None:
-    """The cut to channels start .. stop of `total`, at the centre of the taps; None for all.
+    """Return the cut to channels start .. stop of `total`, at the centre of the taps; None for all.
 
-    Blocks of equal size are written as such, so that the same cut is the same data however it was
-    found: the second half of 512 inputs is Cut((2, 256), (1, None)), not Cut((512,), ((256,
-    512),)).
+    Equal cuts are equal data: if the channels are one of several blocks of equal size, the cut
+    names the block. The second half of 512 inputs is Cut((2, 256), (1, None)), not
+    Cut((512,), ((256, 512),)).
     """
     if all(size == 1 for size in taps):
         taps = ()
@@ -68,11 +74,12 @@ def block_cut(start: int, stop: int, total: int, *, taps: Sequence[int] = ()) ->
 
 @dataclass(frozen=True)
 class Pair:
-    """Two views by name; their sides say whether left ("out") or right ("in") vectors meet.
+    """Two views by name, and the sides and cuts on which their singular vectors meet.
 
-    Most pairs match outputs of the earlier with inputs of the later matrix; queries and keys match
-    outputs with outputs. `kind` groups pairs of one sort ("linear", "conv", "qk", "vo", "recurrent"
-    ...), `label` tells apart several cuts of the same two matrices.
+    Side "out" means left vectors, "in" right vectors. Most pairs match outputs of the earlier with
+    inputs of the later matrix; queries and keys match outputs with outputs. `kind` groups similar
+    pairs: "linear", "conv", "qk", "vo", "recurrent" and so on. `label` distinguishes several cuts
+    of the same two matrices.
     """
 
     earlier: str
@@ -86,4 +93,5 @@ class Pair:
 
     @property
     def name(self) -> str:
+        """Names of the two views with ">" between them, then the label in brackets."""
         return f"{self.earlier} > {self.later}" + (f" [{self.label}]" if self.label else "")

@@ -1,7 +1,7 @@
 """Pairs inside a recurrent module, and the matrices that take its input and make its states.
 
-yunis2024, App. C: each direction on its own, the 4H rows of an LSTM's matrices cut into their
-gates.
+Each direction is paired on its own. The 4H rows of an LSTM's matrices are cut into their gates.
+yunis2024, App. C.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from rankscope.pairs.pair import Cut, Pair, block_cut
 
 
 class State(NamedTuple):
-    """A matrix that makes hidden states: one gate block of its left vectors, or all of them."""
+    """A matrix that makes hidden states, with one gate's block of its left vectors or all."""
 
     matrix: str
     cut: Cut | None
@@ -25,10 +25,9 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Recurrent:
-    """A recurrent module: its sizes, and the names of its gates in the order of their rows.
+    """Sizes of a recurrent module, and the names of its gates in the order of their rows.
 
-    `projection` is the width of LSTM states after W_hr, 0 without; `cell` marks the single-step
-    modules.
+    `projection` is the width of LSTM states after W_hr, or 0. `cell` marks single-step modules.
     """
 
     name: str
@@ -42,24 +41,26 @@ class Recurrent:
 
     @property
     def width(self) -> int:
-        """The size of a hidden state of one direction."""
+        """Size of a hidden state of one direction."""
         return self.projection or self.hidden
 
     def matrix(self, layer: int, direction: int, role: str) -> str:
+        """Name of one matrix, such as `lstm.l0.reverse.ih`."""
         place = ("",) if self.cell else (f"l{layer}", "reverse" if direction else "")
         return dotted(self.name, *place, role)
 
-    def takers(self) -> tuple[str, ...]:
-        """The matrices that take the input of the whole module, one per direction."""
+    def input_matrices(self) -> tuple[str, ...]:
+        """Names of the matrices that take the module's input, one per direction."""
         return tuple(self.matrix(0, direction, "ih") for direction in range(self.directions))
 
     def states(self, layer: int, direction: int) -> tuple[State, ...]:
-        """The matrices that make the hidden states of one layer and direction, gate by gate."""
+        """Return the matrices that make the states of one layer and direction, gate by gate."""
         if self.projection:
             return (State(self.matrix(layer, direction, "hr"), None, ""),)
         return self.by_gate(layer, direction, "ih", "hh")
 
     def by_gate(self, layer: int, direction: int, *roles: str) -> tuple[State, ...]:
+        """Return one state per matrix and gate."""
         names = [self.matrix(layer, direction, role) for role in roles]
         if not self.gates:
             return tuple(State(name, None, "") for name in names)
@@ -72,7 +73,7 @@ class Recurrent:
 
 
 def recurrent(module: nn.Module, name: str) -> Recurrent | None:
-    """The module as a recurrent one; None where it is none or its weights are computed."""
+    """Describe a recurrent module; None for other modules and for computed weights."""
     if isinstance(module, nn.RNNBase) and "weight_ih_l0" in module._parameters:
         return Recurrent(
             name,
@@ -97,10 +98,10 @@ def _gates(module: nn.Module) -> str:
 
 
 def recurrent_pairs(unit: Recurrent) -> Iterator[Pair]:
-    """W_ih(l)-W_hh(l), W_ih(l)-W_ih(l+1), W_hh(l)-W_ih(l+1), by direction and gate.
+    """Yield W_ih(l)-W_hh(l), W_ih(l)-W_ih(l+1), W_hh(l)-W_ih(l+1), by direction and gate.
 
-    Of a bidirectional layer's inputs, the half of the direction. A projection W_hr of the states
-    stands in between: gates-W_hr, W_hr-W_hh, W_hr-W_ih(l+1).
+    A bidirectional layer takes both directions as input; each is paired with its own half. A
+    projection W_hr of the states stands in between: gates-W_hr, W_hr-W_hh, W_hr-W_ih(l+1).
     """
     for layer in range(unit.layers):
         for direction in range(unit.directions):

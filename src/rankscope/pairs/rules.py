@@ -1,7 +1,7 @@
-"""Pairs inside one module, which fused kernels hide: recurrent layers, attention heads.
+"""Pairs inside one module that fused kernels hide: recurrent layers and attention heads.
 
-A module type of your own gets inner pairs with `@pair_rule.register(MyLayer)` on a function of
-module and name. yunis2024, App. C.
+To give a module type of your own inner pairs, register a function of module and name with
+`@pair_rule.register(MyLayer)`. yunis2024, App. C.
 """
 
 from functools import singledispatch
@@ -15,18 +15,20 @@ from rankscope.pairs.recurrent import recurrent, recurrent_pairs
 
 
 def inside_pairs(model: nn.Module) -> tuple[Pair, ...]:
-    """The pairs inside recurrent and attention modules; `discover_pairs` adds those between."""
+    """Return the pairs inside recurrent and attention modules; `discover_pairs` adds the others."""
     modules: dict[int, tuple[nn.Module, str]] = {}
     for name, module in walk(model):
         modules.setdefault(id(module), (module, name))
     ruled = (pair for module, name in modules.values() for pair in pair_rule(module, name))
-    heads = (pair for each in attentions(model).values() for pair in attention_pairs(each))
+    heads = (
+        pair for attention in attentions(model).values() for pair in attention_pairs(attention)
+    )
     return (*ruled, *heads)
 
 
 @singledispatch
 def pair_rule(module: nn.Module, name: str) -> tuple[Pair, ...]:
-    """The pairs between matrices that the module `name` owns itself; none unless registered."""
+    """Return the pairs between matrices that the module `name` owns; none unless registered."""
     return ()
 
 
@@ -38,7 +40,10 @@ def _recurrent(module: nn.Module, name: str) -> tuple[Pair, ...]:
 
 
 def attention_pairs(attention: Attention) -> tuple[Pair, ...]:
-    """Q-K of each head on their output sides; V-O whole, or per head where heads share values."""
+    """Return Q-K of each head on their output sides, and V-O.
+
+    V-O is one pair of whole matrices, or one pair per head where heads share values.
+    """
     queries = (
         Pair(
             attention.head("q", head).name,

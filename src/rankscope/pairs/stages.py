@@ -1,7 +1,7 @@
-"""The stages of a forward pass: each takes an activation by a matrix and gives another.
+"""Stages of a forward pass: places where matrices take one activation and give another.
 
-A product with a stored matrix is a stage, and so is one call of a recurrent module, which may be a
-single node.
+A product with a stored matrix is a stage. One call of a recurrent module is a stage too; it may be
+a single node of the graph.
 """
 
 import sys
@@ -15,26 +15,33 @@ from rankscope.matrices import Reading
 from rankscope.pairs.flow import Flow
 from rankscope.pairs.forward import Call
 from rankscope.pairs.graph import PRODUCTS, Edge, Use, operation, shape_of
-from rankscope.pairs.matching import Piece, Taking, piece
+from rankscope.pairs.matching import Consumer, Piece, piece
 from rankscope.pairs.pair import Side
 from rankscope.pairs.recurrent import Recurrent
 
 
 @dataclass
 class Stages:
-    """`givers` are the matrices behind each source of features, `beginnings` where flows begin."""
+    """Stages of one forward pass, as sources of features and consumers of activations.
 
-    takings: list[Taking] = field(default_factory=list)
-    givers: list[tuple[Piece, ...]] = field(default_factory=list)
+    consumers: the matrices that take each activation.
+    sources: the matrices behind each source of features; a source's number is its position.
+    beginnings: flows that begin at an edge.
+    sources_at: numbers of the sources that begin at a node.
+    """
+
+    consumers: list[Consumer] = field(default_factory=list)
+    sources: list[tuple[Piece, ...]] = field(default_factory=list)
     beginnings: dict[Edge, tuple[Flow, ...]] = field(default_factory=dict)
     sources_at: defaultdict[Node, set[int]] = field(default_factory=lambda: defaultdict(set))
 
     def add_source(self, pieces: Iterable[Piece]) -> int:
-        self.givers.append(tuple(pieces))
-        return len(self.givers) - 1
+        """Add a source and return its number."""
+        self.sources.append(tuple(pieces))
+        return len(self.sources) - 1
 
     def begin(self, edge: Edge | None, flows: Iterable[Flow]) -> None:
-        """Flows that begin at an edge, in place of whatever else reaches it."""
+        """Let flows begin at an edge, in place of whatever else reaches it."""
         if edge is not None:
             self.beginnings[edge] = tuple(flows)
             self.sources_at[edge[0]].update(flow.source for flow in self.beginnings[edge])
@@ -43,43 +50,45 @@ class Stages:
 def stages(
     products: Iterable[Use], calls: Iterable[Call], readings: dict[str, list[Reading]]
 ) -> Stages:
-    """All stages; `readings` are the whole matrices by parameter."""
-    found = Stages()
+    """Return all stages; `readings` are the whole matrices by parameter."""
+    collected = Stages()
     for use in products:
         if not depthwise(readings[use.parameter]):
-            _add_product(found, use, readings[use.parameter])
+            _add_product(collected, use, readings[use.parameter])
     for call in calls:
-        _add_call(found, call)
-    return found
+        _add_call(collected, call)
+    return collected
 
 
 def depthwise(readings: list[Reading]) -> bool:
-    """Whether each group maps one channel to one: nothing to compare, channels pass through."""
+    """Tell whether each group maps one channel to one; channels then pass through unmixed."""
     return len(readings) > 1 and all(
         dict(reading.axes).get("group") and dict(reading.axes)["in"] == reading.m == 1
         for reading in readings
     )
 
 
-def _add_product(found: Stages, use: Use, readings: list[Reading]) -> None:
-    chosen = [each for each in readings if use.expert in (None, dict(each.index).get("expert"))]
+def _add_product(collected: Stages, use: Use, readings: list[Reading]) -> None:
+    used = [
+        reading for reading in readings if use.expert in (None, dict(reading.index).get("expert"))
+    ]
     if operation(use.node) == "Convolution":
-        chosen = [_as_convolution(reading, use.node) for reading in chosen]
-    summed = _summed_side(use, chosen[0])
-    kept: Side = "out" if summed == "in" else "in"
-    givers = tuple(piece(reading, kept) for reading in chosen)
-    total, size = givers[0].total, shape_of((use.node, 0))[use.out_axis]
-    lost = "" if total == size else f"it is read with {total} outputs where {size} come out"
-    flow = Flow(found.add_source(givers), use.out_axis, total, lost=lost)
-    found.begin((use.node, 0), [flow])
+        used = [_as_convolution(reading, use.node) for reading in used]
+    in_side = _summed_side(use, used[0])
+    out_side: Side = "out" if in_side == "in" else "in"
+    outputs = tuple(piece(reading, out_side) for reading in used)
+    total, size = outputs[0].total, shape_of((use.node, 0))[use.out_axis]
+    reason = "" if total == size else f"it is read with {total} outputs where {size} come out"
+    flow = Flow(collected.add_source(outputs), use.out_axis, total, lost_reason=reason)
+    collected.begin((use.node, 0), [flow])
     if use.activation is not None:
-        takers = tuple(piece(reading, summed) for reading in chosen)
+        inputs = tuple(piece(reading, in_side) for reading in used)
         moment = use.node._sequence_nr()
-        found.takings.append(Taking(takers, use.activation, use.in_axis, moment))
+        collected.consumers.append(Consumer(inputs, use.activation, use.in_axis, moment))
 
 
 def _as_convolution(reading: Reading, node: Node) -> Reading:
-    """The filters of a parametrized convolution, which no rule reads, with their axes named."""
+    """Name the axes of a parametrized convolution's filters, which no rule reads."""
     if reading.kind != "flattened" or node._saved_transposed:  # type: ignore[attr-defined]
         return reading
     names = ("out", "in", *(f"tap{i}" for i in range(len(reading.axes) - 2)))
@@ -88,7 +97,7 @@ def _as_convolution(reading: Reading, node: Node) -> Reading:
 
 
 def _summed_side(use: Use, reading: Reading) -> Side:
-    """The side that meets the activation: "out" where a tied embedding is the output layer."""
+    """Return the side that meets the activation: "out" for a tied embedding as output layer."""
     if use.sums_last is not None:
         last_is_input = reading.axes[-1][0] in reading.inputs
         return "in" if use.sums_last == last_is_input else "out"
@@ -98,29 +107,32 @@ def _summed_side(use: Use, reading: Reading) -> Side:
     return "out" if size == reading.m != reading.n else "in"
 
 
-def _add_call(found: Stages, call: Call) -> None:
+def _add_call(collected: Stages, call: Call) -> None:
     unit = call.unit
     sources = [
-        found.add_source(_states(unit, layer, direction))
+        collected.add_source(_states(unit, layer, direction))
         for layer in range(unit.layers)
         for direction in range(unit.directions)
     ]
     output = [
-        Flow(source, _last_axis(call.output), unit.width, start=direction * unit.width)
+        Flow(source, _last_axis(call.output), unit.width, first_channel=direction * unit.width)
         for direction, source in enumerate(sources[-unit.directions :])
     ]
     final = [
-        Flow(source, _last_axis(call.final), unit.width, slot=slot)
-        for slot, source in enumerate(sources)
+        Flow(source, _last_axis(call.final), unit.width, state_index=index)
+        for index, source in enumerate(sources)
     ]
-    found.begin(call.output, output)
-    found.begin(call.final, final)
+    collected.begin(call.output, output)
+    collected.begin(call.final, final)
     # No one matrix makes the cell state, and what entered the module must not leak out through it.
-    found.begin(call.cell, ())
-    if call.taken is not None:
+    collected.begin(call.cell, ())
+    if call.input is not None:
         size = unit.inputs
-        takers = (Piece(name, "in", 0, size, size, recurrent=True) for name in unit.takers())
-        found.takings.append(Taking(tuple(takers), call.taken, call.in_axis, _moment(call.output)))
+        inputs = tuple(
+            Piece(name, "in", 0, size, size, recurrent=True) for name in unit.input_matrices()
+        )
+        moment = _moment(call.output)
+        collected.consumers.append(Consumer(inputs, call.input, call.in_axis, moment))
 
 
 def _states(unit: Recurrent, layer: int, direction: int) -> Iterator[Piece]:

@@ -1,7 +1,7 @@
-"""Decompositions of matrices, each once; results in float64, on the device of the input.
+"""Singular values and vectors of many matrices, in float64, on the device of the input.
 
-Weights of 32 bits or fewer and products of factors go through Gram matrices in float64
-(`solvers.by_gram`), as does everything on a GPU; float64 matrices on the CPU through a direct SVD.
+Weights of 32 bits or fewer, products of factors and everything on a GPU are decomposed through Gram
+matrices in float64 (`solvers.by_gram`). Float64 matrices on the CPU go through a direct SVD.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ def singular_values(x: Mapping[str, Matrix]) -> dict[str, Float[Tensor, "... k"]
 def singular_values(
     x: Matrix | Mapping[str, Matrix],
 ) -> Float[Tensor, "... k"] | dict[str, Float[Tensor, "... k"]]:
-    """All singular values, descending, in float64; for a mapping, a dict under the same names.
+    """Return all singular values, descending, in float64; for a mapping, a dict with its names.
 
     A Product of inner width r has min(m, n, r) of them. Non-finite entries give NaN and a
     RuntimeWarning.
@@ -38,9 +38,9 @@ def singular_values(
 
 
 def svd(x: Matrix, rank: int | None = None) -> Svd:
-    """All singular values, with every direction or only the leading `rank` ones.
+    """Return all singular values, and all directions or only the leading `rank` ones.
 
-    W is (U * S) @ Vh; with rank=r, (U * S[:r]) @ Vh is its best approximation of rank r.
+    W is (U * S) @ Vh. With rank=r, (U * S[:r]) @ Vh is the best approximation of rank r.
     """
     if rank is not None and rank < 0:
         raise ValueError(f"rank: expected a number of directions, 0 or more, got {rank}")
@@ -54,11 +54,13 @@ def decompose(
     threads: int | None = None,
     on_failure: Callable[[Sequence[str]], None] = warn_of_failure,
 ) -> dict[str, Svd]:
-    """All singular values of each matrix, and its leading `ranks[name]` directions (default none).
+    """Return all singular values of each matrix, and its leading directions.
 
-    `threads` is the number of CPU threads (None: as many as torch uses in this thread). A matrix
-    that is not finite, or that no solver manages, is NaN throughout; `on_failure` hears the names
-    of all such matrices and by default gives one RuntimeWarning.
+    A matrix that is not finite, or on which no solver converges, gives NaN throughout.
+
+    ranks: number of directions by name; 0 for names that are missing.
+    threads: number of CPU threads; by default as many as torch uses in this thread.
+    on_failure: called with the names of the matrices that gave NaN; by default it warns.
     """
     if threads is not None and threads < 1:
         raise ValueError(f"threads: expected 1 or more, or None for torch's own, got {threads}")
@@ -76,14 +78,14 @@ def decompose(
 
 
 def _decompose_batches(matrices: Mapping[str, Matrix], *, rank: int | None) -> dict[str, Svd]:
-    """Like `decompose`, with leading axes, and rank None for every direction."""
-    factors = {name: _factors(name, x) for name, x in matrices.items()}
-    tasks = {name: _batch_tasks(name, each, rank) for name, each in factors.items()}
-    every = [task for batch in tasks.values() for task in batch]
-    results = solve_all(every, threads=None, on_failure=warn_of_failure)
+    """Decompose matrices with leading axes; rank None means every direction."""
+    factors_by_name = {name: _factors(name, x) for name, x in matrices.items()}
+    tasks = {name: _batch_tasks(name, factors, rank) for name, factors in factors_by_name.items()}
+    all_tasks = [task for batch in tasks.values() for task in batch]
+    results = solve_all(all_tasks, threads=None, on_failure=warn_of_failure)
     return {
-        name: _batched([results[task] for task in tasks[name]], shape=each[0].shape[:-2])
-        for name, each in factors.items()
+        name: _batched([results[task] for task in tasks[name]], shape=factors[0].shape[:-2])
+        for name, factors in factors_by_name.items()
     }
 
 
@@ -100,14 +102,14 @@ def _batched(parts: Sequence[Svd], *, shape: Sequence[int]) -> Svd:
     if not shape:
         return parts[0]
     U, S, Vh = (
-        torch.stack(same).reshape(*shape, *same[0].shape)
-        for same in zip(*((part.U, part.S, part.Vh) for part in parts), strict=True)
+        torch.stack(tensors).reshape(*shape, *tensors[0].shape)
+        for tensors in zip(*((part.U, part.S, part.Vh) for part in parts), strict=True)
     )
     return Svd(U=U, S=S, Vh=Vh)
 
 
 def _factors(name: str, x: Matrix) -> tuple[Tensor, ...]:
-    """(W,), or (left, right) of a product."""
+    """Return (W,), or (left, right) of a product."""
     match x:
         case Product():
             factors: tuple[Tensor, ...] = (x.left, x.right)

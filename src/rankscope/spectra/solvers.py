@@ -1,8 +1,13 @@
 """Two ways to decompose a stack of matrices, both in float64.
 
-Largest error of a singular value, in units of the largest one, measured on random spectra, spectra
-over 5 to 12 decades and exact zeros, 768 x 768 to 768 x 3072: `by_gram` 1e-11, `direct` 4e-15. A
-float32 SVD is off by 3e-7 to 2e-6.
+Largest error of a singular value, in units of the largest one:
+
+    by_gram        1e-11
+    direct         4e-15
+    float32 SVD    3e-7 to 2e-6
+
+We measured it on random spectra, spectra over 5 to 12 decades and exact zeros, for matrices of
+768 x 768 to 768 x 3072.
 """
 
 from collections.abc import Callable
@@ -14,9 +19,11 @@ from torch import Tensor
 
 # A Gram matrix squares the spectrum; its small eigenvalues are off by up to 1e-15 of the largest.
 # With the largest singular value as 1, one of 1e-5 is off by 1e-11, and one of 1e-8 is all noise.
-VALUES_FLOOR = 1e-5  # a matrix with smaller values is refined
-VECTORS_FLOOR = 1e-4  # or with vectors of such wanted; above, W v / s is orthogonal to 1e-8
-SPLIT = 1e-4  # what is refined: the values below this
+VALUES_FLOOR = 1e-5  # refine a matrix with values below this
+VECTORS_FLOOR = (
+    1e-4  # or if vectors of such values are wanted; above, W v / s is orthogonal to 1e-8
+)
+SPLIT = 1e-4  # refine the values below this
 
 ROWS, COLUMNS = 128, 1024  # panels of a Gram matrix that stay in a core's cache
 
@@ -25,9 +32,9 @@ ROWS, COLUMNS = 128, 1024  # panels of a Gram matrix that stay in a core's cache
 class Svd:
     """Leading directions and all singular values: W = U @ diag(S) @ Vh when r = k = min(m, n).
 
-    S is descending and complete, however many directions r were asked for; U[:, i] and Vh[i] belong
-    to S[i]. Beyond the rank of W directions are an arbitrary orthonormal completion. A matrix that
-    could not be decomposed is NaN throughout.
+    S is descending and complete for any number of directions r. U[:, i] and Vh[i] belong to S[i].
+    Beyond the rank of W, directions are an arbitrary orthonormal completion. A matrix that could
+    not be decomposed is NaN throughout.
     """
 
     U: Float[Tensor, "*batch m r"]
@@ -36,7 +43,7 @@ class Svd:
 
     @property
     def mT(self) -> "Svd":
-        """The decomposition of the transposed matrix."""
+        """Decomposition of the transposed matrix."""
         return Svd(U=self.Vh.mT, S=self.S, Vh=self.U.mT)
 
 
@@ -44,7 +51,7 @@ Solver = Callable[[Tensor, int], Svd]
 
 
 def direct(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
-    """LAPACK's own SVD, for matrices in float64."""
+    """Decompose matrices in float64 by LAPACK's SVD."""
     if W.shape[-2] < W.shape[-1]:
         # MKL's LQ, which wide matrices go through, is several times slower than its QR.
         return direct(W.mT, rank).mT
@@ -56,11 +63,11 @@ def direct(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
 
 
 def by_gram(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
-    """Through eigenvalues of W W^T; matrices with values too small for that are done again."""
+    """Decompose through the eigenvalues of W W^T; refine matrices whose values are too small."""
     if W.shape[-2] > W.shape[-1]:
         return by_gram(W.mT, rank).mT
     if W.dtype == torch.float64:
-        # Squares could overflow. Those of shorter formats cannot, and are even exact.
+        # Squares could overflow. Squares of shorter formats cannot, and are even exact.
         largest = W.abs().amax(dim=(-2, -1))
         scale = torch.where(largest > 0, largest, 1.0)
         result = _by_gram(W / scale[:, None, None], rank)
@@ -77,11 +84,11 @@ def _values(W: Num[Tensor, "batch m n"]) -> Svd:
     S = _roots(torch.linalg.eigvalsh(G))
     poor = S[:, -1] < VALUES_FLOOR * S[:, 0]
     if poor.any():
-        # If most values are small it takes less time to start anew, except on a GPU.
-        small = (S[poor] < SPLIT * S[poor, :1]).double().mean() > 0.5
-        anew = small and W.device.type == "cpu"
-        again = direct(W[poor], 0) if anew else _refine(W[poor], *_eigen(G[poor]), 0)
-        S[poor] = again.S
+        # If most values are small, a direct SVD takes less time than refining, except on a GPU.
+        mostly_small = (S[poor] < SPLIT * S[poor, :1]).double().mean() > 0.5
+        start_over = mostly_small and W.device.type == "cpu"
+        better = direct(W[poor], 0) if start_over else _refine(W[poor], *_eigen(G[poor]), 0)
+        S[poor] = better.S
     return _without_vectors(W, S)
 
 
@@ -92,8 +99,8 @@ def _with_vectors(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
     Vh = torch.cat([U.mT @ block.double() for block in torch.split(W, COLUMNS, -1)], dim=-1)
     Vh /= S[:, :rank, None]
     if poor.any():
-        again = _refine(W[poor], S[poor], Q[poor], rank)
-        U[poor], S[poor], Vh[poor] = again.U, again.S, again.Vh
+        better = _refine(W[poor], S[poor], Q[poor], rank)
+        U[poor], S[poor], Vh[poor] = better.U, better.S, better.Vh
     return Svd(U=U, S=S, Vh=Vh)
 
 
@@ -103,10 +110,10 @@ def of_product(
     rank: int,
     solver: Solver,
 ) -> Svd:
-    """The SVD of left @ right.mT: a QR of the longer factor, then `solver` on a smaller matrix.
+    """Decompose left @ right.mT by a QR of the longer factor, then `solver` on a smaller matrix.
 
-    Factors may mix scales as in `product_change`, where each column of left is tiny or meets a tiny
-    one of right: QR is accurate column by column, so errors stay relative to the product.
+    Factors may mix scales, as in `product_change`, where each column of left is tiny or meets a
+    tiny one of right. QR is accurate column by column, so errors stay relative to the product.
     """
     if left.shape[-2] > right.shape[-2]:
         return of_product(right, left, rank, solver).mT
@@ -117,7 +124,7 @@ def of_product(
 
 
 def gram(W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]:
-    """W W^T in float64; on the CPU only its lower half, which is all that eigen-solvers read."""
+    """Return W W^T in float64; on the CPU only its lower half, which eigen-solvers read."""
     if W.device.type != "cpu":
         D = W.double()
         return D @ D.mT
@@ -137,29 +144,33 @@ def _refine(
     Q: Float[Tensor, "batch m m"],
     rank: int,
 ) -> Svd:
-    """One Rayleigh-Ritz step: W projected on the eigenvectors Q of its small values, solved again.
+    """Take one Rayleigh-Ritz step: solve W projected on the eigenvectors Q of its small values.
 
     The projection is SPLIT times smaller than W, so its Gram matrix resolves SPLIT times smaller
-    values: errors fall to 3e-13. Where matrices of a stack have more good values than others, these
-    rows are emptied and kept in front by an eigenvalue above all the small ones.
+    values: errors fall to 3e-13. Matrices of a stack differ in how many good values they have. Rows
+    of surplus good values are emptied and get an eigenvalue above all small ones, so they stay
+    first.
     """
     bound = SPLIT * S[:, :1]
-    good = S.gt(bound).sum(-1)
+    good = S.gt(bound).sum(-1)  # the number of good values of each matrix
     first = int(good.min())
     wanted = max(0, rank - first)
     P = Q[..., first:]  # (batch, m, c)
-    done = torch.arange(first, S.shape[-1], device=S.device) < good[:, None]  # (batch, c)
-    G = gram((P.mT @ W.double()).masked_fill(done[..., None], 0.0))  # (batch, c, c)
-    G.diagonal(dim1=-2, dim2=-1).add_(done * 2.0 * bound.square())
+    surplus = torch.arange(first, S.shape[-1], device=S.device) < good[:, None]  # (batch, c)
+    G = gram((P.mT @ W.double()).masked_fill(surplus[..., None], 0.0))  # (batch, c, c)
+    G.diagonal(dim1=-2, dim2=-1).add_(surplus * 2.0 * bound.square())
     U = Q[..., :rank]
     if wanted:
-        small, turn = _eigen(G)
-        turned = torch.where(done[:, None, :wanted], P[..., :wanted], P @ turn[..., :wanted])
-        U = torch.cat([Q[..., :first], turned], dim=-1)
+        small, rotation = _eigen(G)
+        rotated = P @ rotation[..., :wanted]
+        U = torch.cat(
+            [Q[..., :first], torch.where(surplus[:, None, :wanted], P[..., :wanted], rotated)],
+            dim=-1,
+        )
     else:
         small = _roots(torch.linalg.eigvalsh(G))
-    S = torch.cat([S[:, :first], torch.where(done, S[:, first:], small)], dim=-1)
-    # The two steps may disagree by rounding on which value comes first at the split.
+    S = torch.cat([S[:, :first], torch.where(surplus, S[:, first:], small)], dim=-1)
+    # The two steps may disagree by rounding on the order of values at the split.
     S = S.sort(dim=-1, descending=True).values
     if rank == 0:
         return _without_vectors(W, S)
@@ -172,13 +183,13 @@ def _refine(
 def _eigen(
     G: Float[Tensor, "batch m m"],
 ) -> tuple[Float[Tensor, "batch m"], Float[Tensor, "batch m m"]]:
-    """Square roots of the eigenvalues, descending, and their eigenvectors as columns."""
+    """Return square roots of the eigenvalues, descending, and their eigenvectors as columns."""
     eigenvalues, Q = torch.linalg.eigh(G)
     return _roots(eigenvalues), Q.flip(-1)
 
 
 def _roots(eigenvalues: Float[Tensor, "batch m"]) -> Float[Tensor, "batch m"]:
-    # Rounding makes zeros negative.
+    # Rounding can make zeros negative.
     return eigenvalues.clamp(min=0.0).sqrt().flip(-1)
 
 

@@ -1,4 +1,4 @@
-"""Matrices to decompose: stacked by shape, solved, tried another way where that fails."""
+"""Decomposition tasks: stacked by shape, solved, and tried with another solver on failure."""
 
 import math
 import warnings
@@ -13,8 +13,8 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from rankscope.spectra.solvers import Solver, Svd, by_gram, direct, of_product
 from rankscope.spectra.workers import spread
 
-# Equal shapes are stacked up to this size, in float64 and with work space: on the CPU to spare
-# small matrices the overhead of a call each, on a GPU to fill it without filling its memory.
+# Largest stacks of equal shapes, in float64 and with work space. On the CPU a stack saves small
+# matrices the overhead of a call each; on a GPU it uses all cores without filling the memory.
 CPU_STACK_BYTES = 2**20
 GPU_STACK_BYTES = 2**30
 
@@ -34,11 +34,12 @@ class Task:
 
     @property
     def directions(self) -> int:
+        """Number of directions to compute."""
         return self.k if self.rank is None else min(self.rank, self.k)
 
     @property
     def kind(self) -> str:
-        """Equal for tasks that can be stacked."""
+        """Key that is equal for tasks that can be stacked."""
         tensors = [(tuple(f.shape), f.dtype, f.device) for f in self.factors]
         return repr((tensors, self.directions))
 
@@ -48,19 +49,19 @@ class Task:
 
     @property
     def size(self) -> int:
-        """Bytes in float64, with work space."""
+        """Number of bytes in float64, with work space."""
         return 8 * (sum(f.numel() for f in self.factors) + 4 * self.k**2)
 
     @property
     def cost(self) -> int:
-        """Rough operations: products, and the eigen-solver at its lower speed."""
+        """Rough number of operations, with the eigen-solver's weighted for its lower speed."""
         return self.k * sum(f.numel() for f in self.factors) + 10 * self.k**3
 
 
 def solve_all(
     tasks: Sequence[Task], *, threads: int | None, on_failure: Callable[[Sequence[str]], None]
 ) -> dict[Task, Svd]:
-    """The decomposition of each task; `on_failure` hears the names of all that failed."""
+    """Decompose each task; call `on_failure` with the names of all that failed."""
     stacks = list(_stacks(tasks))
     solved = [_solve(stack) for stack in stacks if not stack[0].on_cpu]
     solved += spread(
@@ -77,10 +78,11 @@ def solve_all(
 
 
 def warn_of_failure(names: Sequence[str]) -> None:
-    shown = ", ".join(repr(name) for name in names[:8])
+    """Give one RuntimeWarning that names the first eight matrices."""
+    first_names = ", ".join(repr(name) for name in names[:8])
     more = f" and {len(names) - 8} more" if len(names) > 8 else ""
     warnings.warn(
-        f"singular values are NaN for {shown}{more}: not finite, or no solver converged; "
+        f"singular values are NaN for {first_names}{more}: not finite, or no solver converged; "
         "look for NaN, Inf or overflow in the weights",
         RuntimeWarning,
         stacklevel=4,
@@ -88,30 +90,30 @@ def warn_of_failure(names: Sequence[str]) -> None:
 
 
 def _stacks(tasks: Iterable[Task]) -> Iterator[list[Task]]:
-    """Tasks of one kind, in lists that fit their device."""
+    """Yield tasks of one kind, in lists that fit their device."""
     for _, group in groupby(sorted(tasks, key=lambda t: t.kind), key=lambda t: t.kind):
-        same = list(group)
-        limit = CPU_STACK_BYTES if same[0].on_cpu else GPU_STACK_BYTES
-        length = max(1, limit // max(1, same[0].size))
-        yield from (same[i : i + length] for i in range(0, len(same), length))
+        same_kind = list(group)
+        limit = CPU_STACK_BYTES if same_kind[0].on_cpu else GPU_STACK_BYTES
+        length = max(1, limit // max(1, same_kind[0].size))
+        yield from (same_kind[i : i + length] for i in range(0, len(same_kind), length))
 
 
 def _solve(stack: Sequence[Task]) -> list[tuple[Task, Svd, bool]]:
-    """Task, decomposition and whether it failed, for tasks of one kind."""
+    """Solve tasks of one kind; return each task, its decomposition and whether it failed."""
     factors = [
-        same[0][None] if len(stack) == 1 else torch.stack(same)
-        for same in zip(*(task.factors for task in stack), strict=True)
+        tensors[0][None] if len(stack) == 1 else torch.stack(tensors)
+        for tensors in zip(*(task.factors for task in stack), strict=True)
     ]
     finite = torch.stack([_is_finite(f) for f in factors]).all(0)
     if not finite.all():
         # Solvers may hang or raise on NaN; zeros keep the stack whole.
         factors = [torch.where(finite[:, None, None], f, 0.0) for f in factors]
     try:
-        result = _first_way(factors, stack[0].directions)
+        result = _solve_stack(factors, stack[0].directions)
     except LinAlgError:
         if len(stack) > 1:
             return [solved for task in stack for solved in _solve([task])]
-        result = _second_way(factors, stack[0].directions)
+        result = _solve_otherwise(factors, stack[0].directions)
     failed = ~(finite & result.S.isfinite().all(1))
     return [
         (task, _nan(result, i) if bad else _copy(result, i), bad)
@@ -120,14 +122,14 @@ def _solve(stack: Sequence[Task]) -> list[tuple[Task, Svd, bool]]:
 
 
 def _is_finite(x: Tensor) -> Tensor:
-    """Whether each matrix of a stack is; several times faster than isfinite().all()."""
+    """Tell which matrices of a stack are finite, several times faster than isfinite().all()."""
     if x.numel() == 0:
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
     return x.amax((1, 2)).isfinite() & x.amin((1, 2)).isfinite()
 
 
 def _copy(result: Svd, i: int) -> Svd:
-    """One of a stack, which does not keep the rest, nor unwanted directions, in memory."""
+    """Copy one result out of a stack, so that the stack can be freed."""
     return Svd(*(x[i].clone() for x in (result.U, result.S, result.Vh)))
 
 
@@ -135,9 +137,9 @@ def _nan(result: Svd, i: int) -> Svd:
     return Svd(*(torch.full_like(x[i], math.nan) for x in (result.U, result.S, result.Vh)))
 
 
-def _first_way(factors: Sequence[Tensor], rank: int) -> Svd:
+def _solve_stack(factors: Sequence[Tensor], rank: int) -> Svd:
     if any(f.numel() == 0 for f in factors):
-        return _unsolved(factors, rank)  # and nothing to solve: it has no values
+        return _unsolved(factors, rank)  # an empty matrix has no values
     return _apply(_solver(factors), factors, rank)
 
 
@@ -153,8 +155,8 @@ def _apply(solver: Solver, factors: Sequence[Tensor], rank: int) -> Svd:
     return of_product(left, right, rank, solver)
 
 
-def _second_way(factors: Sequence[Tensor], rank: int) -> Svd:
-    """On the CPU, by the solver that was not tried."""
+def _solve_otherwise(factors: Sequence[Tensor], rank: int) -> Svd:
+    """Solve on the CPU, by the solver that was not tried."""
     solver = by_gram if _solver(factors) is direct else direct
     try:
         result = _apply(solver, [f.cpu() for f in factors], rank)
@@ -165,6 +167,7 @@ def _second_way(factors: Sequence[Tensor], rank: int) -> Svd:
 
 
 def _unsolved(factors: Sequence[Tensor], rank: int) -> Svd:
+    """Return NaN in the shapes of a decomposition."""
     left, right = factors[0], factors[-1] if len(factors) == 2 else factors[0].mT
     batch, m, n = len(left), left.shape[1], right.shape[1]
     k = min(m, n, left.shape[2], right.shape[2])

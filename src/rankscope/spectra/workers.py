@@ -1,6 +1,6 @@
 """Work spread over threads that each compute on one core.
 
-On the matrices of a network LAPACK gains little from a second core; one matrix per core gains all.
+LAPACK gains little from a second core on the matrices of a network. One matrix per core uses all.
 """
 
 import os
@@ -23,10 +23,10 @@ def spread(
     cost: Callable[[Item], float],
     threads: int | None = None,
 ) -> list[Result]:
-    """function(item) for each item, on `threads` one-core threads (None: as many as torch uses).
+    """Return function(item) for each item, computed by `threads` threads of one core each.
 
-    With threads=None, an item that costs more than a thread's share of the whole, and so would keep
-    the others waiting, runs in the calling thread on all its cores instead.
+    With threads=None there are as many as torch uses. An item that costs more than a thread's share
+    of the whole would keep the others waiting; it then runs in the calling thread on all its cores.
     """
     count = torch.get_num_threads() if threads is None else threads
     if torch.get_num_threads() == count == 1:
@@ -48,9 +48,9 @@ def spread(
 def _pool(threads: int) -> ThreadPoolExecutor:
     pool = ThreadPoolExecutor(threads, thread_name_prefix="rankscope", initializer=keep_to_one_core)
     # Start all threads now: later ones would touch torch's default at a time nobody expects.
-    everyone = threading.Barrier(threads)
-    for started in [pool.submit(everyone.wait) for _ in range(threads)]:
-        started.result()
+    all_started = threading.Barrier(threads)
+    for future in [pool.submit(all_started.wait) for _ in range(threads)]:
+        future.result()
     return pool
 
 
@@ -58,12 +58,12 @@ _starting = threading.Lock()
 
 
 def keep_to_one_core() -> None:
-    """Limit this thread to one core, and no other.
+    """Limit this thread, and no other, to one core.
 
-    torch.set_num_threads acts on the thread that calls it, but also sets the default of threads
-    that use torch for the first time later: a new thread reads that default, another restores it.
+    torch.set_num_threads acts on the calling thread. It also sets the default for threads that use
+    torch for the first time later. So one new thread reads that default and another restores it.
     """
-    torch.get_num_threads()  # a thread's first call takes over the default; have that behind us
+    torch.get_num_threads()  # a thread's first call takes over the default
     with _starting:
         default = _in_new_thread(torch.get_num_threads)
         torch.set_num_threads(1)
@@ -79,7 +79,7 @@ def _in_new_thread(function: Callable[[], Result]) -> Result:
 
 
 def _forget_threads() -> None:
-    """In a forked child the pool's threads do not exist."""
+    """Forget the pool in a forked child, where its threads do not exist."""
     global _starting
     _starting = threading.Lock()
     _pool.cache_clear()

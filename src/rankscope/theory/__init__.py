@@ -1,4 +1,4 @@
-"""Incremental learning in networks with diagonal weights: flows, Algorithm 1, its assumptions."""
+"""Incremental learning of networks with diagonal weights: flows, Algorithm 1, its assumptions."""
 
 from rankscope.theory.algorithm import Certificate as Certificate
 from rankscope.theory.algorithm import Stage as Stage

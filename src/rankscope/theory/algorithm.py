@@ -1,10 +1,12 @@
 """Algorithm 1 of boix2023: the stages that gradient flow follows as alpha -> 0.
 
-Printed with b^0 = 0; the base case of its proof (A.5) and log_alpha w(0) -> 1 say b^0 = 1.
+The paper prints b^0 = 0. The base case of its proof (A.5) and log_alpha w(0) -> 1 say b^0 = 1,
+which is what we use.
 """
 
 import math
 from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import torch
@@ -16,18 +18,18 @@ from rankscope.theory.stationary import Rest, settle
 
 Vector = Float[Tensor, " p"]
 
-# Beside the drive at the start: what rounding leaves of a drive that is zero.
-STILL = 1e-11
-
-MANY = 10.0  # transition times that keep a resolved stage from what comes next
+STILL = 1e-11  # of the largest drive at the start: a smaller one is zero up to rounding
+MANY = 10.0  # transition times that a resolved stage lasts, at least
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """How well theta^k is a strict local minimum on its support (Assumption 4.3).
+    """Numbers that show whether theta^k is a strict local minimum on its support (Assumption 4.3).
 
-    gradient: largest |g_i| on the support. hessian_u: smallest eigenvalue of the Hessian of
-    u -> L(u, s u) there; hessian_z: that of L in z. Infinite where the support is empty.
+    gradient: largest |g_i| on the support.
+    hessian_u: smallest eigenvalue there of the Hessian of u -> L(u, s u); infinite on an empty
+        support.
+    hessian_z: smallest eigenvalue of the Hessian of L in z, likewise.
     """
 
     gradient: float
@@ -39,15 +41,17 @@ class Certificate:
 class Stage:
     """The rest theta^k between the times T_k and T_{k+1}, and how it was reached.
 
-    winner: the coordinate whose activation began the stage (None: stage 0, rest at zero; the
-        paper counts it to the stage before, our stage k has its i_{k-1}), with
-        its `sign` and its `drive` g then. It won by `margin`: so much later, in rescaled time, the
-        runner-up would have become active.
+    time: T_k, at which the winner became active.
+    until: T_{k+1}; infinite when nothing becomes active any more.
+    winner: the coordinate whose activation began the stage; None in stage 0, at rest at zero. The
+        paper counts it to the stage before: our stage k has its i_{k-1}.
+    sign, drive: sign of the winner and its g when it became active.
+    margin: rescaled time by which the winner came before the runner-up.
     b: log_alpha(u + v) at T_k; 0 or 2 on the support (s = +1 or -1).
-    until: T_{k+1}, infinite when nothing will become active any more.
-    left, returned: coordinates that left the support in this stage; whether the winner had been
-        there before. tied: coordinates that would have become active at the same time as the
-        winner. idle: those outside the support whose drive is zero, so that they wait forever.
+    left: coordinates that left the support in this stage.
+    returned: whether the winner had been in the support before.
+    tied: coordinates that would have become active at the same time as the winner.
+    idle: coordinates outside the support whose drive is zero, so that they wait forever.
     """
 
     index: int
@@ -70,21 +74,24 @@ class Stage:
 
     @property
     def u(self) -> Vector:
+        """Weights u = sqrt(|z|) at rest."""
         return self.z.abs().sqrt()
 
     @property
     def v(self) -> Vector:
+        """Weights v = s u at rest."""
         return self.z.sgn() * self.u
 
     @property
     def support(self) -> tuple[int, ...]:
+        """Coordinates that are not zero at rest."""
         return tuple(self.z.nonzero().flatten().tolist())
 
     @property
     def transition(self) -> float:
-        """Time, not rescaled, of settling: an e-folding of the winner and one of the rest.
+        """Time to settle, not rescaled: an e-folding of the winner, then one of the rest.
 
-        z grows by exp(2 |g| t); then u relaxes by exp(-hessian_u t / 2), since du/dt = s u g is
+        z grows by exp(2 |g| t). Then u relaxes by exp(-hessian_u t / 2), since du/dt = s u g is
         half the gradient of u -> L(u, s u).
         """
         if self.winner is None:
@@ -95,37 +102,38 @@ class Stage:
 
     @property
     def strict(self) -> bool:
-        """Whether the rest is a strict minimum on its support, beyond rounding (Assumption 4.3)."""
+        """True if the rest is a strict minimum on its support, beyond rounding (Assumption 4.3)."""
         return self.converged and self.certificate.hessian_u > 1e-9 * abs(self.drive)
 
     def resolved(self, log_alpha: float) -> bool:
-        """Whether at this alpha many transition times pass before anything else happens."""
+        """Tell whether many transition times pass at this alpha before anything else happens."""
         gap = min(self.until - self.time, self.margin) * -log_alpha
         return self.converged and gap >= MANY * self.transition
 
     def remarks(self, network: DiagonalNetwork) -> tuple[str, ...]:
-        """What is not as the theorem assumes, in sentences."""
-        name = network.coordinates
-        found = [self.message] if self.message else []
+        """Return sentences on what is not as the theorem assumes."""
+        names = [str(coordinate) for coordinate in network.coordinates]
+        winner = names[self.winner or 0]
+        sentences = [self.message] if self.message else []
         if self.tied:
-            others = ", ".join(str(name[i]) for i in self.tied)
-            found.append(
-                f"{others} would become active together with {name[self.winner or 0]}: "
+            rivals = ", ".join(names[i] for i in self.tied)
+            sentences.append(
+                f"{rivals} would become active together with {winner}: "
                 "Assumption 4.2 fails, the first of them is taken and the flow may differ"
             )
         if self.converged and not self.strict:
-            found.append(
+            sentences.append(
                 "the Hessian of u -> L(u, s u) has the eigenvalue "
                 f"{self.certificate.hessian_u:.1e}: degenerate, Assumption 4.3 fails (or a "
                 "coordinate left where its drive is zero)"
             )
         if self.left:
-            found.append(f"{', '.join(str(name[i]) for i in self.left)} left the support")
+            sentences.append(f"{', '.join(names[i] for i in self.left)} left the support")
         if self.returned:
-            found.append(f"{name[self.winner or 0]} came back to the support")
+            sentences.append(f"{winner} came back to the support")
         if math.isinf(self.until) and self.converged:
-            found.append(f"no coordinate ever becomes active after time {self.time:g}")
-        return tuple(found)
+            sentences.append(f"no coordinate ever becomes active after time {self.time:g}")
+        return tuple(sentences)
 
 
 def incremental(
@@ -134,7 +142,7 @@ def incremental(
     *,
     tie: float = 1e-9,
 ) -> Iterator[Stage]:
-    """Stage 0, at rest at zero, then up to `max_stages` stages of Algorithm 1.
+    """Yield stage 0, at rest at zero, then up to `max_stages` stages of Algorithm 1.
 
     Ends early when nothing becomes active any more (the last stage's `until` is infinite) or when
     a stage does not come to rest (`converged` is false and `message` says why).
@@ -143,17 +151,35 @@ def incremental(
     """
     if max_stages < 1:
         raise ValueError(f"max_stages is {max_stages}; it should be at least 1")
-    p = network.p
-    z = torch.zeros(p, dtype=torch.float64)
-    b = torch.ones(p, dtype=torch.float64)
-    g = network.g(z)
-    still = STILL * float(g.abs().max())
-    wait = time_until_active(b, g, z, still=still)
-    idle = _idle(wait, z)
-    yield Stage(
+    z = torch.zeros(network.p, dtype=torch.float64)
+    b = torch.ones(network.p, dtype=torch.float64)
+    drive = network.g(z)
+    still = STILL * float(drive.abs().max())
+    outlook = _Outlook(drive, time_until_active(b, drive, z, still=still))
+    stage = _first_stage(network, b, z, outlook)
+    yield stage
+    visited: set[int] = set()  # coordinates that have been in a support
+    while stage.index < max_stages and math.isfinite(stage.until):
+        previous_support = stage.support
+        stage, outlook = _next_stage(network, stage, outlook, visited, still=still, tie=tie)
+        yield stage
+        assert stage.winner is not None
+        visited |= {*previous_support, stage.winner}
+
+
+@dataclass(frozen=True)
+class _Outlook:
+    """Drive of each coordinate at rest, and the time until it becomes active."""
+
+    drive: Vector
+    wait: Vector
+
+
+def _first_stage(network: DiagonalNetwork, b: Vector, z: Vector, outlook: _Outlook) -> Stage:
+    return Stage(
         index=0,
         time=0.0,
-        until=float(wait.min()),
+        until=float(outlook.wait.min()),
         winner=None,
         sign=0,
         drive=0.0,
@@ -162,56 +188,63 @@ def incremental(
         z=z,
         loss=network.loss(z),
         certificate=Certificate(0.0, math.inf, math.inf),
-        idle=idle,
+        idle=_idle(outlook.wait, z),
     )
-    time, seen = 0.0, set()
-    for k in range(1, max_stages + 1):
-        winner = int(wait.argmin())
-        ahead = float(wait[winner])
-        if math.isinf(ahead):
-            return
-        time += ahead
-        others = wait.clone()
-        others[winner] = math.inf
-        margin = float(others.min()) - ahead
-        tied = tuple((others - ahead <= tie * time).nonzero().flatten().tolist())
-        b = torch.where(z == 0, b - g * ahead, b)
-        sign = int(g[winner].sign())
-        b[winner] = 1.0 - sign  # exactly: it has no rounding to carry on
-        signs = z.sgn()
-        signs[winner] = sign
-        drive = float(g[winner])
-        before = set(z.nonzero().flatten().tolist()) | {winner}
-        rest = settle(network, z, signs, winner)
-        z = rest.z
-        g = network.g(z)
-        wait = time_until_active(b, g, z, still=still)
-        yield Stage(
-            index=k,
-            time=time,
-            until=time + float(wait.min()) if rest.converged else math.nan,
-            winner=winner,
-            sign=sign,
-            drive=drive,
-            margin=margin,
-            b=b,
-            z=z,
-            loss=network.loss(z),
-            certificate=_certificate(rest, g),
-            converged=rest.converged,
-            left=tuple(sorted(before - set(rest.support))),
-            returned=winner in seen,
-            tied=tied,
-            idle=_idle(wait, z),
-            message=rest.message,
-        )
-        if not rest.converged:
-            return
-        seen |= before
+
+
+def _next_stage(
+    network: DiagonalNetwork,
+    stage: Stage,
+    outlook: _Outlook,
+    visited: AbstractSet[int],
+    *,
+    still: float,
+    tie: float,
+) -> tuple[Stage, _Outlook]:
+    """Activate the coordinate with the shortest wait, then train the support until it rests."""
+    winner = int(outlook.wait.argmin())
+    sign = int(outlook.drive[winner].sign())
+    margin, tied = _rivals(outlook.wait, winner, precision=tie * stage.until)
+    b = torch.where(stage.z == 0, stage.b - outlook.drive * float(outlook.wait[winner]), stage.b)
+    b[winner] = 1.0 - sign  # the exact value, which has no rounding to carry on
+    signs = stage.z.sgn()
+    signs[winner] = sign
+    rest = settle(network, stage.z, signs, winner)
+    drive = network.g(rest.z)
+    wait = time_until_active(b, drive, rest.z, still=still)
+    next_stage = Stage(
+        index=stage.index + 1,
+        time=stage.until,
+        until=stage.until + float(wait.min()) if rest.converged else math.nan,
+        winner=winner,
+        sign=sign,
+        drive=float(outlook.drive[winner]),
+        margin=margin,
+        b=b,
+        z=rest.z,
+        loss=network.loss(rest.z),
+        certificate=_certificate(rest, drive),
+        converged=rest.converged,
+        left=tuple(sorted({*stage.support, winner} - set(rest.support))),
+        returned=winner in visited,
+        tied=tied,
+        idle=_idle(wait, rest.z),
+        message=rest.message,
+    )
+    return next_stage, _Outlook(drive, wait)
+
+
+def _rivals(wait: Vector, winner: int, *, precision: float) -> tuple[float, tuple[int, ...]]:
+    """Return by how much the winner comes first, and the coordinates tied with it."""
+    rivals = wait.clone()
+    rivals[winner] = math.inf
+    margin = float(rivals.min()) - float(wait[winner])
+    tied = rivals - float(wait[winner]) <= precision
+    return margin, tuple(tied.nonzero().flatten().tolist())
 
 
 def time_until_active(b: Vector, g: Vector, z: Vector, *, still: float = 0.0) -> Vector:
-    """Delta_k of Eq. 8; infinite on the support and where |g| is at most `still`."""
+    """Return Delta_k of Eq. 8; infinite on the support and where |g| is at most `still`."""
     moving = (z == 0) & (g.abs() > still)
     return torch.where(moving, (b - 1 + g.sgn()) / g, torch.inf)
 
@@ -238,9 +271,9 @@ def _certificate(rest: Rest, g: Vector) -> Certificate:
 def hessian_in_u(
     z: Float[Tensor, " s"], drive: Float[Tensor, " s"], hessian: Float[Tensor, "s s"]
 ) -> Float[Tensor, "s s"]:
-    """The Hessian of u -> L(u, s u) from that of L in z, on a support.
+    """Return the Hessian of u -> L(u, s u) from that of L in z, on a support.
 
-    4 (s u) H (s u)^T, and -2 s g on the diagonal, which is zero at rest.
+    It is 4 (s u) H (s u)^T - 2 diag(s g); the second term is zero at rest.
     """
     root = z.sgn() * z.abs().sqrt()  # s u
     return 4 * root[:, None] * hessian * root - torch.diag(2 * z.sgn() * drive)

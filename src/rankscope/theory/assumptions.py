@@ -1,13 +1,13 @@
 """Assumptions 4.2-4.4 of boix2023's Theorem 4.5, checked directly on the stages of Algorithm 1.
 
-The paper's own test of 4.3 and 4.4, to perturb a run and train on, is `theory.perturbation`;
-`check_returns` judges it, and `check_return_to_rest` is what it becomes as alpha -> 0.
+The paper tests 4.3 and 4.4 by perturbing a run and training on (`theory.perturbation`).
+`check_returns` judges such trials; `check_return_to_rest` is their limit as alpha -> 0.
 """
 
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -20,17 +20,19 @@ from rankscope.theory.reduction import Reduction
 
 Vector = Float[Tensor, " p"]
 
-# log(u^2 - v^2) of weights that count as balanced: far below anything a flow brings back up.
+# log(u^2 - v^2) of weights that count as balanced: no flow brings anything that small back up.
 BALANCED = -1e4
 
-# Local error in y that does not matter on the way to a point that attracts.
+# Local error in y; on the way to an attracting point, errors heal.
 ROUGH = 1e-3
 
 
 @dataclass(frozen=True)
 class Check:
-    """Whether an assumption holds. `value`, the worst found, is to be above `bound` (of a distance:
-    at most `bound`). `details` has one number of each kind for every stage, or trial.
+    """Result of checking one assumption.
+
+    value: the worst number measured. It should be above `bound`; a distance at most `bound`.
+    details: numbers by kind, one for every stage or trial.
     """
 
     holds: bool
@@ -48,28 +50,30 @@ def check_nondegeneracy(
     *,
     tie: float = 1e-9,
 ) -> Check:
-    """Assumption 4.2: |u0| != |v0|; one winner in each stage; no drive is zero that should not be.
+    """Check Assumption 4.2: |u0| != |v0|, one winner in each stage, no zero drive after leaving.
 
-    The value is the smallest margin by which a winner won, relative to the time it won at. Details:
-    that of each stage, `margin` in rescaled time, and `left_drive`, the smallest |g_i| relative to
-    the largest at zero of coordinates that just left the support (infinite where none did).
+    The value is the smallest margin of a winner, relative to the time it won at. Details, for each
+    stage:
+
+    margin: rescaled time by which the winner came first.
+    relative_margin: the same, relative to the time it won at.
+    left_drive: smallest |g_i| of the coordinates that just left the support, relative to the
+        largest drive at zero; infinite if none left.
     """
     scale = float(network.g(torch.zeros_like(stages[0].z)).abs().max())
     margins = [stage.margin for stage in stages]
-    relative = [
-        m / s.time if s.time > 0 else math.inf for m, s in zip(margins, stages, strict=True)
-    ]
+    relative = [stage.margin / stage.time if stage.time > 0 else math.inf for stage in stages]
     left = [_left_drive(network, stage) / (scale or 1.0) for stage in stages]
     unequal = bool((u0.abs() != v0.abs()).all())
     value = min(relative)
-    faults = [
-        *(["|u0| = |v0| in some coordinate"] if not unequal else []),
-        *(f"stage {k} has no unique winner" for k, m in enumerate(relative) if not m > tie),
-        *(
-            f"a coordinate that left in stage {k} has no drive"
-            for k, m in enumerate(left)
-            if m < tie
-        ),
+    faults = [] if unequal else ["|u0| = |v0| in some coordinate"]
+    faults += [
+        f"stage {k} has no unique winner" for k, margin in enumerate(relative) if not margin > tie
+    ]
+    faults += [
+        f"a coordinate that left in stage {k} has no drive"
+        for k, drive in enumerate(left)
+        if drive < tie
     ]
     return Check(
         not faults,
@@ -93,22 +97,25 @@ def check_strict_minima(
     radius: float = 0.05,
     flat: float = 1e-9,
 ) -> Check:
-    """Assumption 4.3: theta^k is a strict local minimum of u -> L(u, s u) on its support.
+    """Check Assumption 4.3: theta^k is a strict local minimum of u -> L(u, s u) on its support.
 
-    The value is the smallest eigenvalue of that function's Hessian relative to the largest, worst
-    stage; below `flat` rounding may have made it. Details: `hessian_u`, the smallest eigenvalue
-    itself, and `constant`, the assumption's c_k at distance `radius`: the least of
-    (L(u~, s u~) - L(theta^k)) / |u~ - u^k|^2 over steps both ways along each eigenvector. (The
-    paper prints it without L(theta^k).) At a small distance c_k is half of hessian_u.
+    The value is the smallest eigenvalue of that function's Hessian relative to the largest, at the
+    worst stage; below `flat` rounding may have made it. Details, for each stage:
+
+    relative: smallest eigenvalue relative to the largest.
+    hessian_u: smallest eigenvalue.
+    constant: the assumption's c_k at distance `radius`, the least of
+        (L(u~, s u~) - L(theta^k)) / |u~ - u^k|^2 over steps both ways along each eigenvector. (The
+        paper prints it without L(theta^k).) At a small distance c_k is half of hessian_u.
     """
-    found = [_strictness(network, stage, radius) for stage in stages]
-    relative, smallest, constant = zip(*found, strict=True)
+    strictness = [_strictness(network, stage, radius) for stage in stages]
+    relative, smallest, constant = zip(*strictness, strict=True)
     faults = [
         f"stage {k} does not rest at a strict minimum"
-        for k, m in enumerate(relative)
-        if not m > flat
+        for k, eigenvalue in enumerate(relative)
+        if not eigenvalue > flat
     ]
-    value = min(relative, key=lambda m: -_worst(-m))
+    value = min(relative, key=lambda eigenvalue: -_nan_as_inf(-eigenvalue))
     return Check(
         not faults,
         value,
@@ -121,7 +128,7 @@ def check_strict_minima(
 def _strictness(
     network: DiagonalNetwork, stage: Stage, radius: float
 ) -> tuple[float, float, float]:
-    """Smallest eigenvalue relative to the largest, itself, and c_k."""
+    """Return the smallest eigenvalue relative to the largest, the smallest itself, and c_k."""
     if not stage.converged:
         return math.nan, math.nan, math.nan
     support = list(stage.support)
@@ -150,14 +157,14 @@ def check_noise_robustness(
     draws: int = 4,
     close: float = 1e-2,
 ) -> Check:
-    """Assumption 4.4: from near theta^k, with the winner begun, training ends at theta^{k+1}.
+    """Check Assumption 4.4: from near theta^k, with the winner begun, training ends at theta^{k+1}.
 
     Each draw adds Gaussian noise to u^k on its support and starts the winner at |noise|, then
     follows the balanced flow of (u, s u). The value is the largest distance of an end u from
-    u^{k+1}, relative to it; details: `reached`, that of each stage by its own number.
+    u^{k+1}, relative to |u^{k+1}|. Details: `reached`, the largest distance from each stage's u.
     """
     reached = [0.0]
-    for before, after in pairwise(stages):
+    for before, after in itertools.pairwise(stages):
         if not after.converged:
             reached.append(math.nan)
             continue
@@ -165,9 +172,11 @@ def check_noise_robustness(
         size = max(float(after.u.norm()), std)
         reached.append(max(float((end - after.u).norm()) / size for end in ends))
     faults = [
-        f"noise leads elsewhere than stage {k}" for k, d in enumerate(reached) if not d <= close
+        f"noise leads elsewhere than stage {k}"
+        for k, distance in enumerate(reached)
+        if not distance <= close
     ]
-    value = max(reached, key=_worst)
+    value = max(reached, key=_nan_as_inf)
     return Check(
         not faults,
         value,
@@ -180,7 +189,7 @@ def check_noise_robustness(
 def _noisy_end(
     network: DiagonalNetwork, before: Stage, after: Stage, std: float, generator: torch.Generator
 ) -> Vector:
-    """|u| at the end of the balanced flow from noisy weights."""
+    """Return |u| at the end of the balanced flow from noisy weights."""
     assert after.winner is not None
     sign = before.z.sgn()
     sign[after.winner] = after.sign
@@ -198,7 +207,7 @@ def _noisy_end(
 
 
 def _balanced(z: Vector) -> Reduction:
-    """(u, s u) with u^2 = |z|; what is zero stays there, what falls does not change its sign."""
+    """Return the state (u, s u) with u^2 = |z|: zeros stay zero, and no z changes its sign."""
     log_c = torch.full_like(z, BALANCED)
     # z = (c/2) sinh 2y, which is e^{2y} c/4 unless z is 0
     y = torch.where(z == 0, 0.0, (4 * z.abs()).log() - log_c) / 2
@@ -214,29 +223,30 @@ def check_return_to_rest(
     std: float = 0.05,
     bound: float = 0.05,
 ) -> Check:
-    """The paper's test of 4.3 as alpha -> 0: noise on theta^k, all else at zero, is gone in `time`.
+    """Check that noise on theta^k is gone after `time`: the paper's test of 4.3 as alpha -> 0.
 
-    At any alpha above 0 other coordinates become active meanwhile, in a perturbed run a little
-    earlier or later; here they cannot. `time` is not rescaled. The value is the largest share of
-    the noise's |change of z| that is left; details: `independent` and `tied`, of each stage.
+    All other coordinates are at zero and stay there. At any alpha above 0 some become active
+    meanwhile, a little earlier or later in a perturbed run. `time` is not rescaled. The value is
+    the largest share that is left of the noise's |change of z|. Details: this share at each stage,
+    as `independent` and `tied` by the kind of noise.
     """
-    shares: dict[Noise, list[float]] = {
+    shares_by_noise: dict[Noise, list[float]] = {
         noise: [_share_left(network, stage, time, noise, std, generator) for stage in stages]
         for noise in NOISES
     }
     faults = [
         f"{noise} noise at stage {k} is still at {share:.2g} of its size"
-        for noise, found in shares.items()
-        for k, share in enumerate(found)
+        for noise, shares in shares_by_noise.items()
+        for k, share in enumerate(shares)
         if not share <= bound
     ]
-    value = max((each for found in shares.values() for each in found), key=_worst)
+    value = max(itertools.chain.from_iterable(shares_by_noise.values()), key=_nan_as_inf)
     return Check(
         not faults,
         value,
         bound,
         _sentence("4.3", faults, f"noise falls to {value:.2g} of its size or less"),
-        {noise: tuple(found) for noise, found in shares.items()},
+        {noise: tuple(shares) for noise, shares in shares_by_noise.items()},
     )
 
 
@@ -248,6 +258,7 @@ def _share_left(
     std: float,
     generator: torch.Generator,
 ) -> float:
+    """Return the share of the noise that is left after `time`."""
     if not stage.converged:
         return math.nan
     if not stage.support:
@@ -262,16 +273,17 @@ def _share_left(
 
 
 def check_returns(trials: Sequence[Trial], *, bound: float = 0.05) -> Check:
-    """The paper's test of 4.3 and 4.4: each perturbed run ends where the other does.
+    """Check that each perturbed run ends where the unperturbed does: the paper's test of 4.3, 4.4.
 
-    The value is the largest distance in z at the end relative to that just after the perturbation.
-    Details: that `share` of each trial, and `share_all`, over all coordinates.
+    The value is the largest distance in z at the end, relative to that just after the perturbation.
+    Details, for each trial: this ratio as `share`, and over all coordinates as `share_all`.
     """
-    shares = [float(t.distance[-1] / t.distance[0]) for t in trials]
-    all_shares = [float(t.distance_all[-1] / t.distance_all[0]) for t in trials]
+    shares = [float(trial.distance[-1] / trial.distance[0]) for trial in trials]
+    all_shares = [float(trial.distance_all[-1] / trial.distance_all[0]) for trial in trials]
     faults = [
-        f"{t.noise} noise at time {t.start_time:.3g} ({t.kind}) is still at {share:.2g} of its size"
-        for t, share in zip(trials, shares, strict=True)
+        f"{trial.noise} noise at time {trial.start_time:.3g} ({trial.kind}) is still at "
+        f"{share:.2g} of its size"
+        for trial, share in zip(trials, shares, strict=True)
         if not share <= bound
     ]
     return Check(
@@ -283,12 +295,12 @@ def check_returns(trials: Sequence[Trial], *, bound: float = 0.05) -> Check:
     )
 
 
-def _worst(value: float) -> float:
+def _nan_as_inf(value: float) -> float:
     return math.inf if math.isnan(value) else value
 
 
-def _sentence(assumption: str, faults: Sequence[str], otherwise: str) -> str:
+def _sentence(assumption: str, faults: Sequence[str], success: str) -> str:
     if not faults:
-        return f"Assumption {assumption} holds: {otherwise}"
+        return f"Assumption {assumption} holds: {success}"
     more = f", and {len(faults) - 3} more" if len(faults) > 3 else ""
     return f"Assumption {assumption} fails: {'; '.join(faults[:3])}{more}"

@@ -1,7 +1,9 @@
 """Plain gradient descent and SGD on (u, v), as the papers trained, to compare with the flow."""
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float
@@ -29,13 +31,17 @@ def descend(
     stop_after: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Trajectory:
-    """`steps` steps of size `rate` from alpha (u0, v0) in float64; each `every`-th is recorded.
+    """Take `steps` steps of size `rate` from alpha (u0, v0), in float64.
 
-    Its time is steps x rate / log(1/alpha), the flow's. One step changes u^2 - v^2 by exactly the
-    factor 1 - rate^2 g^2, where the flow keeps it.
-    batch: samples per step, drawn without replacement in each pass by `generator`; all of them
-        unless given.
-    Crossings are interpolated between steps, evenly in log |z|.
+    Time is steps x rate / log(1/alpha), as that of the flow. One step changes u^2 - v^2 by exactly
+    the factor 1 - rate^2 g^2, where the flow conserves it. Crossings are interpolated between
+    steps, evenly in log |z|.
+
+    every: steps between two records; the last step is always recorded.
+    batch: samples per step, drawn without replacement in each pass by `generator`; all by default.
+    threshold: a coordinate is active when |z| is above it.
+    stop_after: stop once so many coordinates have become active.
+    progress: called with the share of the steps that is done.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha is {alpha:g}; it should be between 0 and 1")
@@ -43,75 +49,109 @@ def descend(
         raise ValueError(f"rate is {rate:g}, steps {steps}, every {every}; all should be above 0")
     if len(u0) != network.p:
         raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
-    if batch is not None and generator is None:
-        raise ValueError("SGD draws its batches: give a torch.Generator")
-    reduction = Reduction.of(u0, v0, math.log(alpha))
-    u, v = alpha * u0.double(), alpha * v0.double()
-    unit = rate / -math.log(alpha)
-    batches = None if batch is None or generator is None else network.batches(batch, generator)
-    z = u * v
-    crossings = [
-        Crossing(i, 0.0, True, int(z[i].sign()))
-        for i in (z.abs() >= threshold).nonzero().flatten().tolist()
-    ]
-    recorded = [(0.0, u, v)]
+    batches = _batches(network, batch, generator)
+    log_alpha = math.log(alpha)
+    reduction = Reduction.of(u0, v0, log_alpha)
+    path = _Path(alpha * u0.double(), alpha * v0.double(), rate, rate / -log_alpha, threshold)
     message = ""
-    step = 0
     for step in range(1, steps + 1):
-        part = network if batches is None else next(batches)
-        g = part.g(z)
-        u, v = u + rate * v * g, v + rate * u * g
-        before, z = z, u * v
-        crossings += _crossings(before, z, threshold, (step - 1) * unit, unit)
-        if not bool(z.isfinite().all()):
+        path.take_step(next(batches))
+        if not path.is_finite:
             message = f"diverged at step {step}; what came before is kept: lower the rate"
             break
-        active = len({crossing.coordinate for crossing in crossings if crossing.entered})
-        done = step == steps or (stop_after is not None and active >= stop_after)
+        done = step == steps or (stop_after is not None and path.active_count >= stop_after)
         if step % every == 0 or done:
-            recorded.append((step * unit, u, v))
+            path.record()
             if progress is not None:
                 progress(step / steps)
         if done:
             break
-    return _trajectory(network, reduction, recorded, crossings, math.log(alpha), step, message)
+    return path.trajectory(network, reduction, log_alpha, message)
+
+
+def _batches(
+    network: DiagonalNetwork, size: int | None, generator: torch.Generator | None
+) -> Iterator[DiagonalNetwork]:
+    """Return the network on a batch for each step, or on all samples if there is no size."""
+    if size is None:
+        return itertools.repeat(network)
+    if generator is None:
+        raise ValueError("SGD draws its batches: pass a torch.Generator as generator")
+    return network.batches(size, generator)
+
+
+@dataclass
+class _Path:
+    """Weights that descend step by step, with their records and crossings so far."""
+
+    u: Vector
+    v: Vector
+    rate: float
+    time_per_step: float
+    threshold: float
+    steps: int = 0
+    recorded: list[tuple[float, Vector, Vector]] = field(default_factory=list)
+    crossings: list[Crossing] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.z = self.u * self.v
+        active = (self.z.abs() >= self.threshold).nonzero().flatten().tolist()
+        self.crossings += [Crossing(i, 0.0, True, int(self.z[i].sign())) for i in active]
+        self.record()
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(self.z.isfinite().all())
+
+    @property
+    def active_count(self) -> int:
+        """Number of coordinates that have become active."""
+        return len({crossing.coordinate for crossing in self.crossings if crossing.entered})
+
+    def take_step(self, network: DiagonalNetwork) -> None:
+        """Descend along the gradient of the network's loss."""
+        u, v, g = self.u, self.v, network.g(self.z)
+        self.u, self.v = u + self.rate * v * g, v + self.rate * u * g
+        before, self.z = self.z, self.u * self.v
+        start = self.steps * self.time_per_step
+        self.crossings += _crossings(before, self.z, self.threshold, start, self.time_per_step)
+        self.steps += 1
+
+    def record(self) -> None:
+        self.recorded.append((self.steps * self.time_per_step, self.u, self.v))
+
+    def trajectory(
+        self, network: DiagonalNetwork, reduction: Reduction, log_alpha: float, message: str
+    ) -> Trajectory:
+        """Return the recorded path; a `message` means that it did not finish."""
+        u = torch.stack([u for _, u, _ in self.recorded])
+        v = torch.stack([v for _, _, v in self.recorded])
+        z = u * v
+        summary = f"{counted(self.active_count)} became active in {self.steps} steps"
+        return Trajectory(
+            time=torch.tensor([time for time, _, _ in self.recorded], dtype=torch.float64),
+            z=z,
+            y=reduction.y_at(z),
+            u=u,
+            v=v,
+            loss=torch.tensor([network.loss(row) for row in z], dtype=torch.float64),
+            log_alpha=log_alpha,
+            crossings=tuple(self.crossings),
+            gradient_evaluations=self.steps,
+            finished=not message,
+            message=message or summary,
+        )
 
 
 def _crossings(
-    before: Vector, after: Vector, threshold: float, start: float, unit: float
+    before: Vector, after: Vector, threshold: float, start: float, duration: float
 ) -> list[Crossing]:
-    was, now = before.abs() >= threshold, after.abs() >= threshold
-    found = []
-    for i in (was != now).nonzero().flatten().tolist():
+    """Return the crossings within one step, by time."""
+    was_active, is_active = before.abs() >= threshold, after.abs() >= threshold
+    crossings = []
+    for i in (was_active != is_active).nonzero().flatten().tolist():
         low, high = float(before[i].abs()), float(after[i].abs())
         share = math.log(threshold / low) / math.log(high / low) if low > 0 and high > 0 else 1.0
-        found.append(Crossing(i, start + share * unit, bool(now[i]), int(after[i].sign())))
-    return sorted(found, key=lambda crossing: crossing.time)
-
-
-def _trajectory(
-    network: DiagonalNetwork,
-    reduction: Reduction,
-    recorded: list[tuple[float, Vector, Vector]],
-    crossings: list[Crossing],
-    log_alpha: float,
-    steps: int,
-    message: str,
-) -> Trajectory:
-    u = torch.stack([u for _, u, _ in recorded])
-    v = torch.stack([v for _, _, v in recorded])
-    z = u * v
-    active = len({crossing.coordinate for crossing in crossings if crossing.entered})
-    return Trajectory(
-        time=torch.tensor([time for time, _, _ in recorded], dtype=torch.float64),
-        z=z,
-        y=reduction.y_at(z),
-        u=u,
-        v=v,
-        loss=torch.tensor([network.loss(each) for each in z], dtype=torch.float64),
-        log_alpha=log_alpha,
-        crossings=tuple(crossings),
-        gradient_evaluations=steps,
-        finished=not message,
-        message=message or f"{counted(active)} became active in {steps} steps",
-    )
+        time = start + share * duration
+        crossings.append(Crossing(i, time, bool(is_active[i]), int(after[i].sign())))
+    return sorted(crossings, key=lambda crossing: crossing.time)

@@ -1,4 +1,4 @@
-"""Gradient flow (Eq. 4) as a vector field for scipy's solvers, in either coordinate of `flow`."""
+"""Vector fields of gradient flow (boix2023, Eq. 4) for scipy's solvers, in y or in (u, v)."""
 
 from typing import Protocol, runtime_checkable
 
@@ -16,8 +16,8 @@ Path = Float[np.ndarray, "time state"]
 Matrix = Float[np.ndarray, "state state"]
 Coordinates = Float[Tensor, "time p"]
 
-# Columns of the Jacobian below this cannot slow Newton's iteration down: a coordinate that small
-# moves nothing. At nearly all times nearly all coordinates are such.
+# Columns of the Jacobian below this are left out: a coordinate that small moves nothing, so it
+# cannot slow Newton's iteration down. At nearly all times this holds for nearly all coordinates.
 NEGLIGIBLE = 1e-6
 
 # A coordinate is quiet until its |z| reaches this: then it begins to bend the others' paths.
@@ -26,7 +26,7 @@ QUIET = 1e-3
 
 @runtime_checkable
 class Field(Protocol):
-    """What `flow` needs to know of a coordinate system. Time is rescaled."""
+    """Coordinate system as `flow` needs it, in rescaled time."""
 
     start: State
     evaluations: int
@@ -35,7 +35,7 @@ class Field(Protocol):
     def solver(self, until: float, tolerance: float) -> OdeSolver: ...
     def longest_step(self, state: State) -> float: ...
     def heights(self, states: Float[np.ndarray, "*time state"]) -> Float[np.ndarray, "*time p"]:
-        """A measure of each coordinate that grows with |z|; it is `levels(z)` at |z| = z."""
+        """Return a measure of each coordinate that grows with |z| and is `levels(z)` at z."""
         ...
 
     def levels(self, z: float) -> Float[np.ndarray, " p"]: ...
@@ -45,9 +45,9 @@ class Field(Protocol):
 
 
 class LogField:
-    """The state is y / log(1/alpha), which goes from about 0 to +-1 whatever alpha is.
+    """Vector field of y / log(1/alpha), which goes from about 0 to +-1 at any alpha.
 
-    Its slope is g(z); its Jacobian -H_z diag(dz/dy) log(1/alpha).
+    Its slope is g(z), its Jacobian -H_z diag(dz/dy) log(1/alpha).
     """
 
     def __init__(self, network: DiagonalNetwork, reduction: Reduction, log_alpha: float) -> None:
@@ -57,29 +57,31 @@ class LogField:
         self._last: tuple[State, State] | None = None
 
     def slope(self, time: float, state: State) -> State:
+        """Return g(z)."""
         self.evaluations += 1
         drive: State = self.network.g(self.z(state)).numpy()
         self._last = state.copy(), drive
         return drive
 
     def jacobian(self, time: float, state: State) -> Matrix:
-        moves = self.scale * self.reduction.dz_dy(self.y(state))
-        columns = (moves > NEGLIGIBLE).nonzero().flatten().tolist()
-        found = np.zeros((len(state), len(state)))
+        """Return the derivative of the slope, without negligible columns."""
+        dz = self.scale * self.reduction.dz_dy(self.y(state))
+        columns = (dz > NEGLIGIBLE).nonzero().flatten().tolist()
+        jacobian = np.zeros((len(state), len(state)))
         if columns:
             self.evaluations += 2 * len(columns)
             hessian = self.network.hessian(self.z(state), columns)
-            found[:, columns] = -(hessian * moves[columns]).numpy()
-        return found
+            jacobian[:, columns] = -(hessian * dz[columns]).numpy()
+        return jacobian
 
     def solver(self, until: float, tolerance: float) -> OdeSolver:
-        """Radau, which evaluates its Jacobian only at states the flow has reached.
+        """Return Radau's method, which evaluates its Jacobian only at states the flow has reached.
 
-        BDF and LSODA do so at predicted ones, which may lie far past an activation. There Newton's
-        iteration takes a huge Jacobian for convergence, and a wrong step is accepted.
+        BDF and LSODA evaluate it at predicted states, which may lie far past an activation. There
+        the Jacobian is huge, Newton's iteration seems to converge and accepts a wrong step.
         """
-        # An error of `tolerance` in y is a relative one of twice that in z. The state's own size
-        # means nothing, and 3e-14 is as near to no relative tolerance as scipy allows.
+        # An error of `tolerance` in y is a relative error of twice that in z. The state's own size
+        # means nothing; 3e-14 is the smallest relative tolerance that scipy allows.
         return Radau(
             self.slope,
             0.0,
@@ -91,11 +93,11 @@ class LogField:
         )
 
     def longest_step(self, state: State) -> float:
-        """To where the next quiet coordinate, at its present slope, will be quiet no more.
+        """Return the time until the next quiet coordinate, at its present slope, stops being quiet.
 
-        Between stages slopes are constant and a solver takes ever longer steps, until one ends
-        far past the next activation, where z overflows; finding back costs it many evaluations.
-        At least one e-folding of that coordinate.
+        Between stages slopes are constant and a solver takes ever longer steps. One of them would
+        end far past the next activation, where z overflows, and cost many evaluations to undo. The
+        result is at least one e-folding of that coordinate.
         """
         slope = self._slope_at(state)
         levels = self.levels(QUIET)
@@ -103,7 +105,7 @@ class LogField:
         if not moving.any():
             return np.inf
         state, slope, levels = state[moving], slope[moving], levels[moving]
-        with np.errstate(over="ignore"):  # a drive of 1e-320 means: not for a long time
+        with np.errstate(over="ignore"):  # a drive of 1e-320 means a very long wait
             wait = (np.sign(slope) * levels - state) / slope
         first = wait.argmin()
         longest: float = max(wait[first], 1 / (2 * self.scale * abs(slope[first])))
@@ -133,7 +135,7 @@ class LogField:
 
 
 class WeightField:
-    """The state is (u, v) themselves, so that Eq. 5 is a result and not built in."""
+    """Vector field of (u, v) themselves, in which Eq. 5 is a result and not built in."""
 
     def __init__(self, network: DiagonalNetwork, reduction: Reduction, log_alpha: float) -> None:
         self.network, self.reduction, self.scale = network, reduction, -log_alpha
@@ -153,7 +155,7 @@ class WeightField:
         return slope
 
     def solver(self, until: float, tolerance: float) -> OdeSolver:
-        """Explicit: at the tolerances that Eq. 5 asks for, steps are short in any case."""
+        """Return an explicit solver: at the tolerances Eq. 5 needs, steps are short in any case."""
         smallest = float(np.abs(self.start[self.start != 0]).min())
         return DOP853(self.slope, 0.0, self.start, until, rtol=tolerance, atol=tolerance * smallest)
 

@@ -1,7 +1,7 @@
-"""How a head with full matrices learns from a small start: boix2023 section 5, figure 3 d-f.
+"""Training of a head with full matrices from a small start: boix2023 section 5, figure 3 d-f.
 
-Gradient flow or gradient descent from alpha * weights0, in rescaled time t / log(1 / alpha), with
-the singular values of W_K W_Q^T and W_V W_O^T taken from the factors.
+Gradient flow or gradient descent starts at alpha * weights0. Time is rescaled, t / log(1 / alpha).
+The singular values of W_K W_Q^T and W_V W_O^T are taken from the factors.
 """
 
 import functools
@@ -21,17 +21,19 @@ from rankscope.spectra import singular_values
 from rankscope.theory.full_head import FullHead, Weights
 from rankscope.theory.gauge import overlap, separated
 
-# |cosine| between two inner columns at which the basis is chosen anew; a step later it would not
-# be much nearer to 1.
+# |cosine| between two inner columns above which we choose a new basis. One more step would not
+# bring it much nearer to 1.
 CROWDED = 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class FullTrajectory:
-    """A head's way through training. Singular values: of W_K W_Q^T, then of W_V W_O^T.
+    """Path of a head through training.
 
-    weights: at the end. The flow turns their inner basis (W_K R, W_Q R), which the head does not
-        see; descent leaves it alone.
+    singular_values: those of W_K W_Q^T, then those of W_V W_O^T.
+    weights: the last ones. The flow rotates their inner basis (W_K R, W_Q R), which does not change
+        the head; descent leaves it alone.
+    finished: whether the path came to its end; `message` says in a sentence what happened.
     """
 
     time: Float[Tensor, " time"]
@@ -56,28 +58,25 @@ def flow_full(
     max_evaluations: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> FullTrajectory:
-    """Gradient flow of all four matrices from alpha * weights0 to the rescaled time `until`.
+    """Follow the gradient flow of all four matrices from alpha * weights0 to rescaled time `until`.
 
-    Runge-Kutta 5(4), in an inner basis (`theory.gauge`) in which directions that have not risen
-    survive the rounding of those that have; else rises would be off from alpha = 1e-16 on.
+    The solver is Runge-Kutta 5(4). It works in an inner basis (`theory.gauge`) in which directions
+    that have not risen survive the rounding of those that have; otherwise rises would be off from
+    alpha = 1e-16 on.
 
     log_alpha: natural logarithm. The number of gradients grows in proportion to it.
-    points: recorded times, even between 0 and `until`.
+    points: number of recorded times, evenly spaced between 0 and `until`.
     tolerance: relative error of a step; 1e-4 places half-rise times to 1e-4 of a rise's width.
-    stop_below: the share of the first loss at which enough is learned. Once all is learned only
-        stability limits the solver's step, so that going on to `until` costs more than the rest.
-    max_evaluations: gradients after which to stop and keep what there is.
-    progress: is given the share of `until` that is done.
+    stop_below: stop once the loss is below this share of the first one. Once all is learned, only
+        stability limits the solver's step, and the way to `until` costs more than all before.
+    max_evaluations: stop after so many gradients and keep what was recorded.
+    progress: called with the share of `until` that is done.
     """
     start = _start(head, weights0, float(log_alpha))
-    if not (until > 0 and math.isfinite(until)):
-        raise ValueError(f"until: expected a rescaled time above 0, got {until}")
-    if points < 2:
-        raise ValueError(f"points: expected at least 2 recorded times, got {points}")
     slope = _Field(head, tuple(start.shape), speed=-float(log_alpha))
     log = _Log(head, float(log_alpha))
+    times = _times(until, points)
     log.add(0.0, start)
-    times = np.linspace(0.0, float(until), points)
     for time, weights in _march(slope, start, times, tolerance):
         log.add(time, weights)
         if progress is not None:
@@ -88,14 +87,13 @@ def flow_full(
         if max_evaluations is not None and slope.evaluations >= max_evaluations:
             message = f"stopped at time {time:g} of {until:g} after {slope.evaluations} gradients"
             return log.trajectory(slope.evaluations, finished=False, message=message)
-    if log.time[-1] >= until:
-        message = f"reached time {until:g}"
-        return log.trajectory(slope.evaluations, finished=True, message=message)
-    message = (
-        f"the solver could not go on after time {log.time[-1]:g} of {until:g}; what came before "
-        "is kept: try a smaller tolerance, or targets of a smaller scale"
-    )
-    return log.trajectory(slope.evaluations, finished=False, message=message)
+    message = f"reached time {until:g}"
+    if log.time[-1] < until:
+        message = (
+            f"the solver could not go on after time {log.time[-1]:g} of {until:g}; what came "
+            "before is kept: try a smaller tolerance, or targets of a smaller scale"
+        )
+    return log.trajectory(slope.evaluations, finished=log.time[-1] >= until, message=message)
 
 
 def descend_full(
@@ -108,7 +106,9 @@ def descend_full(
     every: int = 1,
     progress: Callable[[float], None] | None = None,
 ) -> FullTrajectory:
-    """Gradient descent from alpha * weights0, as the paper trained; time is rate * step rescaled.
+    """Take gradient descent steps from alpha * weights0, as the paper trained.
+
+    Time is rate * step, rescaled.
 
     every: steps between two records; the last step is always recorded.
     """
@@ -136,7 +136,17 @@ def descend_full(
     return log.trajectory(steps + 1, finished=True, message=f"took {steps} steps")
 
 
+def _times(until: float | int, points: int) -> np.ndarray:
+    """Return the times to record."""
+    if not (until > 0 and math.isfinite(until)):
+        raise ValueError(f"until: expected a rescaled time above 0, got {until}")
+    if points < 2:
+        raise ValueError(f"points: expected at least 2 recorded times, got {points}")
+    return np.linspace(0.0, float(until), points)
+
+
 def _start(head: FullHead, weights0: Weights, log_alpha: float) -> Weights:
+    """Return alpha * weights0, or refuse what no training can start from."""
     if not -math.inf < log_alpha < 0:
         raise ValueError(
             f"log_alpha: expected the natural logarithm of a scale between 0 and 1, so below 0, "
@@ -155,7 +165,7 @@ def _start(head: FullHead, weights0: Weights, log_alpha: float) -> Weights:
 
 @dataclass
 class _Field:
-    """dW / d(rescaled time) for the solver, and the fastest growth at the last place asked for."""
+    """Slope dW / d(rescaled time) for the solver; remembers the products' gradients there."""
 
     head: FullHead
     shape: tuple[int, ...]
@@ -172,10 +182,10 @@ class _Field:
         return torch.from_numpy(flat).view(self.shape)
 
     def longest_step(self) -> float:
-        """Half the time in which a direction can grow e-fold.
+        """Return half the time in which a direction can grow e-fold.
 
-        The solver's error is measured against the large directions. One that has not risen grows at
-        most at the rate |dL/d(product)|_2, unseen, and the solver has to follow that too.
+        The solver's error is measured against the large directions. A direction that has not risen
+        grows unseen, at most at the rate |dL/d(product)|_2, and the solver has to follow it too.
         """
         assert self.slopes is not None
         growth = self.speed * float(torch.linalg.matrix_norm(self.slopes, ord=2).max())
@@ -185,8 +195,8 @@ class _Field:
 def _march(
     slope: _Field, start: Weights, times: np.ndarray, tolerance: float
 ) -> Iterator[tuple[float, Weights]]:
-    """The weights at each of `times` after the first, until the solver ends or fails."""
-    # An absolute error relative to the start, or the first plateau would be lost within it.
+    """Yield the weights at each of `times` after the first, until the solver ends or fails."""
+    # The absolute error is relative to the start, or the first plateau would be lost in it.
     floor = tolerance * max(float(start.abs().max()), sys.float_info.min)
     solve = functools.partial(RK45, slope, t_bound=times[-1], rtol=tolerance, atol=floor)
     solver = solve(times[0], start.numpy().ravel())
@@ -202,14 +212,14 @@ def _march(
             time = next(waiting, math.inf)
         factors = slope.weights(solver.y).view(2, -1, start.shape[-1])  # K over Q, V over O
         if solver.status == "running" and overlap(factors) > CROWDED:
-            factors = torch.stack([separated(each) for each in factors])
+            factors = torch.stack([separated(product) for product in factors])
             step = min(solver.h_abs, times[-1] - solver.t)
             solver = solve(solver.t, factors.numpy().ravel(), first_step=step)
 
 
 @dataclass
 class _Log:
-    """What a trajectory records, as it grows."""
+    """Records of a trajectory as it grows."""
 
     head: FullHead
     log_alpha: float

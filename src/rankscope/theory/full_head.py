@@ -1,7 +1,7 @@
 """One attention head with full matrices, learning from fixed data: boix2023 Eq. 1 and section 5.
 
 The head depends on its weights through W_K W_Q^T and W_V W_O^T alone. The theory of diagonal
-networks does not cover it; `theory.full_flow` shows what it does all the same.
+networks does not cover it; `theory.full_flow` shows how it learns.
 """
 
 from dataclasses import dataclass
@@ -20,17 +20,18 @@ def attention(
     W_V: Float[Tensor, "d r"],
     W_O: Float[Tensor, "d r"],
 ) -> Float[Tensor, "*samples n d"]:
-    """smax(X W_K W_Q^T X^T) X W_V W_O^T, softmax along rows and without 1 / sqrt(d). Eq. 1."""
+    """Return smax(X W_K W_Q^T X^T) X W_V W_O^T, with softmax along rows, no 1 / sqrt(d) (Eq. 1)."""
     scores = (x @ W_K) @ (x @ W_Q).mT
     return ((scores.softmax(-1) @ x) @ W_V) @ W_O.mT
 
 
 @dataclass(frozen=True, eq=False)
 class FullHead:
-    """The loss of one attention head on data (x, target), as a function of its four matrices.
+    """Loss of one attention head on data (x, target), as a function of its four matrices.
 
-    Half the squared error summed over the last axis, averaged over samples and tokens. The weights
-    are one tensor (4, d, r) that stacks W_K, W_Q, W_V and W_O. Data are kept in float64.
+    The loss is half the squared error, summed over the last axis and averaged over samples and
+    tokens. The weights are one tensor (4, d, r) that stacks W_K, W_Q, W_V and W_O. Data are
+    converted to float64.
     """
 
     x: Float[Tensor, "samples n d"]
@@ -52,23 +53,23 @@ class FullHead:
             object.__setattr__(self, name, data.contiguous())
 
     def output(self, weights: Weights) -> Float[Tensor, "samples n d"]:
-        """What the head answers to x."""
+        """Return the head's output for x."""
         return attention(self.x, *self.checked(weights))
 
     def loss(self, weights: Weights) -> float:
-        """Half the squared error per token."""
+        """Return half the squared error per token."""
         residual = self.output(weights) - self.target
         return float(residual.square().sum()) / 2 / self._tokens
 
     def gradient(self, weights: Weights) -> Weights:
-        """dL/dW of the four matrices."""
+        """Return dL/dW of the four matrices."""
         return self.derivatives(weights)[1]
 
     @torch.no_grad()
     def derivatives(self, weights: Weights) -> tuple[float, Weights, Float[Tensor, "2 d d"]]:
-        """The loss, its gradient, and its gradient in the products W_K W_Q^T and W_V W_O^T.
+        """Return the loss, its gradient, and its gradient in W_K W_Q^T and W_V W_O^T.
 
-        Written out: a flow asks for it some thousand times, and autograd takes twice as long.
+        A flow needs them some thousand times, and autograd takes twice as long as this.
         """
         K, Q, V, O = self.checked(weights)  # noqa: E741
         x, KQ, VO = self.x, K @ Q.mT, V @ O.mT
@@ -90,6 +91,7 @@ class FullHead:
         return self.x.shape[0] * self.x.shape[1]
 
     def checked(self, weights: Weights) -> Tensor:
+        """Return the weights in float64 if their shape fits the data."""
         d = self.x.shape[-1]
         if weights.ndim != 3 or weights.shape[:2] != (4, d):
             raise ValueError(

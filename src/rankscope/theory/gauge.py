@@ -1,9 +1,9 @@
-"""The inner basis in which the small directions of a product of factors survive rounding.
+"""Inner basis in which the small directions of a product of factors survive rounding.
 
 left @ right.mT and its gradient flow do not change when both factors are rotated, left R and
-right R. In a random basis every column holds some of every direction, and a direction 1e16 times
-smaller than the largest is lost to rounding. With one direction to a column each column is rounded
-by its own size, and as gradients act on columns one by one, none disturbs another.
+right R. In a random basis every column holds a part of every direction, and a direction 1e16 times
+smaller than the largest is lost to rounding. With one direction per column, each column is rounded
+relative to its own size. Gradients act on columns one by one, so no column disturbs another.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def overlap(factors: Float[Tensor, "*batch rows r"]) -> float:
-    """The largest |cosine| between two columns; 0 when all are orthogonal."""
+    """Return the largest |cosine| between two columns; 0 when all are orthogonal."""
     size = torch.linalg.vector_norm(factors, dim=-2, keepdim=True)
     unit = torch.where(size > 0, factors / size, 0.0)
     cosines = (unit.mT @ unit).abs()
@@ -24,11 +24,11 @@ def overlap(factors: Float[Tensor, "*batch rows r"]) -> float:
 def separated(
     factors: Float[Tensor, "rows r"], *, tolerance: float = 1e-8, sweeps: int = 30
 ) -> Float[Tensor, "rows r"]:
-    """factors @ R with R a rotation that makes the columns orthogonal.
+    """Return factors @ R with a rotation R that makes the columns orthogonal.
 
-    Jacobi's one-sided method: each rotation turns two columns, by a tiny angle where their sizes
-    differ much, so that all columns keep their relative accuracy. Half the columns are turned at
-    once; each sweep meets all pairs in the order of a round-robin tournament.
+    This is Jacobi's one-sided method. Each rotation turns two columns, by a tiny angle where their
+    sizes differ much, so all columns keep their relative accuracy. Each sweep meets all pairs in
+    the order of a round-robin tournament and turns half the columns at once.
     """
     columns = factors.numpy().T.copy()  # (r, rows)
     rounds = _tournament(len(columns))
@@ -40,14 +40,14 @@ def separated(
 
 
 def _turn(columns: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
-    """Make column a[i] orthogonal to b[i] for every i, in place; the largest |cosine| met."""
+    """Make column a[i] orthogonal to b[i] for every i, in place; return the largest |cosine|."""
     x, y = columns[a], columns[b]
     size_x, size_y = np.linalg.norm(x, axis=1), np.linalg.norm(y, axis=1)
     live = (size_x > 0) & (size_y > 0)
     size_x, size_y = np.where(live, size_x, 1.0), np.where(live, size_y, 1.0)
     cosine = np.where(live, ((x / size_x[:, None]) * (y / size_y[:, None])).sum(1), 0.0)
     ratio = size_y / size_x
-    # tan(2 angle) = 2 x.y / (|y|^2 - |x|^2), the smaller angle of the two.
+    # Of the two angles with tan(2 angle) = 2 x.y / (|y|^2 - |x|^2), take the smaller.
     twist = (ratio - 1 / ratio) / 2
     sign = np.where(twist < 0, -1.0, 1.0)
     tangent = sign * cosine / (np.abs(twist) + np.hypot(cosine, twist) + (cosine == 0))
@@ -58,7 +58,7 @@ def _turn(columns: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _tournament(r: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rounds of disjoint pairs in which each of r players meets each other once."""
+    """Return rounds of disjoint pairs in which each of r players meets each other once."""
     players = [*range(r), *([-1] if r % 2 else [])]
     rounds = []
     for _ in range(len(players) - 1):

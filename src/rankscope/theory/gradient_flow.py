@@ -18,7 +18,7 @@ from rankscope.theory.trajectory import Crossing, Trajectory, counted
 
 Vector = Float[Tensor, " p"]
 
-# Recorded within each step of the solver, since a transition may be only ten steps long.
+# Recorded points within each step of the solver, since a transition may take only ten steps.
 POINTS_PER_STEP = 4
 
 
@@ -36,30 +36,24 @@ def flow(
     tolerance: float | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> Trajectory:
-    """Gradient flow from exp(log_alpha) (u0, v0) until the rescaled time t / log(1/alpha) = until.
+    """Follow the gradient flow from exp(log_alpha) (u0, v0) to the rescaled time `until`.
 
-    log_alpha: natural logarithm, so that -1000 * log(10) is as good as -8 * log(10).
+    Rescaled time is t / log(1/alpha).
+
+    log_alpha: natural logarithm; -1000 * log(10) works as well as -8 * log(10).
     coordinates: "y" never underflows, and its cost hardly grows as alpha falls; "uv" integrates
         the weights themselves, for moderate alpha.
-    times: rescaled times to record; the solver's own steps and points between them unless given.
-    threshold: a coordinate is active when |z| is above it; crossings are found to rounding.
+    times: rescaled times to record; by default the solver's own steps and points between them.
+    threshold: a coordinate is active when |z| is above it; crossings are exact up to rounding.
     stop_after: stop once so many coordinates have become active.
-    tolerance: local error in y (1e-3 unless given; rescaled times are then good to a few times
-        1e-3 / log(1/alpha) / |g|), or relative error of u and v (1e-11).
+    tolerance: local error in y, by default 1e-3, which makes rescaled times good to a few times
+        1e-3 / log(1/alpha) / |g|; or relative error of u and v, by default 1e-11.
+    progress: called with the share of `until` that is done.
     """
     reduction = Reduction.of(u0, v0, float(log_alpha))
     if len(u0) != network.p:
         raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
-    if not 0 < until < np.inf:
-        raise ValueError(f"until is {until:g}; it is a rescaled time, above 0 and finite")
-    if coordinates not in ("y", "uv"):
-        raise ValueError(f"coordinates is {coordinates!r}; choose 'y' or 'uv'")
-    if not threshold > 0:
-        raise ValueError(f"threshold is {threshold:g}; it is a size of z and should be above 0")
-    if tolerance is not None and not tolerance > 0:
-        raise ValueError(f"tolerance is {tolerance:g}; it should be above 0")
-    if times is not None and not _increasing(times, float(until)):
-        raise ValueError("times should be increasing numbers between 0 and `until`, at least one")
+    _check_options(float(until), coordinates, times, threshold, tolerance)
     system: Field = (
         LogField(network, reduction, float(log_alpha))
         if coordinates == "y"
@@ -73,9 +67,28 @@ def flow(
     return _trajectory(network, march, float(log_alpha), finished, message)
 
 
+def _check_options(
+    until: float,
+    coordinates: str,
+    times: Float[Tensor, " time"] | None,
+    threshold: float,
+    tolerance: float | None,
+) -> None:
+    if not 0 < until < np.inf:
+        raise ValueError(f"until is {until:g}; it is a rescaled time, above 0 and finite")
+    if coordinates not in ("y", "uv"):
+        raise ValueError(f"coordinates is {coordinates!r}; choose 'y' or 'uv'")
+    if not threshold > 0:
+        raise ValueError(f"threshold is {threshold:g}; it is a size of z and should be above 0")
+    if tolerance is not None and not tolerance > 0:
+        raise ValueError(f"tolerance is {tolerance:g}; it should be above 0")
+    if times is not None and not _increasing(times, until):
+        raise ValueError("times should be increasing numbers between 0 and `until`, at least one")
+
+
 @dataclass
 class March:
-    """The solver's steps, what was recorded on the way, and the crossings met."""
+    """Steps of the solver through a field, with the records and crossings on the way."""
 
     system: Field
     threshold: float
@@ -92,7 +105,7 @@ class March:
         stop_after: int | None,
         progress: Callable[[float], None] | None,
     ) -> tuple[bool, str]:
-        """March to the end; whether it was reached, and a sentence on what happened."""
+        """March to the end; return whether it was reached, and a sentence on what happened."""
         system = self.system
         solver = system.solver(until, tolerance)
         self._begin(system.start)
@@ -127,19 +140,20 @@ class March:
             self._cross(int(i), 0.0, state, entered=True)
 
     def _record(self, path: DenseOutput, before: np.ndarray, after: np.ndarray) -> None:
+        """Record points within one step, and the crossings in it by time."""
         if self.times is None:
-            here = np.linspace(path.t_old, path.t, POINTS_PER_STEP + 1)[1:]
+            times = np.linspace(path.t_old, path.t, POINTS_PER_STEP + 1)[1:]
         else:
-            here = self.times[(self.times > path.t_old) & (self.times <= path.t)]
-        self.recorded += [(float(t), path(t)) for t in here]
+            times = self.times[(self.times > path.t_old) & (self.times <= path.t)]
+        self.recorded += [(float(time), path(time)) for time in times]
         heights, levels = self.system.heights, self.system.levels(self.threshold)
-        was, now = heights(before) >= levels, heights(after) >= levels
-        found = [(self._when(path, int(i)), int(i)) for i in np.flatnonzero(was != now)]
-        for time, i in sorted(found):
-            self._cross(i, time, path(time), entered=bool(now[i]))
+        was_active, is_active = heights(before) >= levels, heights(after) >= levels
+        crossed = np.flatnonzero(was_active != is_active)
+        for time, i in sorted((self._crossing_time(path, int(i)), int(i)) for i in crossed):
+            self._cross(i, time, path(time), entered=bool(is_active[i]))
 
-    def _when(self, path: DenseOutput, i: int) -> float:
-        """The time at which coordinate i crosses the threshold within a step."""
+    def _crossing_time(self, path: DenseOutput, i: int) -> float:
+        """Return the time at which coordinate i crosses the threshold within a step."""
         level = self.system.levels(self.threshold)[i]
 
         def above(time: float) -> float:
@@ -167,7 +181,7 @@ def _trajectory(
     network: DiagonalNetwork, march: March, log_alpha: float, finished: bool, message: str
 ) -> Trajectory:
     system = march.system
-    # A flow that ends before the first of `times` still has an end to show.
+    # A flow that ends before the first of `times` still has its last state.
     recorded = march.recorded or [march.last or (0.0, system.start)]
     states = np.stack([state for _, state in recorded])
     u, v = system.weights(states)
@@ -178,7 +192,7 @@ def _trajectory(
         y=system.y(states),
         u=u,
         v=v,
-        loss=torch.tensor([network.loss(each) for each in z], dtype=torch.float64),
+        loss=torch.tensor([network.loss(row) for row in z], dtype=torch.float64),
         log_alpha=log_alpha,
         crossings=tuple(march.crossings),
         gradient_evaluations=system.evaluations,

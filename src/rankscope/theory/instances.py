@@ -1,4 +1,4 @@
-"""The networks boix2023 applies its theorem to, as DiagonalNetworks with named coordinates."""
+"""Networks that boix2023 applies its theorem to, as DiagonalNetworks with named coordinates."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ Bases = Float[Tensor, "layers heads d d"]
 
 
 def whitened_network(optimum: Float[Tensor, " p"]) -> DiagonalNetwork:
-    """L(z) = |z - optimum|^2 / 2: every coordinate on its own, T_k = 1 / |optimum|_(k)."""
+    """Return L(z) = |z - optimum|^2 / 2: coordinates are independent, T_k = 1 / |optimum|_(k)."""
     ones = torch.ones(1, len(optimum), dtype=torch.float64)
     return DiagonalNetwork(
         lambda x, z: x * z, square_error, (ones, optimum[None]), coordinates=len(optimum)
@@ -23,20 +23,21 @@ def whitened_network(optimum: Float[Tensor, " p"]) -> DiagonalNetwork:
 
 
 def linear_network(x: Float[Tensor, "batch p"], target: Float[Tensor, " batch"]) -> DiagonalNetwork:
-    """The diagonal linear network sum_i u_i v_i x_i (footnote 2) with half the mean square error.
+    """Return the diagonal linear network sum_i u_i v_i x_i (footnote 2).
 
+    The loss is half the mean square error.
     With A = x^T x / batch and r = x^T target / batch: g(z) = r - A z.
     """
     return DiagonalNetwork(lambda x, z: x @ z, square_error, (x, target), coordinates=x.shape[1])
 
 
 def diagonal_attention(x: Tokens, kq: Float[Tensor, " d"], vo: Float[Tensor, " d"]) -> Tokens:
-    """One head with diagonal weights (Eq. 1): smax(X diag(kq) X^T) X diag(vo), row-wise softmax."""
+    """Return smax(X diag(kq) X^T) X diag(vo), one head with diagonal weights (Eq. 1)."""
     return torch.softmax((x * kq) @ x.transpose(-1, -2), -1) @ x * vo
 
 
 def diagonal_head(x: Tokens, target: Tokens) -> DiagonalNetwork:
-    """One diagonal attention head (Eq. 1); z holds the d entries of K-Q, then those of V-O."""
+    """Return one diagonal attention head (Eq. 1); z holds d entries of K-Q, then d of V-O."""
     d = x.shape[-1]
     return DiagonalNetwork(
         lambda x, z: diagonal_attention(x, z[:d], z[d:]),
@@ -47,7 +48,7 @@ def diagonal_head(x: Tokens, target: Tokens) -> DiagonalNetwork:
 
 
 def head_coordinates(d: int, *, layer: int = 0, head: int = 0) -> tuple[Coordinate, ...]:
-    """Names of the entries of one head's K-Q product, then of its V-O product."""
+    """Name the entries of one head's K-Q product, then of its V-O product."""
     return tuple(
         Coordinate(kind, i, layer=layer, head=head) for kind in ("kq", "vo") for i in range(d)
     )
@@ -61,12 +62,12 @@ def transformer_output(
     feedforward: Sequence[FeedForward],
     bases: Bases | None = None,
 ) -> Tokens:
-    """Z_L of Example 3.2: attention heads and feed-forward layers, each with a residual path.
+    """Return Z_L of Example 3.2: attention heads and feed-forward layers with residual paths.
 
-    z: the products of all heads, as (layer, head, K-Q or V-O, d) in that order.
+    z: the products of all heads, ordered as (layer, head, K-Q or V-O, d).
     feedforward: W_A and W_B of each layer; sigma is GELU.
-    bases: a rotation R of each head, whose products are R diag(kq) R^T and R diag(vo) R^T; the
-        standard basis unless given, as in the paper. Heads that share one are exchangeable.
+    bases: a rotation R for each head, whose products are R diag(kq) R^T and R diag(vo) R^T. The
+        default is the standard basis, as in the paper. Heads that share a basis are exchangeable.
     """
     layers, d = len(feedforward), x.shape[-1]
     if bases is None:
@@ -75,9 +76,9 @@ def transformer_output(
     KQ, VO = (bases * kq) @ bases.mT, (bases * vo) @ bases.mT  # (layers, heads, d, d)
     for layer, (W_A, W_B) in enumerate(feedforward):
         # All heads at once: many small products would take most of the time.
-        asking = x @ KQ[layer].transpose(0, 1).flatten(1)  # (batch, n, heads d)
-        asking = asking.unflatten(-1, (heads, d)).flatten(1, 2)  # (batch, n heads, d)
-        mixed = torch.softmax(asking @ x.mT, -1) @ x
+        queries = x @ KQ[layer].transpose(0, 1).flatten(1)  # (batch, n, heads d)
+        queries = queries.unflatten(-1, (heads, d)).flatten(1, 2)  # (batch, n heads, d)
+        mixed = torch.softmax(queries @ x.mT, -1) @ x
         x = x + mixed.unflatten(1, (-1, heads)).flatten(2) @ VO[layer].flatten(0, 1)
         x = x + F.gelu(x @ W_A) @ W_B.mT
     return x
@@ -91,7 +92,7 @@ def diagonal_transformer(
     feedforward: Sequence[FeedForward],
     bases: Bases | None = None,
 ) -> DiagonalNetwork:
-    """Example 3.2: one layer per pair (W_A, W_B) of frozen weights, only attention is trained."""
+    """Return Example 3.2: a layer per pair (W_A, W_B) of frozen weights; only attention trains."""
     coordinates = [
         coordinate
         for layer in range(len(feedforward))

@@ -20,7 +20,7 @@ Loss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Coordinate:
-    """What one entry of z is: entry `index` of a head's K-Q or V-O product, or just an entry."""
+    """Name of one entry of z: entry `index` of a head's K-Q or V-O product, or of z itself."""
 
     kind: Literal["kq", "vo", "z"]
     index: int
@@ -33,14 +33,15 @@ class Coordinate:
 
 
 class DiagonalNetwork:
-    """L(z) = loss(h(x; z), target) over all samples, and its derivatives in z, in float64.
+    """Loss L(z) = loss(h(x; z), target) over all samples, and its derivatives in z, in float64.
 
         DiagonalNetwork(lambda x, z: x @ z, square_error, (x, target), coordinates=5)
 
-    h: any torch function of (x, z), evaluated on all samples at once; the theorem wants it twice
-        continuously differentiable in z, and a warning says so when it visibly is not.
-    loss: a scalar from (prediction, target), a mean over samples: `square_error`, or your own.
-    coordinates: how many entries z has, or what each of them is.
+    h: any torch function of (x, z), evaluated on all samples at once. The theorem needs it twice
+        continuously differentiable in z; a warning is given when it visibly is not.
+    loss: function of (prediction, target) that returns one number, the mean over samples:
+        `square_error` or your own.
+    coordinates: number of entries of z, or a name for each of them.
     decay: adds decay / 2 |z|^2, which gives a loss such as cross-entropy a finite minimiser.
     """
 
@@ -67,37 +68,37 @@ class DiagonalNetwork:
 
     @property
     def p(self) -> int:
-        """The number of coordinates."""
+        """Number of coordinates."""
         return len(self.coordinates)
 
     @torch.no_grad()
     def loss(self, z: Vector) -> float:
-        """L(z)."""
+        """Return L(z)."""
         return float(self._loss(z))
 
     def g(self, z: Vector) -> Vector:
-        """-dL/dz: the drive of each coordinate (Eq. 4)."""
+        """Return -dL/dz, the drive of each coordinate (Eq. 4)."""
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self._loss(z), z)
         return -gradient
 
     def hessian(self, z: Vector, columns: list[int] | None = None) -> Float[Tensor, "p columns"]:
-        """The given columns (all unless said) of the Hessian of L in z.
+        """Return some columns (by default all) of the Hessian of L in z.
 
-        One reverse pass through the gradient each, about the cost of another gradient.
+        Each column takes one reverse pass through the gradient, about the cost of a gradient.
         """
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self._loss(z), z, create_graph=True)
-            found = [
+            hessian = [
                 torch.autograd.grad(gradient[i], z, retain_graph=True)[0]
                 for i in (range(self.p) if columns is None else columns)
             ]
-        return torch.stack(found, 1) if found else z.new_zeros(self.p, 0)
+        return torch.stack(hessian, 1) if hessian else z.new_zeros(self.p, 0)
 
     def hessian_vector(self, z: Vector, vector: Vector) -> Vector:
-        """The Hessian of L in z times `vector`."""
+        """Return the Hessian of L in z times `vector`."""
         with torch.enable_grad():
             z = z.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(self._loss(z), z, create_graph=True)
@@ -105,7 +106,10 @@ class DiagonalNetwork:
         return product
 
     def batches(self, size: int, generator: torch.Generator) -> Iterator["DiagonalNetwork"]:
-        """The same network on `size` samples at a time, each sample once in a pass, without end."""
+        """Yield the network on `size` samples at a time, without end.
+
+        Each pass has every sample once.
+        """
         samples = len(self.target)
         if not 1 <= size <= samples:
             raise ValueError(f"batches of {size} cannot be drawn from {samples} samples")
@@ -117,12 +121,12 @@ class DiagonalNetwork:
                 yield part
 
     def _loss(self, z: Tensor) -> Tensor:
-        # Also at decay 0 the term ties the gradient to z, so that a linear loss has a Hessian.
+        # Kept at decay 0 too: it makes the gradient depend on z, so a linear loss has a Hessian.
         penalty = self.decay / 2 * z.square().sum()
         return self._loss_of(self.h(self.x, z), self.target) + penalty
 
     def _try_once(self) -> None:
-        """Evaluate the loss at some z: it is one number, and its graph shows kinks."""
+        """Evaluate the loss once, check that it is one finite number, and warn of kinks."""
         z = torch.linspace(0.1, 0.2, self.p, dtype=torch.float64, requires_grad=True)
         with torch.enable_grad():
             if not self.h(self.x, z).requires_grad:
@@ -141,16 +145,16 @@ class DiagonalNetwork:
                 "the loss or its gradient is not finite at z = 0, where every flow begins; "
                 "choose an h that is smooth there"
             )
-        if found := kinks(value):
+        if kinked := kinks(value):
             warnings.warn(
-                f"h or the loss uses {', '.join(found)}, which is not twice differentiable "
+                f"h or the loss uses {', '.join(kinked)}, which is not twice differentiable "
                 "everywhere: boix2023's Theorem 4.5 does not cover it, results are a heuristic",
                 stacklevel=3,
             )
 
 
 def square_error(prediction: Tensor, target: Tensor) -> Tensor:
-    """Half the squared error: summed over the last axis of vectors, averaged over all others."""
+    """Return half the squared error, summed over the last axis of vectors, averaged over others."""
     if prediction.shape != target.shape:
         raise ValueError(
             f"prediction has shape {tuple(prediction.shape)} and target {tuple(target.shape)}; "

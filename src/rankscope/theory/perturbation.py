@@ -1,7 +1,7 @@
-"""The perturbation experiment of boix2023, App. C (figs. 9 and 10): push the weights, train on.
+"""Perturbation experiment of boix2023, App. C (figs. 9 and 10): perturb the weights, train on.
 
-Noise on u and v independently changes the conserved u^2 - v^2, so that (u, v) cannot come back
-while z = u v can: distances are in z. The tied noise (u, s u) of Assumption 4.3 leaves it alone.
+Independent noise on u and v changes the conserved u^2 - v^2. Then (u, v) cannot come back but
+z = u v can, so distances are in z. The tied noise (u, s u) of Assumption 4.3 conserves u^2 - v^2.
 """
 
 import math
@@ -30,7 +30,7 @@ TAU = 1e-5  # weights above it are not negligible (App. C)
 
 @dataclass(frozen=True)
 class Continued:
-    """y at the times asked for, as far as the solver came, and crossings of the threshold."""
+    """Coordinate y at the requested times, as far as the solver came, and the crossings."""
 
     y: Path
     crossings: tuple[Crossing, ...]
@@ -48,26 +48,27 @@ def continued(
     tolerance: float = 1e-4,
     progress: Callable[[float], None] | None = None,
 ) -> Continued:
-    """The flow that goes on from any state, at rescaled `times` since then.
+    """Continue the flow from any state and record it at rescaled `times` since then.
 
-    The state is (y0, log_c) of a Reduction. Unlike (u, v) in float64 these still hold u^2 - v^2 of
-    an active coordinate, the difference of two numbers that round to one.
+    The state is (y0, log_c) of a Reduction. They still hold u^2 - v^2 of an active coordinate,
+    whose u and v are equal in float64.
     """
     system = LogField(network, state, log_alpha)
     march = March(system, threshold=threshold, times=times.numpy())
     finished, message = march.go(
         float(times[-1]), tolerance=tolerance, stop_after=None, progress=progress
     )
-    y = torch.stack([system.y(recorded) for _, recorded in march.recorded])
+    y = torch.stack([system.y(recorded_state) for _, recorded_state in march.recorded])
     return Continued(y, tuple(march.crossings), finished, message)
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A run that is not perturbed, at every epoch: y as the flow has it, and how it began.
+    """An unperturbed run, recorded at every epoch.
 
-    epoch: the time, not rescaled, that one epoch lasts.
-    crossings: of `TAU` by the weights, in rescaled time.
+    reduction: the start of the run.
+    epoch: duration of one epoch, not rescaled.
+    crossings: crossings of `TAU` by the weights, in rescaled time.
     """
 
     network: DiagonalNetwork
@@ -89,16 +90,16 @@ class Reference:
         epoch: float,
         progress: Callable[[float], None] | None = None,
     ) -> "Reference":
-        """The flow from alpha (u0, v0) up to `until` in rescaled time."""
+        """Run the flow from alpha (u0, v0) up to `until` in rescaled time."""
         reduction = Reduction.of(u0, v0, log_alpha)
         epochs = math.ceil(until * -log_alpha / epoch)
         times = torch.arange(epochs + 1, dtype=torch.float64) * epoch / -log_alpha
-        found = continued(network, reduction, log_alpha, times, progress=progress)
-        if not found.finished:
+        path = continued(network, reduction, log_alpha, times, progress=progress)
+        if not path.finished:
             raise ValueError(
-                f"the run to be perturbed did not reach time {until:g}: {found.message}"
+                f"the run to be perturbed did not reach time {until:g}: {path.message}"
             )
-        return cls(network, reduction, log_alpha, epoch, found.y, found.crossings)
+        return cls(network, reduction, log_alpha, epoch, path.y, path.crossings)
 
     @property
     def time(self) -> Float[Tensor, " time"]:
@@ -106,21 +107,21 @@ class Reference:
         return torch.arange(len(self.y), dtype=torch.float64) * self.epoch / -self.log_alpha
 
     def newly_active(self) -> tuple[int, ...]:
-        """Epochs by which a weight has grown past TAU that had not at the epoch before."""
-        found = {
+        """Return the first epochs at which another weight is above TAU."""
+        epochs = {
             math.ceil(crossing.time * -self.log_alpha / self.epoch)
             for crossing in self.crossings
             if crossing.entered
         }
-        return tuple(sorted(found))
+        return tuple(sorted(epochs))
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One perturbation and what became of it, beside the run without it at equal times.
+    """One perturbed run beside the unperturbed one at equal times.
 
-    epochs: since the perturbation. perturbed: which coordinates were, those that then had a weight
-    above TAU.
+    epochs: recorded epochs, counted from the perturbation.
+    perturbed: which coordinates had a weight above TAU and so were perturbed.
     """
 
     kind: Kind
@@ -134,17 +135,17 @@ class Trial:
 
     @property
     def distance(self) -> Float[Tensor, " time"]:
-        """|z - z of the run without perturbation|, over the coordinates that were perturbed."""
-        apart = (self.perturbed_z - self.unperturbed_z)[:, self.perturbed]
-        found: Tensor = torch.linalg.vector_norm(apart, dim=1)
-        return found
+        """Distance in z from the unperturbed run, over the coordinates that were perturbed."""
+        difference = (self.perturbed_z - self.unperturbed_z)[:, self.perturbed]
+        distance: Tensor = torch.linalg.vector_norm(difference, dim=1)
+        return distance
 
     @property
     def distance_all(self) -> Float[Tensor, " time"]:
-        """The same over all coordinates: also those that became active since."""
-        apart = self.perturbed_z - self.unperturbed_z
-        found: Tensor = torch.linalg.vector_norm(apart, dim=1)
-        return found
+        """Distance in z from the unperturbed run, over all coordinates."""
+        difference = self.perturbed_z - self.unperturbed_z
+        distance: Tensor = torch.linalg.vector_norm(difference, dim=1)
+        return distance
 
 
 def trial(
@@ -166,9 +167,9 @@ def trial(
     before = replace(reference.reduction, y0=reference.y[start])
     begun, mask = perturbed(before, noise=noise, std=std, generator=generator)
     times = torch.tensor(epochs, dtype=torch.float64) * reference.epoch / -reference.log_alpha
-    found = continued(reference.network, begun, reference.log_alpha, times)
-    if not found.finished:
-        raise ValueError(f"{noise} noise at time {reference.time[start]:g}: {found.message}")
+    path = continued(reference.network, begun, reference.log_alpha, times)
+    if not path.finished:
+        raise ValueError(f"{noise} noise at time {reference.time[start]:g}: {path.message}")
     return Trial(
         kind,
         noise,
@@ -176,7 +177,7 @@ def trial(
         float(reference.time[start]),
         tuple(epochs),
         mask,
-        begun.z(found.y),
+        begun.z(path.y),
         reference.reduction.z(reference.y[[start + epoch for epoch in epochs]]),
     )
 
@@ -184,9 +185,10 @@ def trial(
 def perturbed(
     state: Reduction, *, noise: Noise, std: float, generator: torch.Generator
 ) -> tuple[Reduction, Bool[Tensor, " p"]]:
-    """The state after Gaussian noise on every weight above TAU, and which coordinates have one.
+    """Add Gaussian noise to every weight above TAU; return the state and the coordinates changed.
 
-    independent: u and v each get their own. tied: v stays s u, and u^2 - v^2 as small as it was.
+    Independent noise draws a number for u and one for v. Tied noise keeps v = s u, and u^2 - v^2
+    as small as it was.
     """
     u, v = state.weights(state.y0)
     mask = torch.maximum(u.abs(), v.abs()) > TAU
@@ -197,11 +199,11 @@ def perturbed(
 
 
 def _from_weights(u: Vector, v: Vector) -> Reduction:
-    return Reduction.of(2 * u, 2 * v, -math.log(2))  # u and v at alpha = 1/2, as good as any
+    return Reduction.of(2 * u, 2 * v, -math.log(2))  # any alpha would do
 
 
 def _tied(state: Reduction, u: Vector, mask: Bool[Tensor, " p"]) -> Reduction:
-    """(u, s u) on the mask: z = s u^2, with the state's own c."""
+    """Return the state (u, s u) on the mask: z = s u^2, with an unchanged c."""
     chosen = mask.nonzero().flatten().tolist()
     sizes = [float(state.y_at(float(u[i].square()))[i]) for i in chosen]
     before, _ = state.weights(state.y0)
@@ -214,12 +216,12 @@ def _tied(state: Reduction, u: Vector, mask: Bool[Tensor, " p"]) -> Reduction:
 
 
 def _merged(whole: Reduction, part: Reduction, mask: Bool[Tensor, " p"]) -> Reduction:
-    """`part` at the coordinates of the mask, `whole` at the others."""
+    """Return `part` at the coordinates of the mask and `whole` at the others."""
 
     def merge(outside: Tensor, inside: Tensor) -> Tensor:
-        found = outside.clone()
-        found[mask] = inside
-        return found
+        merged = outside.clone()
+        merged[mask] = inside
+        return merged
 
     return Reduction(
         merge(whole.log_c, part.log_c),

@@ -1,4 +1,4 @@
-"""When values that grow in turn rise, and whether one rise is over before the next begins."""
+"""Times at which values rise in turn, and whether one rise ends before the next begins."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Rises:
-    """The times at which each value first reaches 10%, 50% and 90% of its final one.
+    """Times at which each value first reaches 10%, 50% and 90% of its final value.
 
-    NaN throughout for a value that did not rise, or has not settled.
+    All three are NaN for a value that did not rise or has not settled.
     """
 
     start: Float[Tensor, " k"]
@@ -20,15 +20,15 @@ class Rises:
 
     @property
     def width(self) -> Float[Tensor, " k"]:
-        """The time from 10% to 90%."""
+        """Time from 10% to 90%."""
         return self.end - self.start
 
     @property
     def separated(self) -> int:
-        """How many of the first values rise one after another.
+        """Number of leading values that rise one after another.
 
-        Half-rise times of neighbours in the order given lie further apart than the wider of their
-        two rises, and in that order. A single value that rises counts as 1.
+        Two neighbours do so if their half-rise times are in the given order and lie further apart
+        than the wider of their two rises. A single value that rises counts as 1.
         """
         gap, width = self.half.diff(), self.width
         apart = gap > torch.maximum(width[1:], width[:-1])
@@ -39,15 +39,15 @@ class Rises:
 def rise_times(
     time: Float[Tensor, " time"], values: Float[Tensor, "time k"], *, floor: float = 1e-8
 ) -> Rises:
-    """Rises of each column of `values`, linear between the times given.
+    """Return the rises of each column of `values`, interpolated linearly between the times.
 
-    First passages, so that a value may overshoot or dip later. Singular values are taken as they
-    come, sorted: where a later direction overtakes an earlier one, the larger value climbs twice,
-    its width spans both, and it counts as not separated. Left out (NaN) is a value that ends no
-    higher than 10 times its beginning, and one that the record does not follow for as long
-    again as its rise took: an exponential cut off anywhere would look like a rise.
+    Only first passages count, so a value may overshoot or dip later. Singular values are sorted:
+    where a later direction overtakes an earlier one, the larger value climbs twice, its width
+    spans both climbs, and it counts as not separated. Two kinds of value give NaN: one that ends
+    at no more than 10 times its beginning, and one that is not recorded for as long again as its
+    rise took, since an exponential that is cut off anywhere would look like a rise.
 
-    floor: the share of the largest final value below which one is not learned, or just rounding.
+    floor: a final value below this share of the largest is not learned, or just rounding.
     """
     final = values[-1]
     start, half, end = (_first_passage(time, values, share * final) for share in (0.1, 0.5, 0.9))
@@ -55,13 +55,13 @@ def rise_times(
     risen = (final > 10 * values[0]) & (final > least)
     settled = time[-1] - end >= end - start
     counted = risen & settled
-    return Rises(*(each.where(counted, torch.nan) for each in (start, half, end)))
+    return Rises(*(times.where(counted, torch.nan) for times in (start, half, end)))
 
 
 def _first_passage(
     time: Float[Tensor, " time"], values: Float[Tensor, "time k"], level: Float[Tensor, " k"]
 ) -> Float[Tensor, " k"]:
-    """When each column first is at its level; meaningless where it starts above it."""
+    """Return when each column first reaches its level; meaningless if it starts above it."""
     after = (values >= level).long().argmax(0).clamp(min=1)  # (k,)
     low = values.gather(0, (after - 1)[None])[0]
     high = values.gather(0, after[None])[0]

@@ -1,9 +1,9 @@
-"""Which operations with kinks a value went through, read from its autograd graph."""
+"""Operations with kinks that a value went through, read from its autograd graph."""
 
 from torch import Tensor
 
 # Autograd's names of functions whose first or second derivative jumps. A clamp or a maximum may
-# never be met where it bends; the warning it causes says "does not cover", not "wrong".
+# never be evaluated where it bends, so the warning says "does not cover", not "wrong".
 KINKED = {
     "abs", "amax", "amin", "aminmax", "ceil", "celu", "clamp", "clampmax", "clampmin", "cummax",
     "cummin", "elu", "floor", "fmax", "fmin", "fmod", "frac", "hardshrink", "hardsigmoid",
@@ -15,8 +15,8 @@ KINKED = {
 
 
 def kinks(value: Tensor) -> list[str]:
-    """The kinked operations between `value` and the leaves that require gradients, sorted."""
-    found, seen, waiting = set(), set(), [value.grad_fn]
+    """Return the kinked operations between `value` and its leaves with gradients, sorted."""
+    kinked, seen, waiting = set(), set(), [value.grad_fn]
     while waiting:
         node = waiting.pop()
         if node is None or node in seen:
@@ -24,6 +24,6 @@ def kinks(value: Tensor) -> list[str]:
         seen.add(node)
         name = node.name().split("::")[-1].split("Backward")[0].lower()
         if name in KINKED or "maxpool" in name:
-            found.add(name)
+            kinked.add(name)
         waiting += [parent for parent, _ in node.next_functions]
-    return sorted(found)
+    return sorted(kinked)

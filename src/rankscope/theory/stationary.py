@@ -1,8 +1,8 @@
-"""Stage B of Algorithm 1: training the active coordinates until they rest (boix2023, Eq. 11).
+"""Stage B of Algorithm 1: train the active coordinates until they rest (boix2023, Eq. 11).
 
-With v = s u the flow on the support is d log|z_i| / dt = 2 s_i g_i: no z_i changes its sign, so it
-ends at a KKT point of L on the orthant {s_i z_i >= 0}. Active: g_i = 0 and s_i z_i > 0. Dropped:
-z_i = 0 and s_i g_i < 0.
+With v = s u the flow on the support is d log|z_i| / dt = 2 s_i g_i. No z_i changes its sign, so the
+flow ends at a KKT point of L on the orthant {s_i z_i >= 0}. There each coordinate is active, with
+g_i = 0 and s_i z_i > 0, or dropped, with z_i = 0 and s_i g_i < 0.
 """
 
 from dataclasses import dataclass
@@ -18,18 +18,18 @@ from rankscope.theory.reduction import LARGEST
 
 Vector = Float[Tensor, " p"]
 
-START = 1e-4  # |z| of the new coordinate beside where it seems to go: nobody feels it yet
-DROPPED = 1e-7  # of the largest |z|: below it a falling coordinate is taken for dropped
-CLOSE = 0.1  # Newton may move z by this share of it; beyond, it found another point than the flow
-CALM = 0.1  # Newton is first tried when the drive has fallen to this share of its largest
-PATIENCE = 1e12  # e-foldings of the winner: who has not come to rest by then never will
-TOLERANCE = 1e-2  # in log |z|: on the way to a point that attracts, errors heal
+START = 1e-4  # first |z| of the new coordinate, as a share of its goal: too small to matter yet
+DROPPED = 1e-7  # share of the largest |z| below which a falling coordinate counts as dropped
+CLOSE = 0.1  # share of z that Newton may move it by; beyond, it found another point than the flow
+CALM = 0.1  # share of its largest to which the drive falls before Newton is first tried
+PATIENCE = 1e12  # e-foldings of the winner after which a flow will never come to rest
+TOLERANCE = 1e-2  # error in log |z|; on the way to an attracting point, errors heal
 MOST_STEPS = 400
 
 
 @dataclass(frozen=True)
 class Rest:
-    """Where stage B ended: z, the Hessian on the support, and whether it is a KKT point."""
+    """End of stage B: z, the Hessian on its support, and whether it is a KKT point."""
 
     z: Vector
     support: tuple[int, ...]
@@ -39,20 +39,20 @@ class Rest:
 
 
 def settle(network: DiagonalNetwork, z: Vector, sign: Vector, winner: int) -> Rest:
-    """The point at rest that the flow reaches from z plus a small step of the winner.
+    """Return the point at rest that the flow reaches from z plus a small step of the winner.
+
+    A stiff solver follows the flow until the drive has calmed down. Then Newton's method is tried.
+    Its result counts if it lies inside the orthant, at a minimum, not above the flow's loss, and
+    close by; otherwise the flow goes on.
 
     sign: s_i of the coordinates that may move, 0 for all others.
-
-    Flows by a stiff solver until the drive has calmed down, then tries Newton's method: taken if
-    it ends inside the orthant, at a minimum, not above the flow's loss, and close by; otherwise the
-    flow goes on.
     """
     flow = _OrthantFlow(network, z, sign, winner)
     push = abs(float(network.g(z)[winner]))
     solver = Radau(
         flow.slope, 0.0, flow.start, np.inf, jac=flow.jacobian, rtol=3e-14, atol=TOLERANCE
     )
-    drive, tried = push, np.inf
+    largest_residual, last_tried = push, np.inf
     for _ in range(MOST_STEPS):
         before = solver.y
         problem = solver.step()
@@ -60,15 +60,15 @@ def settle(network: DiagonalNetwork, z: Vector, sign: Vector, winner: int) -> Re
         if problem is not None or solver.t * push > PATIENCE:
             break
         residual = flow.residual(z)
-        drive = max(drive, residual)
-        calm = residual < CALM * min(drive, tried / 3 / CALM)
-        # Or the solver stands still within its tolerance, and cannot show a smaller drive.
+        largest_residual = max(largest_residual, residual)
+        calm = residual < CALM * min(largest_residual, last_tried / 3 / CALM)
+        # A solver that stands still within its tolerance cannot show a smaller drive.
         still = (solver.t - solver.t_old) * push > 1 and np.abs(solver.y - before).max() < TOLERANCE
         if calm or still:
-            tried = residual
-            found = _newton(network, z, sign)
-            if found is not None:
-                return found
+            last_tried = residual
+            rest = _newton(network, z, sign)
+            if rest is not None:
+                return rest
     return Rest(
         z,
         tuple(sign.nonzero().flatten().tolist()),
@@ -80,7 +80,7 @@ def settle(network: DiagonalNetwork, z: Vector, sign: Vector, winner: int) -> Re
 
 
 class _OrthantFlow:
-    """The balanced flow in log |z| of the coordinates that may move."""
+    """Balanced flow, in log |z|, of the coordinates that may move."""
 
     def __init__(self, network: DiagonalNetwork, z: Vector, sign: Vector, winner: int) -> None:
         self.network = network
@@ -91,12 +91,12 @@ class _OrthantFlow:
         self.start = size[self.support].log().numpy()
 
     def _goal(self, z: Vector, winner: int) -> float:
-        """About how large the new coordinate will be: by Newton's step, or as the others are."""
+        """Estimate how large the new coordinate will be: Newton's step, at most the largest |z|."""
         curvature = float(self.network.hessian(z, [winner])[winner, 0])
         step = abs(float(self.network.g(z)[winner])) / curvature if curvature > 0 else np.inf
         largest = float(z.abs().max()) or np.inf
-        found = min(step, largest)
-        return found if np.isfinite(found) else 1.0
+        goal = min(step, largest)
+        return goal if np.isfinite(goal) else 1.0
 
     def z(self, state: Float[np.ndarray, " support"]) -> Vector:
         z = torch.zeros(self.network.p, dtype=torch.float64)
@@ -112,11 +112,11 @@ class _OrthantFlow:
     def jacobian(self, time: float, state: Float[np.ndarray, " support"]) -> np.ndarray:
         z = self.z(state)
         hessian = self.network.hessian(z, self.support.tolist())[self.support]
-        found: np.ndarray = (-2 * self.sign[:, None] * hessian * z[self.support]).numpy()
-        return found
+        jacobian: np.ndarray = (-2 * self.sign[:, None] * hessian * z[self.support]).numpy()
+        return jacobian
 
     def residual(self, z: Vector) -> float:
-        """The largest drive of a coordinate that is neither dropped nor on its way there."""
+        """Return the largest drive of a coordinate that is not dropped nor falling towards it."""
         drive = self.sign * self.network.g(z)[self.support]
         size = z[self.support].abs()
         moving = (size > DROPPED * size.max()) | (drive > 0)
@@ -124,7 +124,10 @@ class _OrthantFlow:
 
 
 def _newton(network: DiagonalNetwork, z: Vector, sign: Vector) -> Rest | None:
-    """Newton's method on the coordinates not dropped; None unless all conditions hold."""
+    """Find the rest by Newton's method on the coordinates not dropped.
+
+    Returns None if a condition of `settle` fails.
+    """
     alive = (z.abs() > DROPPED * z.abs().max()) & (sign != 0)
     support = alive.nonzero().flatten()
     start, loss = z, network.loss(z)
@@ -132,11 +135,11 @@ def _newton(network: DiagonalNetwork, z: Vector, sign: Vector) -> Rest | None:
     scale = float(network.g(torch.zeros_like(z)).abs().max())
     for _ in range(20):
         hessian = network.hessian(z, support.tolist())[support]
-        # In u: where the valley is flat, the flow moves each z in proportion to its size.
+        # The step is taken in u: in a flat valley the flow moves each z in proportion to its size.
         u = z[support].abs().sqrt()
         values, vectors = torch.linalg.eigh(u[:, None] * hessian * u)
         if values[0] < -1e-9 * values[-1] or not values[-1] > 0:
-            return None  # a saddle, which the flow only passes; or far out, where all is flat
+            return None  # at a saddle, which the flow only passes, or far out, where all is flat
         inverse = torch.where(values > 1e-12 * values[-1], 1 / values, 0.0)
         drive = network.g(z)[support]
         change = u * (vectors @ (inverse * (vectors.T @ (u * drive))))

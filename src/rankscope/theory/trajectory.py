@@ -1,4 +1,4 @@
-"""What a flow or a descent gives: coordinates and loss over time, and when each became active."""
+"""Results of a flow or a descent: coordinates and loss over time, and when each became active."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Crossing:
-    """|z| of one coordinate crossing the threshold: it became active, or it left."""
+    """Time at which |z| of one coordinate crosses the threshold: it became active, or it left."""
 
     coordinate: int
     time: float
@@ -18,12 +18,12 @@ class Crossing:
 
 @dataclass(frozen=True)
 class Trajectory:
-    """A path of training in rescaled time t / log(1/alpha).
+    """Path of training in rescaled time t / log(1/alpha).
 
-    u and v are the network's own weights and underflow to 0 below 1e-308, as z does below it; y is
-    the coordinate that does not (`rankscope.theory.reduction`).
+    u, v, z: the network's weights and their products; they underflow to 0 below 1e-308.
+    y: the coordinate that never underflows (`rankscope.theory.reduction`).
     gradient_evaluations: gradients of the whole loss; a column of the Hessian counts as two.
-    finished: whether it came to its end; `message` says in a sentence what happened.
+    finished: whether the path came to its end; `message` says in a sentence what happened.
     """
 
     time: Float[Tensor, " time"]
@@ -40,7 +40,7 @@ class Trajectory:
 
     @property
     def activations(self) -> tuple[Crossing, ...]:
-        """The first time each coordinate became active, in order."""
+        """First crossing of each coordinate that became active, in order."""
         first: dict[int, Crossing] = {}
         for crossing in self.crossings:
             if crossing.entered:
@@ -49,5 +49,5 @@ class Trajectory:
 
 
 def counted(coordinates: int) -> str:
-    """ "no coordinate", "1 coordinate", "2 coordinates" """
+    """Write a number of coordinates: "no coordinate", "1 coordinate", "2 coordinates"."""
     return f"{coordinates or 'no'} coordinate{'s' if coordinates > 1 else ''}"
