@@ -172,7 +172,7 @@ def test_nothing_draws_from_the_global_generator() -> None:
 def test_what_it_says_of_itself(problem: ClassificationProblem) -> None:
     assert problem.shown == Shown("weight", "weight > weight")
     assert problem.unit == "images"
-    assert problem.finale(problem.model) == {}
+    assert problem.final_attributes(problem.model) == {}
 
 
 @dataclass(frozen=True)

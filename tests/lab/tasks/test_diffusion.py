@@ -130,15 +130,15 @@ def test_sampling_of_a_gaussian_is_that_gaussian(steps: int, tolerance: float) -
 
 
 def test_sheet_of_samples_is_bytes(problem: DiffusionProblem) -> None:
-    sheet = problem.finale(problem.model.eval())["samples"]
+    sheet = problem.final_attributes(problem.model.eval())["samples"]
     assert sheet["shape"] == [3, 8, 8]
     pixels = np.frombuffer(base64.b64decode(sheet["bytes"]), np.uint8).reshape(sheet["shape"])
     assert pixels.std() > 0
-    assert sheet == problem.finale(problem.model)["samples"]
+    assert sheet == problem.final_attributes(problem.model)["samples"]
 
 
 def test_network_without_numbers_makes_a_black_sheet(problem: DiffusionProblem) -> None:
-    sheet = problem.finale(Constant(math.nan))["samples"]
+    sheet = problem.final_attributes(Constant(math.nan))["samples"]
     assert set(base64.b64decode(sheet["bytes"])) == {0}
 
 

@@ -142,7 +142,7 @@ def test_a_problem_draws_what_it_is_asked_for_and_keeps_its_word() -> None:
     want = ctc_loss(log_probabilities, *speech.validation.tensors()[1:])
     assert said["validation_loss"] == pytest.approx(float(want))
     assert said["validation_error_rate"] >= 0
-    assert problem.finale(problem.model) == {}
+    assert problem.final_attributes(problem.model) == {}
     assert problem.shown == problem.model.shown()
 
 

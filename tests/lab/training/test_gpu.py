@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from lab.toy_runs import Log
-from lab.training.test_run import RUN, die_after, executed, silent
+from lab.training.test_loop import die_after
+from lab.training.test_run import RUN, executed, silent
 from lab.training.toy_task import CloudTask
 from rankscope import store
 from rankscope.lab.execution import attempt
@@ -99,7 +100,7 @@ run = replace(declared, steps=4, snapshots=Every(2), stop=None, truncation=None)
 losses = []
 for device in ("cuda", "cpu"):
     path = Path(folder, device)
-    replace(run, place=Place(device=device)).execute(path, seed=0, progress=lambda *said: None)
+    replace(run, place=Place(device=device)).execute(path, seed=0, progress=lambda *_: None)
     ds = store.open(path)
     assert ds.attrs["compiled"] == (device == "cuda"), "this takes Triton and a C compiler"
     losses.append(ds["training_loss"].to_numpy())

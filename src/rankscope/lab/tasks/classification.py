@@ -103,7 +103,7 @@ class ImageProblem(Problem):
         # Under autocast cross_entropy would leave log-probabilities in bfloat16.
         return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
 
 

@@ -129,7 +129,7 @@ class DiffusionProblem(Problem):
         )
         return {"validation_loss": total / len(self._validation)}
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         """A sheet of new images, as bytes."""
         task, (_, rows, columns) = self._task, self._task.images.shape
         kept = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)

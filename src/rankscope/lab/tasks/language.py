@@ -79,7 +79,7 @@ class LanguageProblem(Problem):
         total = sum(count * loss for count, loss in losses)
         return {"validation_loss": total / len(self._validation)}
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
 
     def _batches(self, chosen: Int[Tensor, "n length"]) -> Iterator[Batch]:

@@ -83,7 +83,7 @@ class ModularProblem(Problem):
             "training_accuracy": _accuracy(model(*self.inputs(*self._train)), self._train[1]),
         }
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
 
 

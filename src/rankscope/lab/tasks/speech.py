@@ -81,7 +81,7 @@ class SpeechProblem(Problem):
             "validation_error_rate": float(torch.cat(edits).sum() / target_lengths.sum()),
         }
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
 
 

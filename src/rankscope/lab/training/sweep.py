@@ -1,4 +1,4 @@
-"""Trainings as an experiment: at several weight decays, at several initial scales, or named."""
+"""Experiments of trainings: a sweep of weight decay, a sweep of initial scale, or named runs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ def decay_sweep(
     figures: Mapping[str, FigureMaker],
     seconds: Mapping[Scale, int | None],
 ) -> Experiment:
-    """Runs are named by the paper's decay they stand for: "vgg/decay-0.001" of yunis2024/vgg."""
+    """Declare an experiment with runs named by the paper's decay: "<network>/decay-0.001"."""
     network = name.rpartition("/")[2]
     named = {f"{network}/decay-{run.paper_decay:g}": run for run in runs}
     return trainings(name, scale, named, claims=claims, figures=figures, seconds=seconds)
@@ -34,12 +34,15 @@ def scale_sweep(
     seconds: Mapping[Scale, int | None],
     paper_on: str = "one H200",
 ) -> Experiment:
-    """Runs are named by network and initial scale: "vit/scale-0.1"; scale 1 trains to the end."""
-    every = tuple(init_scales)
+    """Declare an experiment with runs named by network and initial scale: "<network>/scale-0.1".
+
+    Runs of scale 1 have no early stop.
+    """
+    init_scales = tuple(init_scales)
     runs = {
-        f"{network}/scale-{each:g}": from_scale(run, each)
+        f"{network}/scale-{init_scale:g}": from_scale(run, init_scale)
         for network, run in networks.items()
-        for each in every
+        for init_scale in init_scales
     }
     return trainings(
         name, scale, runs, claims=claims, figures=figures, seconds=seconds, paper_on=paper_on
@@ -56,7 +59,10 @@ def trainings(
     seconds: Mapping[Scale, int | None],
     paper_on: str = "one H200",
 ) -> Experiment:
-    """An experiment of trainings: their seeds, and on what they run, at each scale."""
+    """Declare an experiment of named trainings, with the seeds and hardware of each scale.
+
+    seconds: expected duration at each scale. paper_on: the hardware expected at scale "paper".
+    """
     return Experiment(
         name=name,
         scale=scale,
@@ -70,12 +76,12 @@ def trainings(
 
 
 def from_scale(run: TrainingRun, init_scale: float) -> TrainingRun:
-    """The same from initial weights so many times as large; the model has an `init_scale`."""
+    """Return the run with initial weights scaled by `init_scale`, a field of its model."""
     task: Any = run.task
     task = replace(task, model=replace(task.model, init_scale=init_scale))
     return replace(run, task=task, stop=None if init_scale == 1 else run.stop)
 
 
 def acting_like(decay: float, paper: TrainingRun, run: TrainingRun, *, share: float) -> float:
-    """The decay that acts in `run` as much in all as `decay` does in the paper's, times `share`."""
+    """Return the decay whose total effect in `run` is `share` times that of `decay` in `paper`."""
     return decay * share * paper.rate_sum / run.rate_sum
