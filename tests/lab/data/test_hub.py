@@ -91,10 +91,10 @@ def test_names_with_a_hash_are_shards_too() -> None:
     assert shards([name], "data", "train", origin="here") == [name]
 
 
-@pytest.mark.parametrize("kept", [0, 4, 200, -1])
-def test_truncated_file_is_named(data: Path, kept: int) -> None:
+@pytest.mark.parametrize("size", [0, 4, 200, -1])
+def test_truncated_file_is_named(data: Path, size: int) -> None:
     path = data / "some/set/plain/test-00000-of-00001.parquet"
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(
         ValueError, match=r"test-00000.* is no whole Parquet .*; delete it and down"
     ):

@@ -1,1 +1,1 @@
-"""Runs of the theory on toy tasks: flows, Algorithm 1 and what goes with them, to the store."""
+"""Runs of the theory on toy tasks: gradient flows, Algorithm 1 and checks of assumptions."""
