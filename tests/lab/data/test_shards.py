@@ -109,11 +109,11 @@ def test_so_many_row_groups_are_kept_and_no_more(
     seen(images, 23, 4)  # the last used stay
     assert len(read) == 3 and read[-1] == ("train-00003", 1)
     seen(images, *range(24))
-    assert len(images._kept) == 2
+    assert len(images._in_memory) == 2
     seen(images, 3)
     seen(images, 23)
     seen(images, 3)
-    assert set(images._kept) == {1, len(images.blocks) - 1}
+    assert set(images._in_memory) == {1, len(images.blocks) - 1}
 
 
 def test_footers_are_read_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
