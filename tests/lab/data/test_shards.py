@@ -140,7 +140,9 @@ def test_wrong_label_names_its_file_and_row(data: Path) -> None:
 def test_damaged_and_empty_shards_are_named(data: Path) -> None:
     path = write(data, 1, [], [])
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(ValueError, match=rf"{path.name} is no whole Parquet file .*; delete it"):
+    with pytest.raises(
+        ValueError, match=rf"{path.name} is not a complete Parquet file .*; delete it"
+    ):
         SOME.open(data)
     for shard in range(4):
         write(data, shard, [], [])

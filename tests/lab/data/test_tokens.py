@@ -69,7 +69,8 @@ def test_a_broken_tokenizer_is_named(folder: Path) -> None:
     (folder / "someone/model").mkdir(parents=True)
     (folder / "someone/model/tokenizer.json").write_text('{"model"')
     with pytest.raises(
-        ValueError, match=r"someone/model/tokenizer.json is no whole tokenizer \(.*\); delete it"
+        ValueError,
+        match=r"someone/model/tokenizer.json is not a complete tokenizer \(.*\); delete it",
     ):
         WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=folder)
 

@@ -209,11 +209,13 @@ class Short:
 
 
 def test_texts_that_do_not_fit_into_their_frames_are_named() -> None:
-    message = r"rows \[1\] of validation, of 1 such: no text, or fewer frames .*; leave them out"
+    message = (
+        r"rows \[1\] of validation \(1 in all\) have no text, or fewer frames .*; leave them out"
+    )
     with pytest.raises(ValueError, match=message):
         SpeechRecognition(Short(), MODEL).build(Place(), seed=0)
     silent = pad([torch.zeros(2, 40)] * 7, [encode("")] * 7)
-    with pytest.raises(ValueError, match=r"rows \[0, 1, 2, 3, 4\] of train, of 7 such"):
+    with pytest.raises(ValueError, match=r"rows \[0, 1, 2, 3, 4\] of train \(7 in all\)"):
         require_room(Speech(silent, silent))
 
 

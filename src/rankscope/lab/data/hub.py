@@ -74,8 +74,8 @@ def shards(names: Iterable[str], config: str, split: str, *, origin: str) -> lis
     missing = [str(index) for index in range(expected) if index not in by_index]
     if missing:
         raise ValueError(
-            f"{origin}/{config}: of {expected} shards of {split!r} number {', '.join(missing)} is "
-            "missing; download the split again"
+            f"{origin}/{config}: {split!r} has {expected} shards, missing: {', '.join(missing)}; "
+            "download the split again"
         )
     return [by_index[index] for index in range(expected)]
 
@@ -121,16 +121,16 @@ def explained(repo: str) -> Iterator[None]:
         yield
     except GatedRepoError as error:
         raise ValueError(
-            f"the hub gives {repo!r} to those who accepted its terms: accept them on its page and "
-            f"log in by `hf auth login`; with the files in a folder of your own, {REMEDY}"
+            f"you have not accepted the hub's terms for {repo!r}; accept them on its page and log "
+            f"in by `hf auth login`, or, if you have the files, {REMEDY}"
         ) from error
     except RepositoryNotFoundError as error:
         raise ValueError(f"the hub has no data set {repo!r}; {REMEDY}") from error
     except (HfHubHTTPError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(
-            f"{repo!r} cannot be downloaded, is there a network? ({reason}); with the files in a "
-            f"folder of your own, {REMEDY}"
+            f"{repo!r} cannot be downloaded, is there a network? ({reason}); if you have the "
+            f"files, {REMEDY}"
         ) from error
 
 
@@ -169,7 +169,7 @@ def whole(file: object, *, remedy: str = DOWNLOAD_AGAIN) -> Iterator[None]:
         yield
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{file} is no whole Parquet file ({reason}); {remedy}") from error
+        raise ValueError(f"{file} is not a complete Parquet file ({reason}); {remedy}") from error
 
 
 def encoded_files(column: pa.ChunkedArray, path: Path, name: str) -> list[bytes | None]:

@@ -147,7 +147,9 @@ def read_tokenizer(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # from_file raises nothing more special
-        raise ValueError(f"{path} is no whole tokenizer ({error}); {DOWNLOAD_AGAIN}") from error
+        raise ValueError(
+            f"{path} is not a complete tokenizer ({error}); {DOWNLOAD_AGAIN}"
+        ) from error
 
 
 @dataclass(frozen=True)

@@ -114,8 +114,8 @@ def require_room(speech: Speech) -> None:
         short = too_short(part)
         if short:
             raise ValueError(
-                f"rows {short[:5]} of {name}, of {len(short)} such: no text, or fewer frames than "
-                "it needs; leave them out, or take a shorter hop"
+                f"rows {short[:5]} of {name} ({len(short)} in all) have no text, or fewer frames "
+                "than it needs; leave them out, or take a shorter hop"
             )
 
 

@@ -61,9 +61,7 @@ class Evaluation:
         self._truncation = truncation
         self._model = copy.deepcopy(problem.model).eval().requires_grad_(False)
         for module in self._model.modules():
-            if isinstance(
-                module, nn.RNNBase
-            ):  # a copy scatters the weights that GPU kernels want packed
+            if isinstance(module, nn.RNNBase):  # GPU kernels want weights packed, copies scatter
                 module.flatten_parameters()
         self._device = next(self._model.parameters()).device
         *_, last = views(self._model)

@@ -215,8 +215,8 @@ class TrainingRun:
         if not math.isfinite(loss):
             self.forget(path)
             raise RuntimeError(
-                f"the loss of the untrained network is {loss}; look for what is not finite in the "
-                "data, or try another precision or device"
+                f"the loss of the untrained network is {loss}; look for values that are not finite "
+                "in the data, or try another precision or device"
             )
 
     def _store_attributes(self, loop: Loop, path: Path, *, speed: float, end: End) -> None:

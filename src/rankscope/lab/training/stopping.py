@@ -15,8 +15,7 @@ class Settled:
     def __post_init__(self) -> None:
         if not self.loss > 0 or self.steps < 1:
             raise ValueError(
-                f"a training settles below a loss above 0 and goes on for at least 1 step; got "
-                f"{self.loss} and {self.steps}"
+                f"a stop needs a loss above 0 and at least 1 step, got {self.loss} and {self.steps}"
             )
 
     def over(self, ds: xr.Dataset, step: int) -> bool:
