@@ -37,10 +37,10 @@ def test_the_mel_scale_is_the_usual_one() -> None:
 
 def test_energies_are_the_windowed_transform_written_out() -> None:
     audio = torch.randn(900, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    found = LogMel().energies(audio)
+    energies = LogMel().energies(audio)
     window = 0.5 - 0.5 * torch.cos(2 * math.pi * torch.arange(400).double() / 400)
-    assert found.shape == (4, 40)
-    for frame, row in enumerate(found):
+    assert energies.shape == (4, 40)
+    for frame, row in enumerate(energies):
         power = torch.fft.rfft(window * audio[160 * frame : 160 * frame + 400], n=512).abs() ** 2
         torch.testing.assert_close(row, filter_bank(40, 512, rate=16000) @ power)
 

@@ -49,9 +49,9 @@ def test_utterances_are_one_or_two_words_with_frames_for_each_letter() -> None:
         assert set(words) <= set(WORDS)
     assert counts == {1, 2}
     assert (speech.train.frame_lengths > speech.train.target_lengths).all()
-    kept = torch.arange(speech.train.features.shape[1]) < speech.train.frame_lengths[:, None]
+    inside = torch.arange(speech.train.features.shape[1]) < speech.train.frame_lengths[:, None]
     assert torch.isfinite(speech.train.features).all()
-    assert (speech.train.features[~kept] == 0).all()
+    assert (speech.train.features[~inside] == 0).all()
 
 
 def test_resonances_are_where_they_are_asked_for() -> None:

@@ -65,15 +65,15 @@ def test_missing_repository_and_split_are_named(data: Path) -> None:
 
 def test_half_a_download_is_never_used(data: Path) -> None:
     (data / "some/set/plain/train-00000-of-00002.parquet").unlink()
-    with pytest.raises(ValueError, match=r"of 2 shards of 'train' number 0 is missing; download"):
+    with pytest.raises(ValueError, match=r"'train' has 2 shards, missing: 0; download"):
         parquet_files("some/set", "plain", "train", folder=data)
 
 
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["c/train-00000-of-00003.parquet"], "of 3 shards of 'train' number 1, 2 is missing"),
-        (["c/train/0000.parquet", "c/train/0002.parquet"], "of 3 shards .* number 1 is missing"),
+        (["c/train-00000-of-00003.parquet"], "'train' has 3 shards, missing: 1, 2"),
+        (["c/train/0000.parquet", "c/train/0002.parquet"], "has 3 shards, missing: 1"),
         (
             ["c/train-00000-of-00001.parquet", "c/train-00000-of-00002.parquet"],
             "different sets, of 1 and of 2 files; delete those of one set",
@@ -91,12 +91,12 @@ def test_names_with_a_hash_are_shards_too() -> None:
     assert shards([name], "data", "train", origin="here") == [name]
 
 
-@pytest.mark.parametrize("kept", [0, 4, 200, -1])
-def test_truncated_file_is_named(data: Path, kept: int) -> None:
+@pytest.mark.parametrize("size", [0, 4, 200, -1])
+def test_truncated_file_is_named(data: Path, size: int) -> None:
     path = data / "some/set/plain/test-00000-of-00001.parquet"
-    path.write_bytes(path.read_bytes()[:kept])
+    path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(
-        ValueError, match=r"test-00000.* is no whole Parquet .*; delete it and down"
+        ValueError, match=r"test-00000.* is not a complete Parquet .*; delete it and down"
     ):
         rows([path])
 
@@ -106,7 +106,7 @@ def test_damaged_page_is_noticed(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[4:40] = b"\xff" * 36  # the header of the first page; the footer is whole
     path.write_bytes(bytes(content))
-    with pytest.raises(ValueError, match=r"a\.parquet is no whole Parquet file"):
+    with pytest.raises(ValueError, match=r"a\.parquet is not a complete Parquet file"):
         rows([path])
 
 

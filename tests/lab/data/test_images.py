@@ -78,7 +78,7 @@ def test_image_of_another_size_is_named(data: Path) -> None:
 
 @pytest.mark.parametrize("label", [4, -1])
 def test_label_out_of_range_is_named(data: Path, label: int) -> None:
-    write_images(data / SHARDS[1], [png(each) for each in PIXELS[3:]], [3, label])
+    write_images(data / SHARDS[1], [png(pixels) for pixels in PIXELS[3:]], [3, label])
     message = (
         rf"train-00001-of-00002.parquet, row 1: label {label} is outside 0 to 3, one of 1 such"
     )

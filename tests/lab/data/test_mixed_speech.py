@@ -27,8 +27,8 @@ LONG = Given(("abcde", "ab"), ("abcd", "abc"))
 SHORT = Given(("b", "ba", "bac"), ("c",))
 
 
-def same(found: Utterances, want: Utterances) -> bool:
-    return all(map(torch.equal, found.tensors(), want.tensors()))
+def same(one: Utterances, other: Utterances) -> bool:
+    return all(map(torch.equal, one.tensors(), other.tensors()))
 
 
 def test_all_parts_are_learnt_and_each_holds_out_its_own() -> None:

@@ -63,7 +63,7 @@ def test_hub_is_listed_and_nothing_fetched(monkeypatch: pytest.MonkeyPatch) -> N
         {"repo": "some/set", "repo_type": "dataset", "allow_patterns": patterns, "dry_run": True}
     ]
     names.pop()
-    with pytest.raises(ValueError, match="of 2 shards of 'train' number 0 is missing"):
+    with pytest.raises(ValueError, match="'train' has 2 shards, missing: 0"):
         split_shards("some/set", "data", "train")
 
 
@@ -98,14 +98,16 @@ def test_without_a_network_what_was_fetched_is_used(
 def test_terms_that_were_not_accepted_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = GatedRepoError.__new__(GatedRepoError)  # it wants a response, which is not looked at
     monkeypatch.setattr(remote, "hf_hub_download", raising(refused))
-    with pytest.raises(ValueError, match=r"'some/set' to those who accepted its terms: .*`hf auth"):
+    with pytest.raises(ValueError, match=r"the hub's terms for 'some/set'; .*`hf auth"):
         HubShard("some/set", "data/train-00000-of-00001.parquet", "abc").path()
 
 
 def test_damaged_footer_is_named(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", 3)
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(ValueError, match=r"a\.parquet is no whole Parquet file .*; delete it"):
+    with pytest.raises(
+        ValueError, match=r"a\.parquet is not a complete Parquet file .*; delete it"
+    ):
         LocalShard(path).footer()
 
 
@@ -116,5 +118,7 @@ def test_damaged_footer_on_the_hub_is_named(
     path.write_bytes(path.read_bytes()[:-2])
     opened = SimpleNamespace(open=lambda *_, **__: path.open("rb"))
     monkeypatch.setattr(remote, "HfFileSystem", lambda: opened)
-    with pytest.raises(ValueError, match=r"^a\.parquet of the hub data set some/set is no whole"):
+    with pytest.raises(
+        ValueError, match=r"^a\.parquet of the hub data set some/set is not a complete"
+    ):
         HubShard("some/set", "a.parquet", "abc").footer()

@@ -1,4 +1,4 @@
-"""The right rows whatever is in memory, and bad ones by name."""
+"""Row groups in memory, and messages that name bad rows."""
 
 import os
 from pathlib import Path
@@ -39,7 +39,7 @@ def encoded(index: int) -> bytes:
 
 def write(folder: Path, shard: int, images: list[bytes | None], labels: list[int]) -> Path:
     kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    rows = pa.array([{"bytes": each, "path": None} for each in images], kind)
+    rows = pa.array([{"bytes": data, "path": None} for data in images], kind)
     path = folder / f"some/images/data/train-{shard:05}-of-{len(COUNTS):05}.parquet"
     path.parent.mkdir(parents=True, exist_ok=True)
     table = pa.table({"image": rows, "label": pa.array(labels, pa.int64())})
@@ -63,7 +63,7 @@ def data(tmp_path: Path) -> Path:
 
 
 def top_left(image: Image.Image, index: int) -> np.ndarray:
-    """Also says that it was given the image that belongs to the index."""
+    """Return the top left corner, after checking that the image belongs to the index."""
     assert image.size[::-1] == sides(index)
     return np.asarray(image)[:4, :4]
 
@@ -109,11 +109,11 @@ def test_so_many_row_groups_are_kept_and_no_more(
     seen(images, 23, 4)  # the last used stay
     assert len(read) == 3 and read[-1] == ("train-00003", 1)
     seen(images, *range(24))
-    assert len(images._kept) == 2
+    assert len(images._in_memory) == 2
     seen(images, 3)
     seen(images, 23)
     seen(images, 3)
-    assert set(images._kept) == {1, len(images.blocks) - 1}
+    assert set(images._in_memory) == {1, len(images.blocks) - 1}
 
 
 def test_footers_are_read_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,9 @@ def test_wrong_label_names_its_file_and_row(data: Path) -> None:
 def test_damaged_and_empty_shards_are_named(data: Path) -> None:
     path = write(data, 1, [], [])
     path.write_bytes(path.read_bytes()[:-3])
-    with pytest.raises(ValueError, match=rf"{path.name} is no whole Parquet file .*; delete it"):
+    with pytest.raises(
+        ValueError, match=rf"{path.name} is not a complete Parquet file .*; delete it"
+    ):
         SOME.open(data)
     for shard in range(4):
         write(data, shard, [], [])
@@ -201,7 +203,7 @@ def test_hub_shards_are_fetched_when_they_are_read(
 
 @pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="needs RANKSCOPE_DATA")
 def test_tiny_imagenet() -> None:
-    """Some of its images are grey."""
+    """The real data set has some grey images."""
     crops = Crops(size=56)
     for declared in (TINY_IMAGENET, TINY_IMAGENET_VALIDATION):
         images = declared.open(keep=2)

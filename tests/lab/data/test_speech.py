@@ -48,11 +48,11 @@ def test_the_alphabet_is_the_papers() -> None:
 
 
 def test_utterances_are_padded_to_the_longest() -> None:
-    found = pad([torch.ones(2, 3), torch.ones(4, 3)], [encode("abc"), encode("z")])
-    assert found.features[:, :, 0].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
-    assert found.frame_lengths.tolist() == [2, 4]
-    assert found.targets.tolist() == [[2, 3, 4], [27, 0, 0]]
-    assert found.target_lengths.tolist() == [3, 1]
+    padded = pad([torch.ones(2, 3), torch.ones(4, 3)], [encode("abc"), encode("z")])
+    assert padded.features[:, :, 0].tolist() == [[1, 1, 0, 0], [1, 1, 1, 1]]
+    assert padded.frame_lengths.tolist() == [2, 4]
+    assert padded.targets.tolist() == [[2, 3, 4], [27, 0, 0]]
+    assert padded.target_lengths.tolist() == [3, 1]
     with pytest.raises(ValueError, match="argument 2 is shorter"):
         pad([torch.ones(2, 3), torch.ones(4, 3)], [encode("abc")])
 
@@ -61,8 +61,8 @@ def test_texts_without_the_frames_for_them_are_found() -> None:
     # aa needs a blank between its letters: three frames; a text that ends needs none after it
     texts = ["ab", "aa", "", "a", "aab", "abba"]
     frames = [2, 2, 2, 2, 4, 4]
-    found = pad([torch.zeros(each, 1) for each in frames], [encode(text) for text in texts])
-    assert too_short(found) == [1, 2, 5]
+    utterances = pad([torch.zeros(count, 1) for count in frames], [encode(text) for text in texts])
+    assert too_short(utterances) == [1, 2, 5]
     assert too_short(pad([torch.zeros(2, 1)], [encode("")])) == [0]
 
 
@@ -75,8 +75,8 @@ def test_librispeech_is_read_in_order_of_its_shards(tmp_path: Path) -> None:
     for _ in range(2):  # decoded, then from the cache
         speech = LibriSpeech("train.clean.5").build(folder=tmp_path, seed=0)
         rows = zip(*(t.tolist() for t in speech.train.tensors()[2:]), strict=True)
-        said = ["".join(ALPHABET[i] for i in row[:length]) for row, length in rows]
-        assert said == ["he said", "it's", "no"]
+        texts = ["".join(ALPHABET[i] for i in row[:length]) for row, length in rows]
+        assert texts == ["he said", "it's", "no"]
         for i, data in enumerate(sounds):
             samples = torch.from_numpy(soundfile.read(io.BytesIO(data), dtype="float32")[0])
             length = int(speech.train.frame_lengths[i])
@@ -146,8 +146,8 @@ def test_cache_knows_every_field_of_the_features(tmp_path: Path) -> None:
     for name, value in {"filters": 20, "window": 0.02, "hop": 0.02}.items():
         other = replace(data, mel=replace(data.mel, **{name: value}))
         samples = torch.from_numpy(soundfile.read(io.BytesIO(sound(2000)), dtype="float32")[0])
-        found = other.read("validation.clean", folder=tmp_path).features[0]
-        torch.testing.assert_close(found, other.mel(samples))
+        features = other.read("validation.clean", folder=tmp_path).features[0]
+        torch.testing.assert_close(features, other.mel(samples))
     with pytest.raises(ValueError, match="expected one channel at 8000 Hz, got 1 at 16000"):
         replace(data, mel=LogMel(rate=8000)).read("validation.clean", folder=tmp_path)
 

@@ -56,20 +56,21 @@ def test_a_tokenizer_of_the_hub_is_used_from_the_folder(
     (folder / "someone/model").mkdir(parents=True)
     known = train_tokenizer(["the the the"], 258)
     known.save(str(folder / "someone/model/tokenizer.json"))
-    found = WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=folder)
-    assert found.vocabulary == 258
-    assert known.decode(found.train.tolist()) == lower(SENTENCES)
+    tokens = WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=folder)
+    assert tokens.vocabulary == 258
+    assert known.decode(tokens.train.tolist()) == lower(SENTENCES)
     # Of that folder the environment may tell as well.
     monkeypatch.setenv("RANKSCOPE_DATA", str(folder))
     again = WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=None)
-    assert torch.equal(found.train, again.train)
+    assert torch.equal(tokens.train, again.train)
 
 
 def test_a_broken_tokenizer_is_named(folder: Path) -> None:
     (folder / "someone/model").mkdir(parents=True)
     (folder / "someone/model/tokenizer.json").write_text('{"model"')
     with pytest.raises(
-        ValueError, match=r"someone/model/tokenizer.json is no whole tokenizer \(.*\); delete it"
+        ValueError,
+        match=r"someone/model/tokenizer.json is not a complete tokenizer \(.*\); delete it",
     ):
         WikiText("wikitext-2-v1", tokenizer="someone/model").build(folder=folder)
 
@@ -106,16 +107,16 @@ def test_a_tokenizer_that_cannot_be_had_is_explained(
 def test_source_text_by_character() -> None:
     text = torch.tensor(list("Def É_9".encode()), dtype=torch.uint8)
     assert "".join(map(chr, characters(text))) == "def ??_9"
-    found = StandardLibraryTokens(10_000).build()
+    tokens = StandardLibraryTokens(10_000).build()
     raw = StandardLibraryText(10_000).build()
-    assert (len(found.train), len(found.validation), found.vocabulary) == (9_000, 1_000, 128)
-    assert "".join(map(chr, found.train)) == bytes(raw.train.tolist()).decode("ascii").lower()
+    assert (len(tokens.train), len(tokens.validation), tokens.vocabulary) == (9_000, 1_000, 128)
+    assert "".join(map(chr, tokens.train)) == bytes(raw.train.tolist()).decode("ascii").lower()
 
 
 @pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="RANKSCOPE_DATA is not set")
 def test_the_real_wikitext() -> None:
-    found = WikiText("wikitext-2-v1", vocabulary=8192).build(
+    tokens = WikiText("wikitext-2-v1", vocabulary=8192).build(
         folder=Path(os.environ["RANKSCOPE_DATA"])
     )
     # 2.05 million words in training, which take at least a token each
-    assert 2_000_000 < len(found.train) < 4_000_000 and found.vocabulary == 8192
+    assert 2_000_000 < len(tokens.train) < 4_000_000 and tokens.vocabulary == 8192

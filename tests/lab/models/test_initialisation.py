@@ -1,4 +1,4 @@
-"""Every network: drawn from its seed alone, as torch draws by default."""
+"""Networks are drawn from their seed alone, as torch draws by default."""
 
 import pytest
 import torch
@@ -30,7 +30,7 @@ def test_weights_come_from_the_seed_alone(config: VggConfig) -> None:
 def test_the_shown_matrix_and_pair_are_there(config: VggConfig) -> None:
     model = config.build(0)
     matrix, pair = model.shown()
-    (shown,) = [each for each in model.alignment_pairs() if each.name == pair]
+    (shown,) = [declared for declared in model.alignment_pairs() if declared.name == pair]
     assert matrix == shown.earlier
 
 

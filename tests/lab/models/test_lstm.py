@@ -47,8 +47,8 @@ def key(pair: Pair) -> tuple[object, ...]:
 
 def test_declared_pairs_are_those_of_the_forward_pass() -> None:
     model = SMALL.build(0)
-    found = discover_pairs(model, features())
-    assert {key(pair) for pair in model.alignment_pairs()} == {key(pair) for pair in found}
+    discovered = discover_pairs(model, features())
+    assert {key(pair) for pair in model.alignment_pairs()} == {key(pair) for pair in discovered}
     # By direction and gate: W_ih-W_hh of 2 layers, two kinds upwards, two kinds to the output.
     assert len(model.alignment_pairs()) == 2 * 4 * (2 + 2 + 2)
 

@@ -65,8 +65,8 @@ def key(pair: Pair) -> tuple[object, ...]:
 
 def test_declared_pairs_are_those_of_the_forward_pass() -> None:
     model = SMALL.build(0)
-    found = discover_pairs(model, tokens())
-    assert {key(pair) for pair in model.alignment_pairs()} == {key(pair) for pair in found}
+    discovered = discover_pairs(model, tokens())
+    assert {key(pair) for pair in model.alignment_pairs()} == {key(pair) for pair in discovered}
     assert len(model.alignment_pairs()) == 3 + 5
 
 

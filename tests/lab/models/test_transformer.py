@@ -57,10 +57,10 @@ def test_forward_pass_is_the_network_written_out() -> None:
         )
     logits = model(tokens())
     weights = dict(model.named_parameters())
-    for row, found in zip(tokens().tolist(), logits, strict=True):
+    for row, row_logits in zip(tokens().tolist(), logits, strict=True):
         # The positions are stored in float32.
         torch.testing.assert_close(
-            found, dense_logits(weights, row, width=12, heads=3), rtol=1e-5, atol=1e-6
+            row_logits, dense_logits(weights, row, width=12, heads=3), rtol=1e-5, atol=1e-6
         )
 
 
@@ -128,8 +128,8 @@ def key(pair: Pair) -> tuple[object, ...]:
 
 def test_declared_pairs_are_those_of_the_forward_pass() -> None:
     model = SMALL.build()
-    found = discover_pairs(model, tokens())
-    assert {key(pair) for pair in model.alignment_pairs()} == {key(pair) for pair in found}
+    discovered = discover_pairs(model, tokens())
+    assert {key(pair) for pair in model.alignment_pairs()} == {key(pair) for pair in discovered}
 
 
 @pytest.mark.parametrize("layers", [1, 2, 12])
@@ -137,7 +137,7 @@ def test_shown_matrix_and_pair_are_of_a_middle_layer(layers: int) -> None:
     model = TransformerConfig(layers, 12, 3, 5).build()
     matrix, pair = model.shown()
     assert matrix == f"blocks.{layers // 2}.w1" and matrix in views(model)
-    assert pair in {each.name for each in model.alignment_pairs()}
+    assert pair in {declared.name for declared in model.alignment_pairs()}
 
 
 def stored(model: Transformer, name: str) -> Tensor:
@@ -156,15 +156,17 @@ def stored(model: Transformer, name: str) -> Tensor:
 def test_every_pair_meets_in_one_space(pair: Pair) -> None:
     """The names exist, the views are the stored matrices, and the overlap is the dense one."""
     model = SMALL.build().double()
-    found = views(model, parts=True)
+    matrices = views(model, parts=True)
     earlier, later = stored(model, pair.earlier), stored(model, pair.later)
-    assert torch.equal(found[pair.earlier].W, earlier) and torch.equal(found[pair.later].W, later)
+    assert torch.equal(matrices[pair.earlier].W, earlier) and torch.equal(
+        matrices[pair.later].W, later
+    )
     U = torch.linalg.svd(earlier, full_matrices=False)[0]
     later_U, _, later_Vh = torch.linalg.svd(later, full_matrices=False)
     theirs = later_U if pair.kind == "qk" else later_Vh.mT
     want = (U.mT @ theirs).diagonal().abs()
     names = (pair.earlier, pair.later)
-    known = decompose({name: found[name] for name in names}, ranks=dict.fromkeys(names, 100))
+    known = decompose({name: matrices[name] for name in names}, ranks=dict.fromkeys(names, 100))
     torch.testing.assert_close(alignment(pair, known), want.detach(), atol=1e-7, rtol=1e-5)
 
 

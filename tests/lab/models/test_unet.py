@@ -72,12 +72,12 @@ def test_declared_pairs_differ_from_the_forward_pass_in_skips_and_time_only() ->
     """
     model = SMALL.build(0)
     declared = {key(pair): pair for pair in model.alignment_pairs()}
-    found = {key(pair) for pair in discover_pairs(model, *batch(8))}
-    assert {each.kind for each in declared.values()} == {"conv", "time", "skip"}
-    assert {pair.kind for each, pair in declared.items() if each not in found} == {"skip"}
-    extra = {(earlier, later) for earlier, later, *_ in found - set(declared)}
+    discovered = {key(pair) for pair in discover_pairs(model, *batch(8))}
+    assert {pair.kind for pair in declared.values()} == {"conv", "time", "skip"}
+    assert {pair.kind for ends, pair in declared.items() if ends not in discovered} == {"skip"}
+    extra = {(earlier, later) for earlier, later, *_ in discovered - set(declared)}
     dense = {f"dense{i}" for i in range(1, 5)} | {f"up_dense{i}" for i in range(2, 5)}
-    want = {("embed", each) for each in dense}
+    want = {("embed", layer) for layer in dense}
     assert extra == want | {(f"up_dense{i}", f"tconv{i - 1}") for i in range(2, 5)}
 
 
@@ -92,11 +92,11 @@ def test_the_papers_pairs() -> None:
 
 def test_every_pair_meets_in_one_space() -> None:
     model = SMALL.build(0)
-    found = views(model)
+    matrices = views(model)
     for pair in (*model.alignment_pairs(), *model.tap_pairs()):
-        outputs = found[pair.earlier].W.shape[0]
+        outputs = matrices[pair.earlier].W.shape[0]
         assert pair.later_cut is not None and pair.later_cut.size == outputs
-        assert math.prod(pair.later_cut.shape) == found[pair.later].W.shape[1]
+        assert math.prod(pair.later_cut.shape) == matrices[pair.later].W.shape[1]
 
 
 def test_only_the_path_has_other_taps() -> None:

@@ -51,7 +51,7 @@ def images(count: int = 3, seed: int = 0) -> Tensor:
 
 @torch.no_grad()
 def disturbed(config: VitConfig) -> Vit:
-    """In float64, every parameter away from what it starts as."""
+    """A model in float64 with all parameters away from their initial values."""
     model, generator = config.build().double(), torch.Generator().manual_seed(1)
     for parameter in model.parameters():
         parameter += 0.3 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator)
@@ -123,13 +123,14 @@ def test_parameters_of_the_papers_network() -> None:
     outside = (3 * 16 + 1) * 512 + 512 + 65 * 512 + 2 * 512 + (512 + 1) * 10
     with torch.device("meta"):
         model = Vit(VitConfig())
-    assert sum(each.numel() for each in model.parameters()) == 6 * block + outside
+    assert sum(parameter.numel() for parameter in model.parameters()) == 6 * block + outside
 
 
 def test_vit_base_16_has_as_many_parameters_as_others_publish() -> None:
     with torch.device("meta"):
         model = Vit(BASE_16)
-    assert sum(each.numel() for each in model.parameters()) == 86_567_656  # torchvision, timm
+    # torchvision and timm have as many.
+    assert sum(parameter.numel() for parameter in model.parameters()) == 86_567_656
 
 
 def test_init_scale_multiplies_linear_layers_but_the_patch_map() -> None:
@@ -137,8 +138,8 @@ def test_init_scale_multiplies_linear_layers_but_the_patch_map() -> None:
     plain = dict(config.build(3).named_parameters())
     scaled = dict(replace(config, init_scale=0.1).build(3).named_parameters())
     for name, tensor in plain.items():
-        kept = "norm" in name or name.split(".")[0] in ("patches", "position", "class_token")
-        assert torch.equal(scaled[name], tensor if kept else 0.1 * tensor), name
+        unscaled = "norm" in name or name.split(".")[0] in ("patches", "position", "class_token")
+        assert torch.equal(scaled[name], tensor if unscaled else 0.1 * tensor), name
 
 
 def test_default_weights_are_torchs_and_tokens_normal() -> None:
@@ -175,19 +176,19 @@ def test_weights_come_from_the_seed_alone() -> None:
 def test_every_head_has_its_two_products_of_the_heads_width() -> None:
     model = disturbed(SMALL)
     products = views(model).manifest.products
-    assert [each.name for each in products] == [
+    assert [head_product.name for head_product in products] == [
         f"blocks.{i}.attention.h{h}.{kind}"
         for i in range(2)
         for h in range(3)
         for kind in ("kq", "vo")
     ]
     tensors = named_tensors(model)
-    for each in products:
-        block, _, rest = each.name.partition(".h")
+    for head_product in products:
+        block, _, rest = head_product.name.partition(".h")
         rows = slice(4 * int(rest[0]), 4 * int(rest[0]) + 4)
         q, k, v, o = (tensors[f"{block}.{role}.weight"] for role in "qkvo")
-        want = k[rows].T @ q[rows] if each.kind == "kq" else o[:, rows] @ v[rows]
-        product = each.product(tensors)
+        want = k[rows].T @ q[rows] if head_product.kind == "kq" else o[:, rows] @ v[rows]
+        product = head_product.product(tensors)
         assert product.left.shape == product.right.shape == (10, 4)
         torch.testing.assert_close(product.left @ product.right.mT, want)
 
@@ -199,9 +200,9 @@ def key(pair: Pair) -> tuple[object, ...]:
 @pytest.mark.parametrize("depth", [1, 3])
 def test_declared_pairs_are_those_of_the_forward_pass(depth: int) -> None:
     model = replace(SMALL, depth=depth).build()
-    found, declared = discover_pairs(model, images()), model.alignment_pairs()
-    assert {key(pair) for pair in declared} == {key(pair) for pair in found}
-    assert len(declared) == len(found) == depth * (3 + 3 + 3) + 1
+    discovered, declared = discover_pairs(model, images()), model.alignment_pairs()
+    assert {key(pair) for pair in declared} == {key(pair) for pair in discovered}
+    assert len(declared) == len(discovered) == depth * (3 + 3 + 3) + 1
 
 
 @pytest.mark.parametrize("depth", [1, 6, 12])
@@ -209,7 +210,7 @@ def test_shown_matrix_and_pair_are_of_a_middle_block(depth: int) -> None:
     model = replace(SMALL, depth=depth).build()
     matrix, pair = model.shown()
     assert matrix == f"blocks.{depth // 2}.fc1" and matrix in views(model)
-    assert pair in {each.name for each in model.alignment_pairs()}
+    assert pair in {declared.name for declared in model.alignment_pairs()}
 
 
 @pytest.mark.filterwarnings("ignore:TF32 acceleration")
@@ -223,7 +224,7 @@ def test_products_in_bfloat16_give_nearly_the_same_logits_and_gradients() -> Non
             logits = model(images(64))
             loss = logits.float().square().mean()
         loss.backward()
-        gradients = torch.cat([each.grad.flatten() for each in model.parameters()])
+        gradients = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
         assert gradients.dtype == torch.float32
         sums[precision] = logits.detach().float(), gradients
     for plain, rounded in zip(sums["float32"], sums["bfloat16"], strict=True):

@@ -11,14 +11,14 @@ IMAGES = torch.randint(
 
 def views(image: torch.Tensor, padding: int) -> set[bytes]:
     """Every shift of an image and of its mirror image, written out."""
-    found = set()
+    views = set()
     _, height, width = image.shape
     for mirrored in (image.numpy(), image.numpy()[:, :, ::-1]):
         padded = np.pad(mirrored, ((0, 0), (padding, padding), (padding, padding)))
         for down in range(2 * padding + 1):
             for across in range(2 * padding + 1):
-                found.add(padded[:, down : down + height, across : across + width].tobytes())
-    return found
+                views.add(padded[:, down : down + height, across : across + width].tobytes())
+    return views
 
 
 def test_each_view_is_a_shift_or_a_mirrored_shift() -> None:
@@ -37,9 +37,9 @@ def test_every_view_comes_up_about_equally_often() -> None:
 
 def test_without_padding_images_are_kept_or_mirrored() -> None:
     seen = CropFlip(padding=0)(IMAGES, torch.Generator().manual_seed(3))
-    kept = (seen == IMAGES).flatten(1).all(1)
+    unchanged = (seen == IMAGES).flatten(1).all(1)
     mirrored = (seen == IMAGES.flip(3)).flatten(1).all(1)
-    assert (kept ^ mirrored).all() and 180 < int(kept.sum()) < 320
+    assert (unchanged ^ mirrored).all() and 180 < int(unchanged.sum()) < 320
 
 
 def test_the_generator_decides() -> None:

@@ -108,7 +108,7 @@ def test_loss_is_the_mean_of_minus_log_probabilities(problem: ClassificationProb
 def test_fixed_samples_are_the_first_of_training(problem: ClassificationProblem) -> None:
     batches = list(problem.fixed(1100))
     assert [len(labels) for _, labels in batches] == [367, 367, 366]
-    joined = [torch.cat(each) for each in zip(*batches, strict=True)]
+    joined = [torch.cat(tensors) for tensors in zip(*batches, strict=True)]
     drawn = problem.draw(torch.arange(1100), GENERATOR)
     assert all(torch.equal(a, b) for a, b in zip(joined, drawn, strict=True))
     assert sum(len(labels) for _, labels in problem.fixed(10**6)) == problem.samples
@@ -125,13 +125,13 @@ def test_validation_is_of_the_held_out_samples(problem: ClassificationProblem) -
             right = F.one_hot(DATA.labels[held], 10).float() * 1e4
             return torch.where(DATA.labels[held, None] < 5, right, torch.zeros(10))
 
-    said = problem.validate(Knows())
+    values = problem.validate(Knows())
     labels = DATA.labels[held]
-    assert said["validation_accuracy"] == pytest.approx(
+    assert values["validation_accuracy"] == pytest.approx(
         float(((labels < 5) | (labels == 0)).double().mean())
     )
     share = float((labels >= 5).double().mean())
-    assert said["validation_loss"] == pytest.approx(share * math.log(10), rel=1e-6)
+    assert values["validation_loss"] == pytest.approx(share * math.log(10), rel=1e-6)
 
 
 def test_constant_loss_is_the_entropy_of_the_labels(problem: ClassificationProblem) -> None:
@@ -172,7 +172,7 @@ def test_nothing_draws_from_the_global_generator() -> None:
 def test_what_it_says_of_itself(problem: ClassificationProblem) -> None:
     assert problem.shown == Shown("weight", "weight > weight")
     assert problem.unit == "images"
-    assert problem.finale(problem.model) == {}
+    assert problem.final_attributes(problem.model) == {}
 
 
 @dataclass(frozen=True)
@@ -193,9 +193,9 @@ def test_a_split_of_its_own_validates() -> None:
     assert torch.equal(images, DATA.inputs) and torch.equal(labels, DATA.labels)
     with torch.no_grad():
         scores = problem.model(*problem.inputs(test.inputs))
-        found = problem.validate(problem.model)
+        values = problem.validate(problem.model)
     right = float((scores.argmax(1) == test.labels).double().mean())
-    assert found["validation_accuracy"] == pytest.approx(right)
+    assert values["validation_accuracy"] == pytest.approx(right)
 
 
 def test_model_and_images_have_the_same_classes() -> None:
@@ -208,9 +208,9 @@ def test_model_and_images_have_the_same_classes() -> None:
 def test_only_what_is_learnt_from_is_augmented() -> None:
     problem = replace(TASK, augmentation=CropFlip(padding=1)).build(Place(), seed=5)
     plain = TASK.build(Place(), seed=5)
-    every = torch.arange(problem.samples)
-    drawn, labels = problem.draw(every, torch.Generator().manual_seed(3))
-    expected, same = plain.draw(every, GENERATOR)
+    indices = torch.arange(problem.samples)
+    drawn, labels = problem.draw(indices, torch.Generator().manual_seed(3))
+    expected, same = plain.draw(indices, GENERATOR)
     view = CropFlip(padding=1)(expected, torch.Generator().manual_seed(3))
     assert torch.equal(drawn, view) and torch.equal(labels, same)
     assert not torch.equal(drawn, expected)

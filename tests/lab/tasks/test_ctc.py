@@ -37,15 +37,15 @@ def native(
 def test_values_and_gradients_are_torchs_own(case: str) -> None:
     logits, rest = drawn(*CASES[case])
     weights = torch.linspace(0.5, 2, len(logits), dtype=torch.float64)  # one for each utterance
-    found, want = (f(logits.log_softmax(-1), *rest) for f in (replayable_ctc_loss, native))
-    torch.testing.assert_close(found, want, rtol=1e-12, atol=1e-12)
-    slopes = [torch.autograd.grad(loss @ weights, logits)[0] for loss in (found, want)]
+    ours, want = (f(logits.log_softmax(-1), *rest) for f in (replayable_ctc_loss, native))
+    torch.testing.assert_close(ours, want, rtol=1e-12, atol=1e-12)
+    slopes = [torch.autograd.grad(loss @ weights, logits)[0] for loss in (ours, want)]
     torch.testing.assert_close(*slopes, rtol=1e-10, atol=1e-12)
     assert slopes[0].abs().max() > 0.1
 
 
 def test_the_gradient_is_that_of_the_value() -> None:
-    """Of log-probabilities as free numbers, which need not add up to 1."""
+    """Gradients treat log-probabilities as free numbers, which need not add up to 1."""
     logits, rest = drawn([5, 3], [2, 2], 3)
     assert torch.autograd.gradcheck(lambda x: replayable_ctc_loss(x, *rest), logits)
 

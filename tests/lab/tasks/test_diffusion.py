@@ -113,32 +113,32 @@ def test_validation_is_of_the_images_held_out(problem: DiffusionProblem) -> None
 
 @pytest.mark.parametrize(("steps", "tolerance"), [(1000, 0.06), (100, 0.12)])
 def test_sampling_of_a_gaussian_is_that_gaussian(steps: int, tolerance: float) -> None:
-    """For images N(m, v) the best guess of the noise is known: what comes out is N(m, v) again."""
+    """Sampling with the best predictor for images N(m, v), which is known, gives N(m, v) again."""
     m, v = 2.0, 0.25
-    kept = (1 - sigmoid_betas(1000, 1e-5, 2e-2)).cumprod(0)
+    signal = (1 - sigmoid_betas(1000, 1e-5, 2e-2)).cumprod(0)
 
     class Gaussian(nn.Module):
         def forward(self, images: Tensor, times: Tensor) -> Tensor:
-            a = kept[times].view(-1, 1, 1, 1)
+            a = signal[times].view(-1, 1, 1, 1)
             return ((1 - a).sqrt() * (images - a.sqrt() * m) / (a * v + 1 - a)).float()
 
     source = torch.Generator().manual_seed(0)
     start = torch.randn(100, 1, 8, 8, generator=source)
-    made = sample(Gaussian(), start, kept, steps=steps, noise=source)
+    made = sample(Gaussian(), start, signal, steps=steps, noise=source)
     assert float(made.mean()) == pytest.approx(m, abs=0.02)
     assert float(made.var()) == pytest.approx(v, rel=tolerance)
 
 
 def test_sheet_of_samples_is_bytes(problem: DiffusionProblem) -> None:
-    sheet = problem.finale(problem.model.eval())["samples"]
+    sheet = problem.final_attributes(problem.model.eval())["samples"]
     assert sheet["shape"] == [3, 8, 8]
     pixels = np.frombuffer(base64.b64decode(sheet["bytes"]), np.uint8).reshape(sheet["shape"])
     assert pixels.std() > 0
-    assert sheet == problem.finale(problem.model)["samples"]
+    assert sheet == problem.final_attributes(problem.model)["samples"]
 
 
 def test_network_without_numbers_makes_a_black_sheet(problem: DiffusionProblem) -> None:
-    sheet = problem.finale(Constant(math.nan))["samples"]
+    sheet = problem.final_attributes(Constant(math.nan))["samples"]
     assert set(base64.b64decode(sheet["bytes"])) == {0}
 
 

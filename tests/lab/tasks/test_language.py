@@ -25,8 +25,8 @@ class Counting:
 
 
 def test_windows_follow_each_other_without_overlap() -> None:
-    found = windows(torch.arange(11), 3)
-    assert found.tolist() == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
+    rows = windows(torch.arange(11), 3)
+    assert rows.tolist() == [[0, 1, 2, 3], [3, 4, 5, 6], [6, 7, 8, 9]]
     assert windows(torch.arange(4), 3).tolist() == [[0, 1, 2, 3]]
     with pytest.raises(ValueError, match=r"window of 3 tokens and the next one .* got 3"):
         windows(torch.arange(3), 3)

@@ -45,7 +45,7 @@ def test_training_and_validation_share_no_pair_and_miss_none(problem: ModularPro
             return super().forward(tokens)
 
     problem.validate(Watching(12))
-    validation, train = ({tuple(row) for row in each.tolist()} for each in seen)
+    validation, train = ({tuple(row) for row in inputs.tolist()} for inputs in seen)
     assert len(train) == TASK.samples == problem.samples == 14
     assert len(validation) == 35 and not train & validation
     (batch,) = problem.fixed(1000)

@@ -55,14 +55,14 @@ def test_loss_is_the_sum_over_paths_by_the_character() -> None:
     logits = torch.randn(2, 4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     p = logits.softmax(-1)
     want = [-math.log(brute_force(p[i], frames[i], targets[i])) / len(targets[i]) for i in range(2)]
-    found = ctc_loss(p.log(), *part.tensors()[1:])
-    assert float(found) == pytest.approx(sum(want) / 2)
+    loss = ctc_loss(p.log(), *part.tensors()[1:])
+    assert float(loss) == pytest.approx(sum(want) / 2)
 
 
 def test_constant_loss_is_the_best_of_a_grid() -> None:
-    """With one distribution a path's probability follows from how often each character comes."""
+    """A path's probability under one distribution follows from its counts of characters."""
     frames, targets = [3, 4, 3], [[1], [1, 2], [1]]
-    found = constant_loss(tiny(frames, targets), characters=3)
+    constant = constant_loss(tiny(frames, targets), characters=3)
     shares = torch.cat([torch.tensor([1e-9]), torch.linspace(0.005, 0.99, 198)]).double()
     grid = torch.cartesian_prod(shares, shares)
     grid = torch.column_stack([grid, 1 - grid.sum(1)])
@@ -72,8 +72,8 @@ def test_constant_loss_is_the_best_of_a_grid() -> None:
         paths = [p for p in itertools.product(range(3), repeat=n) if collapse(p) == target]
         counts = torch.tensor([[path.count(c) for c in range(3)] for path in paths]).double()
         losses -= (grid.log() @ counts.T).exp().sum(1).log() / len(target) / len(frames)
-    assert found <= float(losses.min()) + 1e-9
-    assert found == pytest.approx(float(losses.min()), rel=1e-3)
+    assert constant <= float(losses.min()) + 1e-9
+    assert constant == pytest.approx(float(losses.min()), rel=1e-3)
 
 
 def test_constant_loss_of_one_character_is_zero() -> None:
@@ -129,20 +129,20 @@ def test_a_problem_draws_what_it_is_asked_for_and_keeps_its_word() -> None:
     assert torch.equal(before, torch.get_rng_state())
     assert (problem.samples, problem.unit) == (18, "utterances")
     batch = problem.draw(torch.tensor([4, 0]), torch.Generator())
-    for found, whole in zip(batch, speech.train.tensors(), strict=True):
-        assert torch.equal(found, whole[[4, 0]])
+    for drawn, whole in zip(batch, speech.train.tensors(), strict=True):
+        assert torch.equal(drawn, whole[[4, 0]])
     fixed = list(problem.fixed(7))
     assert sum(len(batch[0]) for batch in fixed) == 7
     assert torch.equal(fixed[0][0], speech.train.features[:7])
     with torch.no_grad():
         loss = problem.loss(problem.model, *batch)
-        said = problem.validate(problem.model)
+        values = problem.validate(problem.model)
         log_probabilities = problem.model(speech.validation.features)
     assert loss > problem.constant_loss > 0
     want = ctc_loss(log_probabilities, *speech.validation.tensors()[1:])
-    assert said["validation_loss"] == pytest.approx(float(want))
-    assert said["validation_error_rate"] >= 0
-    assert problem.finale(problem.model) == {}
+    assert values["validation_loss"] == pytest.approx(float(want))
+    assert values["validation_error_rate"] >= 0
+    assert problem.final_attributes(problem.model) == {}
     assert problem.shown == problem.model.shown()
 
 
@@ -171,8 +171,8 @@ def test_the_error_rate_counts_edits_over_characters() -> None:
     # One character more in each of the two held-out texts, none of which repeats a letter.
     longer = torch.nn.functional.pad(held_out.targets, (1, 0), value=28)
     wrong = Utterances(held_out.features, held_out.frame_lengths, longer, held_out.target_lengths)
-    found = problem.validate(Told(wrong))["validation_error_rate"]
-    assert found == pytest.approx(2 / int(held_out.target_lengths.sum()))
+    error_rate = problem.validate(Told(wrong))["validation_error_rate"]
+    assert error_rate == pytest.approx(2 / int(held_out.target_lengths.sum()))
 
 
 def test_validation_in_batches_is_that_of_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,15 +189,15 @@ def test_validation_in_batches_is_that_of_all_at_once(monkeypatch: pytest.Monkey
             return (-guess.square() / 50).log_softmax(-1)
 
     monkeypatch.setattr("rankscope.lab.tasks.speech.EVALUATION_UTTERANCES", 2)
-    said = problem.validate(Watching())
+    values = problem.validate(Watching())
     assert sizes == [2, 2, 1]
     log_probabilities = Watching()(held_out.features)
     _, frames, targets, lengths = held_out.tensors()
     loss = ctc_loss(log_probabilities, frames, targets, lengths)
     edits = edit_distances(*greedy(log_probabilities, frames), targets, lengths)
-    assert said["validation_loss"] == pytest.approx(float(loss), rel=1e-6)
+    assert values["validation_loss"] == pytest.approx(float(loss), rel=1e-6)
     rate = int(edits.sum()) / int(lengths.sum())
-    assert said["validation_error_rate"] == pytest.approx(rate, rel=1e-6) and rate > 0
+    assert values["validation_error_rate"] == pytest.approx(rate, rel=1e-6) and rate > 0
 
 
 class Short:
@@ -209,17 +209,19 @@ class Short:
 
 
 def test_texts_that_do_not_fit_into_their_frames_are_named() -> None:
-    message = r"rows \[1\] of validation, of 1 such: no text, or fewer frames .*; leave them out"
+    message = (
+        r"rows \[1\] of validation \(1 in all\) have no text, or fewer frames .*; leave them out"
+    )
     with pytest.raises(ValueError, match=message):
         SpeechRecognition(Short(), MODEL).build(Place(), seed=0)
     silent = pad([torch.zeros(2, 40)] * 7, [encode("")] * 7)
-    with pytest.raises(ValueError, match=r"rows \[0, 1, 2, 3, 4\] of train, of 7 such"):
+    with pytest.raises(ValueError, match=r"rows \[0, 1, 2, 3, 4\] of train \(7 in all\)"):
         require_room(Speech(silent, silent))
 
 
 @pytest.mark.gpu
 def test_a_replayed_step_learns_what_a_written_one_does() -> None:
-    """From torch's own loss on the CPU to the one that a GPU replays."""
+    """Training with torch's own loss on the CPU agrees with the loss that a GPU replays."""
 
     def losses(device: str) -> list[float]:
         problem = SpeechRecognition(FormantSpeech(20), MODEL).build(Place(device=device), seed=0)
@@ -228,7 +230,7 @@ def test_a_replayed_step_learns_what_a_written_one_does() -> None:
         if device == "cuda":
             step = GraphedStep(step, problem.model, optimizer, paused=nullcontext)
         chosen = [torch.tensor([3, 1, 4]), torch.tensor([0, 2, 5])] * 3
-        return [float(step(problem.draw(each, torch.Generator()))) for each in chosen]
+        return [float(step(problem.draw(indices, torch.Generator()))) for indices in chosen]
 
     with torch.cuda.stream(torch.cuda.Stream()):
         replayed = losses("cuda")

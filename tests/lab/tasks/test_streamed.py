@@ -73,7 +73,7 @@ def test_an_epoch_has_every_image(problem: StreamedProblem) -> None:
 
 
 def test_batches_follow_from_seed_and_step(problem: StreamedProblem, tmp_path: Path) -> None:
-    """What a killed run sees when it goes on, from other files in the same state."""
+    """A killed run that resumes sees the same batches, from other files in the same state."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RANKSCOPE_CACHE", str(tmp_path))
         again = TASK.build(Place(), seed=5)
@@ -122,7 +122,7 @@ def test_fixed_samples_are_the_same_at_every_call(problem: StreamedProblem) -> N
 def test_validation_is_of_all_held_out_images(
     problem: StreamedProblem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In three batches, against all images at once."""
+    """Three batches give the same values as all images at once."""
     monkeypatch.setattr(streamed, "EVALUATION_BATCH", 40)
     crops = Crops(SIZE)
     images, labels = problem._test.images(
@@ -131,12 +131,12 @@ def test_validation_is_of_all_held_out_images(
     assert len(problem._test) == HELD
     with torch.no_grad():
         logits = problem.model(*problem.inputs(images)).double()
-        said = problem.validate(problem.model)
-    assert said["validation_loss"] == pytest.approx(
+        values = problem.validate(problem.model)
+    assert values["validation_loss"] == pytest.approx(
         float(F.cross_entropy(logits, labels)), rel=1e-5
     )
     right = float((logits.argmax(1) == labels).double().mean())
-    assert said["validation_accuracy"] == pytest.approx(right)
+    assert values["validation_accuracy"] == pytest.approx(right)
     assert problem.constant_loss == pytest.approx(math.log(10))
 
 

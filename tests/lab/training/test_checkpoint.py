@@ -1,4 +1,4 @@
-"""A checkpoint is used only where it belongs, and never in the way."""
+"""Checkpoints that are used, and those that are ignored."""
 
 from pathlib import Path
 
@@ -66,8 +66,8 @@ def test_a_failed_save_leaves_the_one_before(
 
 def test_a_step_between_snapshots_needs_the_one_before(tmp_path: Path) -> None:
     Checkpoint(tmp_path / "run").save(7, *trained())
-    found = [
+    firsts = [
         Checkpoint(tmp_path / "run").load(*trained(), snapshots=Every(5), stored=stored)
         for stored in ([0], [0, 5], [0, 5, 10])
     ]
-    assert found == [0, 7, 7]
+    assert firsts == [0, 7, 7]

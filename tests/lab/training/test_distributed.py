@@ -1,4 +1,4 @@
-"""Two processes train one network: what one would have learnt; what one fails at, both do."""
+"""Two processes that train one network: they learn what one process does, and fail together."""
 
 import os
 import subprocess
@@ -27,13 +27,14 @@ Outcome = tuple[Path, list[list[str]]]
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
-    """Where the two stored their runs, and what each printed."""
+    """The folder with the runs of both processes, and the lines that each printed."""
     folder = tmp_path_factory.mktemp("together")
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     subprocess.run(
         [sys.executable, "-m", "lab.training.toy_together", str(folder)],
         check=True,
         timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
     )
     return folder, [(folder / f"said-{rank}").read_text().splitlines() for rank in range(2)]
 
@@ -44,15 +45,15 @@ def test_two_learn_what_one_does(together: Outcome, tmp_path: Path, name: str, r
     assert two["step"].to_numpy().tolist() == one["step"].to_numpy().tolist()
     assert two.attrs["stopped_at"] == one.attrs["stopped_at"]
     np.testing.assert_allclose(two.attrs["weights"], one.attrs["weights"], rtol=0, atol=1e-5)
-    for each in ("loss", "training_loss", "singular_values"):
-        np.testing.assert_allclose(two[each], one[each], rtol=1e-4, atol=1e-5)
+    for name in ("loss", "training_loss", "singular_values"):
+        np.testing.assert_allclose(two[name], one[name], rtol=1e-4, atol=1e-5)
 
 
 def test_one_of_them_stopped_early(together: Outcome) -> None:
     stopped = store.open(together[0] / "in parts").attrs["stopped_at"]
     assert 20 < stopped < 60
-    for said in together[1]:  # four parts are two for each, of which the first is kept back
-        assert said[0] == f"calls without exchange: {stopped}"
+    for lines in together[1]:  # each process takes two of the four parts and exchanges one
+        assert lines[0] == f"calls without exchange: {stopped}"
 
 
 def test_failures_before_training_are_those_of_all(together: Outcome) -> None:
@@ -60,8 +61,8 @@ def test_failures_before_training_are_those_of_all(together: Outcome) -> None:
         "a batch of 20 cannot be split among 2 processes that take 3 equal parts each; "
         "start another number of processes"
     )
-    for said in together[1]:
-        assert [line.removeprefix("refused: ") for line in said[1:4]] == [
+    for lines in together[1]:
+        assert [line.removeprefix("refused: ") for line in lines[1:4]] == [
             "LookupError: no clouds",
             "LookupError: no clouds (process 1 of 2)",
             f"ValueError: {odd}",
@@ -75,19 +76,19 @@ def test_processes_share_the_parts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("resumed", "whole", "line", "found"),
+    ("resumed", "whole", "line", "first"),
     [("resumed", "plain", 4, 34), ("streamed and resumed", "streamed", 7, 4)],
 )
 def test_both_go_on_from_the_checkpoint(
-    together: Outcome, resumed: str, whole: str, line: int, found: int
+    together: Outcome, resumed: str, whole: str, line: int, first: int
 ) -> None:
-    """And not before both have found it."""
+    """They refuse to resume while only one of them sees the checkpoint."""
     refusal = (
-        f"refused: ValueError: processes would start {resumed} at different steps, {found}, 0; "
+        f"refused: ValueError: processes would start {resumed} at different steps, {first}, 0; "
         f"{together[0]} has to be one folder, on a file system that all of them see"
     )
-    for said in together[1]:
-        assert said[line : line + 3] == ["stopped", refusal, f"went on at {found + 1}"]
+    for lines in together[1]:
+        assert lines[line : line + 3] == ["stopped", refusal, f"went on at {first + 1}"]
     same_but_for_times(*(store.open(together[0] / name).load() for name in (resumed, whole)))
 
 
@@ -117,5 +118,5 @@ def test_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with joined(torch.device("cuda:0")):
         monkeypatch.setattr(module, "current_group", lambda: Together(0, 1))
         grouped = executed(placed, tmp_path / "grouped")
-    for each in ("singular_values", "training_loss", "loss"):
-        np.testing.assert_allclose(grouped[each], alone[each], rtol=2e-2, atol=2e-3)
+    for name in ("singular_values", "training_loss", "loss"):
+        np.testing.assert_allclose(grouped[name], alone[name], rtol=2e-2, atol=2e-3)

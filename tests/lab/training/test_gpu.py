@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 from lab.toy_runs import Log
-from lab.training.test_run import RUN, die_after, executed, silent
+from lab.training.test_loop import die_after
+from lab.training.test_run import RUN, executed, silent
 from lab.training.toy_task import CloudTask
 from rankscope import store
 from rankscope.lab.running.processes import attempt
+from rankscope.lab.running.run import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
 from rankscope.lab.training import loop
@@ -48,7 +50,7 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
     die_after(monkeypatch, steps=35)
-    stored = StoredRun("toy", 0, run, tmp_path / "killed")
+    stored = StoredRun(RunKey("toy"), 0, run, tmp_path / "killed")
     assert attempt(stored, silent).failure
     monkeypatch.undo()
     assert attempt(stored, silent).failure is None
@@ -60,7 +62,7 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(
 
 
 def test_five_at_once_learn_what_one_does(tmp_path: Path) -> None:
-    runs = [StoredRun("toy", seed, ON_GPU, tmp_path / f"seed-{seed}") for seed in range(5)]
+    runs = [StoredRun(RunKey("toy"), seed, ON_GPU, tmp_path / f"seed-{seed}") for seed in range(5)]
     ended = execute(runs, jobs=5, watcher=Log())
     assert [run.failure for run in ended] == [None] * 5
     alone = executed(ON_GPU, tmp_path / "alone", seed=3)
@@ -99,7 +101,7 @@ run = replace(declared, steps=4, snapshots=Every(2), stop=None, truncation=None)
 losses = []
 for device in ("cuda", "cpu"):
     path = Path(folder, device)
-    replace(run, place=Place(device=device)).execute(path, seed=0, progress=lambda *said: None)
+    replace(run, place=Place(device=device)).execute(path, seed=0, progress=lambda *_: None)
     ds = store.open(path)
     assert ds.attrs["compiled"] == (device == "cuda"), "this takes Triton and a C compiler"
     losses.append(ds["training_loss"].to_numpy())

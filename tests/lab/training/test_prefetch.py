@@ -15,7 +15,8 @@ CPU = torch.device("cpu")
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
     yield
-    assert not [each for each in threading.enumerate() if each.name.startswith("prefetch")]
+    names = [thread.name for thread in threading.enumerate()]
+    assert not [name for name in names if name.startswith("prefetch")]
 
 
 def numbered(step: int) -> Batch:
@@ -25,7 +26,7 @@ def numbered(step: int) -> Batch:
 @pytest.mark.parametrize("ahead", [0, 1, 3, 20])
 def test_batches_come_in_order(ahead: int) -> None:
     with Prefetched(numbered, range(4, 9), ahead=ahead, device=CPU) as batches:
-        taken = [tuple(int(each) for each in batch) for batch in batches]
+        taken = [tuple(int(tensor) for tensor in batch) for batch in batches]
         assert taken == [(step, step * step) for step in range(4, 9)]
         with pytest.raises(StopIteration):
             next(batches)

@@ -88,7 +88,7 @@ class Clouds(Problem):
             "validation_accuracy": float((scores.argmax(1) == labels).double().mean()),
         }
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {"last_bias": model.head.bias.tolist()}
 
 

@@ -1,6 +1,6 @@
-"""The toy task for several processes, and what each of them does in tests.
+"""A toy training for several processes.
 
-python -m lab.training.toy_together FOLDER     starts two; what each says is in said-RANK
+python -m lab.training.toy_together FOLDER     starts two; each prints to FOLDER/said-RANK
 """
 
 import math
@@ -33,7 +33,7 @@ from rankscope.tracker import Every
 
 
 class PlainClouds(Clouds):
-    """Without BatchNorm and noise, so that two processes do what one does."""
+    """A problem without BatchNorm and noise, so that two processes learn what one does."""
 
     def __init__(self, seed: int, *, breaks: int | None) -> None:
         super().__init__(seed, noisy=False)
@@ -47,8 +47,8 @@ class PlainClouds(Clouds):
             raise ArithmeticError("no more clouds")
         return super().draw(indices, drawn)
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
-        return {"weights": torch.cat([each.flatten() for each in model.parameters()]).tolist()}
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
+        return {"weights": torch.cat([weight.flatten() for weight in model.parameters()]).tolist()}
 
 
 @dataclass(frozen=True)
@@ -111,15 +111,15 @@ def meet(rank: int, folder: Path) -> None:
 
 
 def forked(rank: int, folder: Path, act: Callable[[int, Path], None]) -> int:
-    """The number of a process that acts and ends; what it says goes to a file.
+    """Fork a process that acts, prints to a file and exits; return its number.
 
-    Nothing was computed before the fork. To import everything again would take longest.
+    Forking saves the imports, which would take longest. Nothing was computed before.
     """
     if child := os.fork():
         return child
-    with (folder / f"said-{rank}").open("w") as said:
+    with (folder / f"said-{rank}").open("w") as output:
         for number in (1, 2):
-            os.dup2(said.fileno(), number)
+            os.dup2(output.fileno(), number)
     meet(rank, folder)
     act(rank, folder)
     sys.exit(0)
@@ -157,7 +157,7 @@ def refused(run: TrainingRun, path: Path) -> None:
 
 
 def stopped_and_resumed(run: TrainingRun, path: Path, *, at: int) -> None:
-    """Both stop before step `at` is counted, and go on from the last checkpoint."""
+    """Stop both processes before step `at` is counted, then resume from the last checkpoint."""
     loop.CHECKPOINT_SECONDS, loop.CHECKPOINT_SHARE = -1.0, math.inf
     tick = loop.Meter.tick
 

@@ -1,1 +1,1 @@
-"""Data of the experiments: each a frozen config with `build()`."""
+"""Data sets: each is a frozen dataclass with `build()`."""

@@ -1,4 +1,4 @@
-"""Arrays that take long to make, kept on disk: decoded once, memory-mapped ever after."""
+"""A disk cache of arrays that take long to make: decoded once, then memory-mapped."""
 
 import json
 import os
@@ -12,14 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-VERSION = 1  # raised when what is kept under the same name changes
-# Of threads that start together one decodes and the others wait for it. Reentrant, because what
-# is made may itself need something that is cached.
+VERSION = 1  # raise this when the arrays under a name change
+# If threads start together, one decodes and the others wait. Reentrant, because making arrays may
+# need other cached arrays.
 MAKING = threading.RLock()
 
 
 def folder() -> Path:
-    """$RANKSCOPE_CACHE, else `rankscope` in the user's cache folder ($XDG_CACHE_HOME, ~/.cache)."""
+    """$RANKSCOPE_CACHE, or `rankscope` in the user's cache folder ($XDG_CACHE_HOME, ~/.cache)."""
     own = os.environ.get("RANKSCOPE_CACHE")
     if own:
         return Path(own)
@@ -29,16 +29,17 @@ def folder() -> Path:
 def cached(
     name: str, sources: Sequence[Path], make: Callable[[], Mapping[str, np.ndarray]]
 ) -> dict[str, np.ndarray]:
-    """The arrays of `make()`, read-only, from the cache where they are already there.
+    """Return the arrays of `make()`, read-only, from the cache if possible.
 
-    They are found again as long as name, size and time of every source are the same. Written to
-    a sibling and renamed: half a cache is never used, and of two processes that make the same one
-    wins. Where the folder cannot be written this warns, and the arrays are made anew each time.
+    An entry is valid while name, size and time of every source stay the same. Arrays are written
+    to a sibling folder that is then renamed. A partial entry is therefore never used, and one of
+    two processes that make the same entry wins. If the folder cannot be written, this warns, and
+    the arrays are made anew each time.
     """
     place = folder() / f"{name}-{_key(name, sources)}"
-    found = _load(place)
-    if found:
-        return found
+    arrays = _load(place)
+    if arrays:
+        return arrays
     with MAKING:
         return _load(place) or _made(place, make)
 
@@ -53,7 +54,7 @@ def _made(place: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str
             "run; set RANKSCOPE_CACHE to a folder with space",
             stacklevel=3,
         )
-    # Read back, so that the first use and all later ones see the same thing.
+    # Read back, so that the first use sees the same arrays as all later ones.
     return _load(place) or {key: _read_only(array) for key, array in made.items()}
 
 
@@ -63,13 +64,13 @@ def _key(name: str, sources: Sequence[Path]) -> str:
 
 
 def _load(place: Path) -> dict[str, np.ndarray]:
-    """What is there; {} if nothing is, or a file of it is damaged (after a power cut, say)."""
+    """Read an entry; return {} if there is none, or if a file of it is damaged."""
     try:
         return {
             path.stem: np.load(path, mmap_mode="r", allow_pickle=False)
             for path in sorted(place.glob("*.npy"))
         }
-    except FileNotFoundError:  # another process found it damaged and has deleted it
+    except FileNotFoundError:  # another process deleted a damaged entry
         return {}
     except (ValueError, EOFError):
         shutil.rmtree(place, ignore_errors=True)
@@ -84,9 +85,9 @@ def _store(place: Path, arrays: Mapping[str, np.ndarray]) -> None:
             np.save(building / f"{key}.npy", array, allow_pickle=False)
         os.rename(building, place)
     except OSError:
-        if not place.is_dir():  # else another process was first: its arrays are the same
+        if not place.is_dir():  # else another process was first, with the same arrays
             raise
-    finally:  # after Ctrl-C too; what was renamed is no longer there
+    finally:  # also after Ctrl-C; does nothing after a rename
         shutil.rmtree(building, ignore_errors=True)
 
 

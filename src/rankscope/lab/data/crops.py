@@ -1,4 +1,4 @@
-"""Images of all sizes as squares of one: random crops to learn from, the centre to be judged by."""
+"""Square crops of images of any size: random crops for training, centre crops for evaluation."""
 
 import math
 from dataclasses import dataclass
@@ -10,15 +10,15 @@ from PIL import Image
 
 Number = float | int
 Box = tuple[Number, Number, Number, Number]  # left, upper, right, lower
-AREA = (0.08, 1.0)  # the least and the largest share of an image that a random crop shows
-RATIO = (3 / 4, 4 / 3)  # the least and the largest of its width to its height
+AREA = (0.08, 1.0)  # smallest and largest share of an image in a random crop
+RATIO = (3 / 4, 4 / 3)  # smallest and largest ratio of width to height
 TRIES = 10
-CENTRE = 224 / 256  # of the short side: resizing to 256 and cutting out 224 comes to that
+CENTRE = 224 / 256  # share of the short side, as if resized to 256 and cropped to 224
 
 
 @dataclass(frozen=True)
 class Crops:
-    """Squares of `size` pixels, the usual way for ImageNet (szegedy2015; torchvision's numbers)."""
+    """Squares of `size` pixels, cropped as usual for ImageNet (szegedy2015, torchvision)."""
 
     size: int = 224
 
@@ -29,21 +29,21 @@ class Crops:
     def random(
         self, image: Image.Image, generator: torch.Generator
     ) -> UInt8[np.ndarray, "size size 3"]:
-        """A part of the image, mirrored half the time."""
+        """Return a random part of the image, mirrored half the time."""
         chosen = resized(image, random_box(image.size, generator), self.size)
         mirrored = torch.rand((), generator=generator) < 0.5
         return chosen[:, ::-1] if mirrored else chosen
 
     def middle(self, image: Image.Image) -> UInt8[np.ndarray, "size size 3"]:
-        """The part that is looked at when nothing is learnt."""
+        """Return the centre of the image, for evaluation."""
         return resized(image, centre_box(image.size, CENTRE), self.size)
 
 
 def random_box(shape: tuple[int, int], generator: torch.Generator) -> Box:
-    """Whole pixels of an image of `shape`, width and height.
+    """Draw a crop in whole pixels from an image of `shape` (width, height).
 
-    Area and log ratio are uniform, as often as it takes for the crop to fit; after ten
-    attempts it is the largest crop at the centre whose ratio is allowed.
+    Area and log ratio are uniform, drawn again until the crop fits. After ten attempts the result
+    is the largest centre crop with an allowed ratio.
     """
     width, height = shape
     low, high = map(math.log, RATIO)
@@ -61,12 +61,12 @@ def random_box(shape: tuple[int, int], generator: torch.Generator) -> Box:
 
 
 def centre_box(shape: tuple[int, int], share: Number) -> Box:
-    """The square in the middle of an image of width and height `shape`."""
+    """Return the centre square with `share` of the short side of an image of (width, height)."""
     width, height = shape
     half = share * min(shape) / 2
     return (width / 2 - half, height / 2 - half, width / 2 + half, height / 2 + half)
 
 
 def resized(image: Image.Image, box: Box, size: int) -> UInt8[np.ndarray, "size size 3"]:
-    """What lies in the box, bilinear; where it shrinks, averaged over what a pixel covers."""
+    """Resize the box bilinearly; a smaller result averages the pixels that each new one covers."""
     return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))

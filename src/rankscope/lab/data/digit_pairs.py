@@ -1,4 +1,4 @@
-"""Two handwritten digits side by side: a hundred classes that need no download."""
+"""Images of two handwritten digits: a hundred classes without a download."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,14 +8,14 @@ import torch
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import Images
 
-PAIRING = 7  # the seed by which digits are paired, the same for every run
+PAIRING = 7  # seed of the pairing, the same for every run
 
 
 @dataclass(frozen=True)
 class DigitPairs:
-    """Digits, two to an image; the class is the number that is read, 0 to 99.
+    """Two digits to an image; the class is the number they form, 0 to 99.
 
-    Every digit is part of one pair at most, so that held-out pairs show digits never seen.
+    Each digit is in at most one pair, so held-out pairs show digits not seen in training.
     """
 
     digits: Digits = Digits()  # noqa: RUF009
@@ -30,7 +30,7 @@ class DigitPairs:
         return channels, rows, 2 * columns
 
     def build(self, folder: Path | None = None) -> Images:
-        """`folder` is what other images ask for; these are part of scikit-learn."""
+        """Build the images from scikit-learn's digits; `folder` is ignored."""
         digits = self.digits.build()
         order = torch.randperm(len(digits.labels), generator=torch.Generator().manual_seed(PAIRING))
         tens, units = order[: 2 * (len(order) // 2)].reshape(-1, 2).unbind(1)

@@ -1,4 +1,4 @@
-"""Handwritten digits that need no download: scikit-learn's 1797 images of 8 x 8 pixels."""
+"""Handwritten digits without a download: scikit-learn's 1797 images of 8 x 8 pixels."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from rankscope.lab.data.images import Images
 
 SIDE = 8
-LARGEST = 16  # grey values are 0 to 16
+LARGEST = 16  # largest grey value
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Digits:
         return (1, self.size, self.size)
 
     def build(self, folder: Path | None = None) -> Images:
-        """`folder` is what other images ask for; these are part of scikit-learn."""
+        """Build the images from scikit-learn; `folder` is ignored."""
         data = load_digits()
         grey = torch.from_numpy(data.images)[:, None] * (255 / LARGEST)  # (n, 1, 8, 8)
         if self.size > SIDE:

@@ -1,4 +1,4 @@
-"""Log-mel features of speech: what the recogniser of yunis2024 hears (app. C.3)."""
+"""Log-mel features of speech, the inputs of the recogniser of yunis2024 (app. C.3)."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-FLOOR = 1e-8  # of the energies, below the hiss of a quiet recording: log 0 is not a feature
+FLOOR = 1e-8  # smallest energy, below the hiss of a quiet recording; avoids log 0
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class LogMel:
         return round(self.hop * self.rate)
 
     def __call__(self, audio: Float[Tensor, " samples"]) -> Float[Tensor, "frames filters"]:
-        """(x - mean) / deviation over frames of x = log(filter energies), each filter on its own.
+        """(x - mean) / deviation over frames, for x = log(energy) of each filter.
 
-        There are 1 + (samples - window) // hop frames: as many as whole windows fit. A filter whose
-        energy never changes gives zeros.
+        There are 1 + (samples - window) // hop frames, as many as whole windows fit. A filter with
+        constant energy gives zeros.
         """
         if len(audio) < self.window_samples:
             raise ValueError(
@@ -51,8 +51,8 @@ class LogMel:
     def energies(self, audio: Float[Tensor, " samples"]) -> Float[Tensor, "frames filters"]:
         """Power spectrum of each Hann window, summed in each filter."""
         size = 1 << (self.window_samples - 1).bit_length()  # 512 for 400: bins every 31 Hz
-        # stft puts the window in the middle of `size` samples; the padding makes the first window
-        # begin with the first sample and the last one end within the audio.
+        # stft centres the window in `size` samples. With this padding the first window begins at
+        # the first sample and the last one ends inside the audio.
         before = (size - self.window_samples) // 2
         padded = torch.nn.functional.pad(audio, (before, size - self.window_samples - before))
         spectrum = torch.stft(
@@ -71,9 +71,9 @@ class LogMel:
 def filter_bank(filters: int, size: int, *, rate: int) -> Float[Tensor, "filters bins"]:
     """Triangles of height 1 over the bins of a Fourier transform of `size` samples.
 
-    Their corners are equally spaced from 0 to rate / 2 on the scale mel(f) = 2595 log10(1 + f/700):
-    each rises from the centre of the one below and falls to the centre of the one above, linearly
-    in f. So between the first and the last centre the filters sum to 1 at every frequency.
+    Corners are equally spaced from 0 to rate / 2 on the scale mel(f) = 2595 log10(1 + f/700). Each
+    triangle rises from the centre of the one below and falls to the centre of the one above,
+    linearly in f. Between the first and the last centre the filters sum to 1.
     """
     top = mel(torch.tensor(rate / 2, dtype=torch.float64))
     corners = hertz(torch.linspace(0, float(top), filters + 2, dtype=torch.float64))

@@ -1,8 +1,8 @@
-"""Speech made by code from words: a source-filter synthesiser with one sound per letter.
+"""Synthetic speech from words: a source-filter synthesiser with one sound per letter.
 
-Pulses of a voice and noise pass through three resonators whose frequencies glide from letter to
-letter; pitch, vocal tract, tempo and hiss differ between speakers. It is no English: words sound
-as they are spelled, so that a small recogniser can learn them.
+Voice pulses and noise pass through three resonators whose frequencies glide from letter to letter.
+Pitch, vocal tract, tempo and hiss differ between speakers. Words sound as they are spelled, so a
+small recogniser can learn them.
 """
 
 import math
@@ -19,7 +19,7 @@ from torch import Tensor
 from rankscope.lab.data.features import LogMel
 from rankscope.lab.data.speech import Speech, Utterances, encode, held_out, pad
 
-# No doubled letters: spoken without a gap, they are one long sound.
+# No doubled letters: without a gap they sound like one long letter.
 LIST = (
     "a and as at big blue but by can cat come day do dog down eat find fish for from game gold "
     "hand he her him his home hot hour house i in it jump just king know lake last life like live "
@@ -30,11 +30,11 @@ LIST = (
 )
 WORDS = tuple(LIST.split())
 STEP = 128  # samples between two settings of the synthesiser, 8 ms at 16 kHz
-SIZE = 4 * STEP  # samples that are filtered at once
+SIZE = 4 * STEP  # samples in one filter window
 
 
 class Sound(NamedTuple):
-    """Loudness of voice and of noise, resonances in Hz; a stop is silent before it bursts."""
+    """Loudness of voice and noise, and resonances in Hz; a stop is silent before it bursts."""
 
     voice: float
     noise: float
@@ -78,8 +78,8 @@ SOUNDS = {
 class FormantSpeech:
     """`utterances` of one to `words` random words each; a random tenth is held out.
 
-    Held-out utterances are other renderings, mostly of other combinations, of the same words.
-    `seed` is of the audio; which utterances are held out follows the seed of the run.
+    Held-out utterances are other renderings of the same words, mostly in other combinations.
+    seed: of the audio; the seed of the run draws the held-out utterances.
     """
 
     utterances: int = 400
@@ -95,18 +95,18 @@ class FormantSpeech:
             )
 
     def build(self, *, folder: Path | None = None, seed: int) -> Speech:
-        """Nothing is read: `folder` is there because other speech needs it."""
+        """Synthesise the speech; `folder` is ignored."""
         return held_out(self.render(), share=self.validation_share, seed=seed)
 
     def render(self) -> Utterances:
         generator = torch.Generator().manual_seed(self.seed)
         texts = [draw_text(self.words, generator) for _ in range(self.utterances)]
         audio = [
-            each
+            samples
             for start in range(0, len(texts), 64)  # bounds the memory
-            for each in speak(texts[start : start + 64], generator, rate=self.mel.rate)
+            for samples in speak(texts[start : start + 64], generator, rate=self.mel.rate)
         ]
-        return pad([self.mel(each) for each in audio], [encode(text) for text in texts])
+        return pad([self.mel(samples) for samples in audio], [encode(text) for text in texts])
 
 
 def draw_text(most: int, generator: torch.Generator) -> str:
@@ -118,10 +118,10 @@ def draw_text(most: int, generator: torch.Generator) -> str:
 def speak(
     texts: Sequence[str], generator: torch.Generator, *, rate: int = 16000
 ) -> list[Float[Tensor, " samples"]]:
-    """Audio of each text by a speaker of its own, drawn from `generator`."""
+    """Synthesise audio of each text, with a random speaker for each."""
     tracks = [settings(text, generator, rate=rate) for text in texts]
     padded = torch.stack(
-        [F.pad(each, (0, 0, 0, max(map(len, tracks)) - len(each))) for each in tracks]
+        [F.pad(track, (0, 0, 0, max(map(len, tracks)) - len(track))) for track in tracks]
     )  # (n, steps, 5), silent after the end
     tract = uniform(0.9, 1.1, (len(texts), 1, 1), generator)
     sources = voice(padded.shape[1], len(texts), generator, rate=rate)
@@ -131,13 +131,14 @@ def speak(
     audio = audio + filtered(hiss, shape, padded[..., 1])
     room = torch.randn(audio.shape, generator=generator)
     audio = 0.1 * (audio + uniform(0.003, 0.03, (len(texts), 1), generator) * room)
-    return [row[: len(each) * STEP] for row, each in zip(audio, tracks, strict=True)]
+    return [row[: len(track) * STEP] for row, track in zip(audio, tracks, strict=True)]
 
 
 def settings(text: str, generator: torch.Generator, *, rate: int) -> Float[Tensor, "steps 5"]:
-    """Voice, noise and three resonances at each step, gliding within 40 ms from sound to sound.
+    """Voice, noise and three resonances at each step, with glides of 40 ms between sounds.
 
-    A letter lasts 75 ms on average; speakers differ by a fifth in tempo, letters by a fifth more.
+    A letter lasts 75 ms on average. Tempo varies by a fifth between speakers, and the length of
+    letters by a fifth more.
     """
     silent = torch.tensor([0.0, 0.0, *SILENCE.formants])
     tempo = float(uniform(0.8, 1.2, (1,), generator))
@@ -160,7 +161,7 @@ def settings(text: str, generator: torch.Generator, *, rate: int) -> Float[Tenso
 def voice(
     steps: int, n: int, generator: torch.Generator, *, rate: int
 ) -> Float[Tensor, "n samples"]:
-    """Pulses of mean power 1; the pitch of each voice falls by a fifth and trembles a little."""
+    """Pulses of mean power 1, with a pitch that falls by a fifth and trembles a little."""
     time = torch.arange(steps * STEP)[None] / rate
     pitch = 100 * 2 ** uniform(0.0, 1.1, (n, 1), generator)
     tremble = torch.sin(2 * math.pi * (5 * time + uniform(0.0, 1.0, (n, 1), generator)))
@@ -173,9 +174,9 @@ def voice(
 def resonance(
     formants: Float[Tensor, "n steps formants"], *, rate: int
 ) -> Float[Tensor, "n steps bins"]:
-    """|H(f)| of a resonator 1 / (1 - 2 r cos(w) z + r^2 z^2) per formant in turn, of mean power 1.
+    """|H(f)| of a chain of resonators 1 / (1 - 2 r cos(w) z + r^2 z^2), with mean power 1.
 
-    Each is 80 Hz wide, and a twentieth of its frequency more.
+    There is one resonator per formant, 80 Hz plus a twentieth of its frequency wide.
     """
     z = torch.exp(-2j * math.pi * torch.arange(SIZE // 2 + 1) / SIZE)
     shape = torch.ones(*formants.shape[:-1], len(z))
@@ -187,7 +188,7 @@ def resonance(
 
 
 def tilt(rate: int) -> Float[Tensor, " bins"]:
-    """The spectrum of a voice falls by 6 dB an octave above 700 Hz."""
+    """Spectrum of a voice, which falls by 6 dB an octave above 700 Hz."""
     frequency = torch.arange(SIZE // 2 + 1) * rate / SIZE
     return (1 + (frequency / 700) ** 2).rsqrt()
 
@@ -197,7 +198,7 @@ def filtered(
     shape: Float[Tensor, "n steps bins"],
     loudness: Float[Tensor, "n steps"],
 ) -> Float[Tensor, "n samples"]:
-    """The source through a filter that changes at every step: overlapping windows, added up."""
+    """Filter the source in overlapping windows, with another filter at every step."""
     window = torch.hann_window(SIZE)
     spectrum = torch.stft(
         source, SIZE, STEP, window=window, center=True, pad_mode="constant", return_complex=True

@@ -1,7 +1,7 @@
 """Data sets as Parquet files in the Hugging Face hub's layout, from a folder or from the hub.
 
-A split is a row of shards, `<repo>/<config>/<split>-00000-of-00002.parquet` or, in older sets,
-`<repo>/<config>/<split>/0000.parquet`. Half a download is never used.
+A split consists of shards, `<repo>/<config>/<split>-00000-of-00002.parquet` or, in older sets,
+`<repo>/<config>/<split>/0000.parquet`. An incomplete split is never used.
 """
 
 import os
@@ -25,33 +25,33 @@ NUMBERED = re.compile(r"(?P<split>[^/]+)/(?P<index>\d+)\.parquet")
 
 
 def parquet_files(repo: str, config: str, split: str, *, folder: Path | None = None) -> list[Path]:
-    """The shards of a split, in order.
+    """Return the shards of a split, in order.
 
-    folder: where the repositories are; None asks the environment variable RANKSCOPE_DATA, then
-        the hub, whose own cache keeps what it downloads.
+    folder: parent of the repositories; None for the environment variable RANKSCOPE_DATA, then
+        the hub, which caches its downloads.
     """
     folder = data_folder(folder)
-    found = _downloaded(repo, config, split) if folder is None else _repository(folder, repo)
-    return files_in(found, config, split)
+    repository = _downloaded(repo, config, split) if folder is None else _repository(folder, repo)
+    return files_in(repository, config, split)
 
 
 def files_in(repository: Path, config: str, split: str) -> list[Path]:
-    """The shards of a split of a repository that is here."""
-    found = [path.relative_to(repository).as_posix() for path in repository.rglob("*.parquet")]
-    return [repository / name for name in shards(found, config, split, origin=str(repository))]
+    """Return the shards of a split in a local repository, in order."""
+    names = [path.relative_to(repository).as_posix() for path in repository.rglob("*.parquet")]
+    return [repository / name for name in shards(names, config, split, origin=str(repository))]
 
 
 def data_folder(folder: Path | None) -> Path | None:
-    """`folder`, else that of the environment variable RANKSCOPE_DATA; None for the hub."""
+    """Return `folder`, or that of the environment variable RANKSCOPE_DATA; None for the hub."""
     if folder is None and os.environ.get(ENVIRONMENT):
         return Path(os.environ[ENVIRONMENT])
     return folder
 
 
 def shards(names: Iterable[str], config: str, split: str, *, origin: str) -> list[str]:
-    """Those of a repository's file names that are the shards of a split, in order, all there.
+    """Select a split's shards from a repository's file names, in order; none may be missing.
 
-    origin: what the names are of, for messages.
+    origin: the repository's name in messages.
     """
     splits: dict[str, dict[int, str]] = {}
     counts: dict[str, set[int]] = {}
@@ -62,22 +62,22 @@ def shards(names: Iterable[str], config: str, split: str, *, origin: str) -> lis
             count = match.groupdict().get("count")
             counts.setdefault(match["split"], set()).update([int(count)] if count else [])
     if split not in splits:
-        there = ", ".join(sorted(splits)) or "no splits"
-        raise ValueError(f"{origin}: no split {split!r} of {config!r}, there is: {there}; {REMEDY}")
+        known = ", ".join(sorted(splits)) or "no splits"
+        raise ValueError(f"{origin}: no split {split!r} of {config!r}, there is: {known}; {REMEDY}")
     if len(counts[split]) > 1:
         raise ValueError(
             f"{origin}/{config}: shards of {split!r} belong to different sets, of "
             f"{' and of '.join(map(str, sorted(counts[split])))} files; delete those of one set"
         )
-    found = splits[split]
-    expected = max(counts[split], default=max(found) + 1)
-    missing = [str(index) for index in range(expected) if index not in found]
+    by_index = splits[split]
+    expected = max(counts[split], default=max(by_index) + 1)
+    missing = [str(index) for index in range(expected) if index not in by_index]
     if missing:
         raise ValueError(
-            f"{origin}/{config}: of {expected} shards of {split!r} number {', '.join(missing)} is "
-            "missing; download the split again"
+            f"{origin}/{config}: {split!r} has {expected} shards, missing: {', '.join(missing)}; "
+            "download the split again"
         )
-    return [found[index] for index in range(expected)]
+    return [by_index[index] for index in range(expected)]
 
 
 def _shard(name: str, config: str) -> re.Match[str] | None:
@@ -98,44 +98,44 @@ def _repository(folder: Path, repo: str) -> Path:
 
 
 def _downloaded(repo: str, config: str, split: str) -> Path:
-    """The hub's local snapshot with the split in it; without a network, what is there of it."""
+    """Download a split and return the hub's local snapshot; offline, use the cached files."""
     patterns = shard_patterns(config, split)
     with explained(repo):
-        found = Path(snapshot_download(repo, repo_type="dataset", allow_patterns=patterns))
-        if not any(any(found.glob(pattern)) for pattern in patterns):
-            # To say which splits there are: this raises, or the listing is out of date.
+        snapshot = Path(snapshot_download(repo, repo_type="dataset", allow_patterns=patterns))
+        if not any(any(snapshot.glob(pattern)) for pattern in patterns):
+            # Raises an error that lists the splits, unless the listing is out of date.
             names = HfApi().list_repo_files(repo, repo_type="dataset")
             shards(names, config, split, origin=f"hub data set {repo}")
-    return found
+    return snapshot
 
 
 def shard_patterns(config: str, split: str) -> list[str]:
-    """What to ask the hub for."""
+    """Patterns of a split's file names on the hub."""
     return [f"{config}/{split}-*.parquet", f"{config}/{split}/*.parquet"]
 
 
 @contextmanager
 def explained(repo: str) -> Iterator[None]:
-    """What the hub refuses, as a ValueError that says what to do."""
+    """Turn errors of the hub into a ValueError that says what to do."""
     try:
         yield
     except GatedRepoError as error:
         raise ValueError(
-            f"the hub gives {repo!r} to those who accepted its terms: accept them on its page and "
-            f"log in by `hf auth login`; with the files in a folder of your own, {REMEDY}"
+            f"you have not accepted the hub's terms for {repo!r}; accept them on its page and log "
+            f"in by `hf auth login`, or, if you have the files, {REMEDY}"
         ) from error
     except RepositoryNotFoundError as error:
         raise ValueError(f"the hub has no data set {repo!r}; {REMEDY}") from error
     except (HfHubHTTPError, OSError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(
-            f"{repo!r} cannot be downloaded, is there a network? ({reason}); with the files in a "
-            f"folder of your own, {REMEDY}"
+            f"{repo!r} cannot be downloaded, is there a network? ({reason}); if you have the "
+            f"files, {REMEDY}"
         ) from error
 
 
 def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple[Path, pa.Table]]:
-    """Shard by shard, so that a row that is wrong can be named by its file; refuses no rows."""
+    """Yield each shard's path and table; raise ValueError if there are no rows at all."""
     rows = 0
     for path in files:
         table = _read(path, columns)
@@ -148,7 +148,7 @@ def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple
 
 
 def read_row_group(path: Path, group: int, columns: Sequence[str]) -> pa.Table:
-    """One row group of a shard."""
+    """Read one row group of a shard."""
     return _read(path, columns, group)
 
 
@@ -158,22 +158,22 @@ def _read(path: Path, columns: Sequence[str], group: int | None = None) -> pa.Ta
         if not missing:
             groups = range(file.num_row_groups) if group is None else [group]
             return file.read_row_groups(groups, columns=list(columns))
-        there = ", ".join(file.schema_arrow.names)
-    raise ValueError(f"{path} has no column {missing[0]!r}, it has: {there}; {REMEDY}")
+        known = ", ".join(file.schema_arrow.names)
+    raise ValueError(f"{path} has no column {missing[0]!r}, it has: {known}; {REMEDY}")
 
 
 @contextmanager
 def whole(file: object, *, remedy: str = DOWNLOAD_AGAIN) -> Iterator[None]:
-    """What Arrow cannot read, as a ValueError that names the file."""
+    """Turn Arrow's errors into a ValueError that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:
         reason = str(error).partition("\n")[0]
-        raise ValueError(f"{file} is no whole Parquet file ({reason}); {remedy}") from error
+        raise ValueError(f"{file} is not a complete Parquet file ({reason}); {remedy}") from error
 
 
 def encoded_files(column: pa.ChunkedArray, path: Path, name: str) -> list[bytes | None]:
-    """Images or sounds of a column as the hub keeps them: each a struct with its `bytes`."""
+    """Return the encoded images or sounds of a column, which the hub stores as `bytes` structs."""
     kind = column.type
     if not pa.types.is_struct(kind) or kind.get_field_index("bytes") < 0:
         raise ValueError(
@@ -183,18 +183,18 @@ def encoded_files(column: pa.ChunkedArray, path: Path, name: str) -> list[bytes 
 
 
 def labels(column: pa.ChunkedArray, classes: int, path: Path, *, first: int = 0) -> np.ndarray:
-    """Whole numbers, 0 <= label < classes. first: the file's row at which the column begins."""
+    """Return a column of labels, 0 <= label < classes. first: the file's row of the first label."""
     if not pa.types.is_integer(column.type) or column.null_count:
         raise ValueError(
             f"{path}: labels must be whole numbers and all there, got {column.type} with "
             f"{column.null_count} missing; {DOWNLOAD_AGAIN}"
         )
-    found: np.ndarray = column.to_numpy().astype(np.int64)
-    wrong = np.flatnonzero((found < 0) | (found >= classes))
+    values: np.ndarray = column.to_numpy().astype(np.int64)
+    wrong = np.flatnonzero((values < 0) | (values >= classes))
     if len(wrong):
         raise ValueError(
-            f"{path}, row {first + wrong[0]}: label {found[wrong[0]]} is outside 0 to "
+            f"{path}, row {first + wrong[0]}: label {values[wrong[0]]} is outside 0 to "
             f"{classes - 1}, one of {len(wrong)} such rows; {DOWNLOAD_AGAIN}, or name the data set "
             "it is"
         )
-    return found
+    return values

@@ -1,4 +1,4 @@
-"""Labelled images: CIFAR-10, CIFAR-100 and MNIST from the hub, decoded once."""
+"""Labelled images from the hub, decoded once: CIFAR-10, CIFAR-100 and MNIST."""
 
 import io
 import sys
@@ -28,7 +28,7 @@ from rankscope.lab.data.hub import (
     read_shards,
 )
 
-MODES = {1: "L", 3: "RGB"}  # Pillow's names, by channels
+MODES = {1: "L", 3: "RGB"}  # Pillow's mode for a number of channels
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Images:
     classes: int
 
     def __getitem__(self, rows: Int64[Tensor, " part"]) -> "Images":
-        """Some of them."""
+        """Select images."""
         return Images(self.inputs[rows], self.labels[rows], self.classes)
 
 
@@ -49,15 +49,14 @@ class ImageData(Protocol):
     """The declaration of a set of images, such as `HubImages`."""
 
     def build(self, folder: Path | None = None) -> Images:
-        """folder: that of the data sets, for those that are not made by code."""
+        """Build the images. folder: parent of the data sets, if these are read from disk."""
 
 
 @dataclass(frozen=True)
 class HubImages:
     """A split of images in the hub's layout.
 
-    shape: channels, height, width of every image; with one channel colours become grey, with
-        three grey becomes colours.
+    shape: channels, height and width of every image; decoding converts between grey and colour.
     """
 
     repo: str
@@ -75,10 +74,10 @@ class HubImages:
             )
 
     def build(self, folder: Path | None = None) -> Images:
-        """folder: that of the data sets, see `parquet_files`."""
+        """Read the images. folder: parent of the data sets, see `parquet_files`."""
         files = parquet_files(self.repo, self.config, self.split, folder=folder)
-        # Every field takes part: another column or number of classes is another cached array.
-        name = "-".join(str(each) for each in (*astuple(self)[:-1], *self.shape))
+        # All fields, since another column or number of classes gives other arrays.
+        name = "-".join(str(value) for value in (*astuple(self)[:-1], *self.shape))
         arrays = cached(name.replace("/", "-"), files, lambda: self._decode(files))
         return Images(
             torch.from_numpy(np.array(arrays["inputs"])),
@@ -107,7 +106,7 @@ MNIST = HubImages("ylecun/mnist", "mnist", "train", "image", "label", 10, (1, 28
 def decode(
     data: bytes | None, shape: tuple[int, int, int], where: str
 ) -> UInt8[np.ndarray, "c h w"]:
-    """The pixels of one encoded image; `where` names it in messages."""
+    """Decode the pixels of one image; `where` names it in messages."""
     channels, height, width = shape
     pixels = np.asarray(decoded(data, where, mode=MODES[channels]))
     if pixels.shape[:2] != (height, width):
@@ -119,7 +118,7 @@ def decode(
 
 
 def decoded(data: bytes | None, where: str, *, mode: str = "RGB") -> Image.Image:
-    """An encoded image in grey ("L") or three colours, be it grey, CMYK or with a palette."""
+    """Decode an image of any mode to grey ("L") or three colours ("RGB")."""
     try:
         with Image.open(io.BytesIO(data or b"")) as image:
             return image.convert(mode)
@@ -128,9 +127,9 @@ def decoded(data: bytes | None, where: str, *, mode: str = "RGB") -> Image.Image
 
 
 def _with_bar(rows: Sequence[bytes | None], title: str) -> Iterable[bytes | None]:
-    """With a progress bar on stderr from the first second on.
+    """Iterate over the rows with a progress bar on stderr, from the first second on.
 
-    None where others draw already: in a worker process its parent, and where rich has stderr.
+    There is no bar in a worker process, or if rich already draws on stderr.
     """
     console = Console(stderr=True)
     taken = parent_process() is not None or isinstance(sys.stderr, FileProxy)

@@ -1,4 +1,4 @@
-"""Speech of several kinds learnt together, for where one alone is too little."""
+"""Speech data sets joined into one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,10 @@ from rankscope.lab.data.speech import Speech, SpeechData, Utterances
 
 @dataclass(frozen=True)
 class MixedSpeech:
-    """All utterances of all `parts`, in their order; each part holds out its own.
+    """All utterances of all `parts`, in order; each part holds out its own.
 
-    longest: frames; utterances with more are left out, since all are padded to the longest.
+    longest: largest number of frames. Longer utterances are left out, since padding follows the
+        longest one.
     """
 
     parts: tuple[SpeechData, ...]
@@ -36,7 +37,7 @@ class MixedSpeech:
 
 
 def upto(utterances: Utterances, frames: int) -> Utterances:
-    """Those of at most so many frames."""
+    """Select the utterances of at most `frames` frames."""
     short = (utterances.frame_lengths <= frames).nonzero().flatten()
     if len(short) == 0:
         raise ValueError(
@@ -47,7 +48,7 @@ def upto(utterances: Utterances, frames: int) -> Utterances:
 
 
 def joined(parts: Sequence[Utterances]) -> Utterances:
-    """One after the other, padded to the longest that there is."""
+    """Join utterances in order, padded to the longest."""
     features, frames, targets, lengths = zip(*(part.tensors() for part in parts), strict=True)
     frame_lengths, target_lengths = torch.cat(frames), torch.cat(lengths)
     return Utterances(
@@ -59,6 +60,6 @@ def joined(parts: Sequence[Utterances]) -> Utterances:
 
 
 def padded(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Rows of all parts, with zeros up to the largest second axis."""
+    """Join the rows of all parts, padded with zeros to the largest second axis."""
     rows = [row for part in parts for row in part]
     return pad_sequence(rows, batch_first=True)

@@ -1,5 +1,7 @@
-"""Images made by code, of ten kinds, written as shards and read like those of the hub: what streams
-ImageNet runs on them, and nothing is downloaded."""
+"""Synthetic images of ten classes, written and read as shards in the hub's layout.
+
+They stand in for ImageNet where nothing can be downloaded.
+"""
 
 import io
 import os
@@ -18,20 +20,20 @@ from PIL import Image
 from rankscope.lab.data.cache import folder as cache_folder
 from rankscope.lab.data.shards import ImageShards, ShardedImages
 
-VERSION = 1  # raised when the same declaration gives other images
-SHAPES = 5  # in each of two colourings
-SIDES = (40, 65)  # pixels, from and to below
+VERSION = 1  # raise this when the same declaration gives other images
+SHAPES = 5  # for each of two colourings
+SIDES = (40, 65)  # pixels; the upper bound is exclusive
 SHARDS = 4
 ROW_GROUP = 50
-NOISE = 25.0  # deviation of a pixel's colour, of 255
+NOISE = 25.0  # standard deviation of a pixel's colour, out of 255
 
 
 @dataclass(frozen=True)
 class Patterns:
-    """Stripes lying and standing, checks, rings and dots; bright on dark, and dark on bright.
+    """Horizontal and vertical stripes, checks, rings and dots, bright on dark or dark on bright.
 
-    Colours, period, place and size of each image are drawn at random; every class comes equally
-    often. The images are JPEG files of different sizes in `SHARDS` Parquet files, in the cache.
+    Colours, period, place and size of each image are random; all classes are equally frequent.
+    The images are JPEG files of different sizes in `SHARDS` Parquet files, in the cache.
     """
 
     split: str = "train"
@@ -46,7 +48,7 @@ class Patterns:
         return 2 * SHAPES
 
     def open(self, folder: Path | None = None, *, keep: int = 1) -> ImageShards:
-        """`folder` is what other images ask for; these are made, once."""
+        """Open the images, which are made on first use; `folder` is ignored."""
         place = cache_folder() / f"patterns-{self.split}-{self.count}-{VERSION}"
         if not place.is_dir():
             self._make(place)
@@ -56,7 +58,7 @@ class Patterns:
         return declared.open(place, keep=keep)
 
     def _make(self, place: Path) -> None:
-        """To a sibling, renamed: of several processes one wins."""
+        """Write to a sibling folder and rename it, so that one of several processes wins."""
         place.parent.mkdir(parents=True, exist_ok=True)
         building = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
         try:
@@ -82,7 +84,7 @@ class Patterns:
 
 
 def pattern(label: int, draws: np.random.Generator) -> UInt8[np.ndarray, "h w 3"]:
-    """One image of a class."""
+    """Draw one image of a class."""
     height, width = draws.integers(*SIDES, 2)
     period = draws.uniform(6, 14)
     y, x = (np.indices((height, width)) + draws.uniform(0, 50, (2, 1, 1))) * (2 * np.pi / period)

@@ -1,5 +1,7 @@
-"""Shards that are fetched from the hub when they are first read, so that training need not wait for
-all of a large data set. What was fetched stays in the hub's own cache."""
+"""Shards that are fetched from the hub when they are first read.
+
+Training can start before all of a large data set is here. Fetched shards stay in the hub's cache.
+"""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,24 +24,24 @@ from rankscope.lab.data.hub import (
     whole,
 )
 
-FOOTER_BYTES = 2**17  # asked for at once: the footer of a shard with a few hundred row groups
-AT_ONCE = 16  # footers under way
+FOOTER_BYTES = 2**17  # first request, which covers the footer of a few hundred row groups
+AT_ONCE = 16  # footers requested in parallel
 
 
 @runtime_checkable
 class Shard(Protocol):
-    """One Parquet file of a split, here or on the hub."""
+    """One Parquet file of a split, local or on the hub."""
 
     def path(self) -> Path:
-        """Where it lies; fetched, if it has to be."""
+        """Return the path of the local file, after fetching it if necessary."""
 
     def footer(self) -> pq.FileMetaData:
-        """What it says of itself, without fetching it."""
+        """Read the metadata without fetching the file."""
 
 
 @dataclass(frozen=True)
 class LocalShard:
-    """A file that is here."""
+    """A local file."""
 
     file: Path
 
@@ -56,7 +58,7 @@ class LocalShard:
 
 @dataclass(frozen=True)
 class HubShard:
-    """A file on the hub. revision: a commit, so that all shards are of one state."""
+    """A file on the hub. revision: a commit, the same for all shards of a split."""
 
     repo: str
     name: str
@@ -84,17 +86,20 @@ class HubShard:
 def split_shards(
     repo: str, config: str, split: str, *, folder: Path | None = None
 ) -> Sequence[Shard]:
-    """The shards of a split, in order, none of them fetched; `folder` as for `parquet_files`."""
+    """Return the shards of a split, in order, without fetching any.
+
+    folder: see `parquet_files`.
+    """
     if data_folder(folder) is None:
-        found = _on_hub(repo, config, split)
-        if found:
-            return found
-    # Where the hub has no such split, this says which there are.
+        hub_shards = _on_hub(repo, config, split)
+        if hub_shards:
+            return hub_shards
+    # If the hub has no such split, this raises an error that lists the splits.
     return [LocalShard(path) for path in parquet_files(repo, config, split, folder=folder)]
 
 
 def _on_hub(repo: str, config: str, split: str) -> Sequence[Shard]:
-    """Without a network, what was fetched before; empty if the hub has no such split."""
+    """List the shards on the hub, or cached ones if offline; empty if there is no such split."""
     patterns = shard_patterns(config, split)
     with explained(repo):
         try:
@@ -104,15 +109,16 @@ def _on_hub(repo: str, config: str, split: str) -> Sequence[Shard]:
         except DryRunError as error:
             fetched = _fetched(repo, patterns, refusal=error.__cause__)
             return [LocalShard(path) for path in files_in(fetched, config, split)]
-    revisions = {each.filename: each.commit_hash for each in planned}
+    revisions = {file.filename: file.commit_hash for file in planned}
     names = shards(revisions, config, split, origin=f"hub data set {repo}") if revisions else []
     return [HubShard(repo, name, revisions[name]) for name in names]
 
 
 def _fetched(repo: str, patterns: list[str], *, refusal: BaseException | None) -> Path:
-    """The hub's cache. Nothing is asked for: the network may be back, and all be fetched at once.
+    """Return the hub's local snapshot, without asking the hub.
 
-    refusal: why the hub did not answer.
+    If the network is back by now, asking would download the whole split at once.
+    refusal: the error with which the hub did not answer.
     """
     try:
         return Path(
@@ -127,7 +133,7 @@ def _fetched(repo: str, patterns: list[str], *, refusal: BaseException | None) -
 
 
 def row_group_sizes(files: Sequence[Shard]) -> list[list[int]]:
-    """Rows of every row group of every shard, from the footers alone."""
+    """Read the number of rows of every row group of every shard, from the footers alone."""
 
     def sizes(file: Shard) -> list[int]:
         footer = file.footer()

@@ -1,4 +1,4 @@
-"""Labelled images too many for memory: ImageNet and Tiny-ImageNet, read row group by row group."""
+"""Labelled images too many for memory, read by row group: ImageNet and Tiny-ImageNet."""
 
 import os
 from collections import OrderedDict
@@ -20,9 +20,8 @@ from rankscope.lab.data.cache import cached
 from rankscope.lab.data.hub import encoded_files, labels, read_row_group
 from rankscope.lab.data.images import decoded
 from rankscope.lab.data.remote import LocalShard, Shard, row_group_sizes, split_shards
-from rankscope.lab.running.processes import cores
 
-# What is seen of an image, given its index: pixels (size, size, 3).
+# From an image and its index to pixels (size, size, 3).
 Look = Callable[[Image.Image, int], np.ndarray]
 
 
@@ -38,7 +37,7 @@ class ShardedImages:
     classes: int
 
     def open(self, folder: Path | None = None, *, keep: int = 1) -> "ImageShards":
-        """folder: that of the data sets, see `parquet_files`. keep: see `ImageShards`."""
+        """Open the split. folder: see `parquet_files`. keep: see `ImageShards`."""
         files = split_shards(self.repo, self.config, self.split, folder=folder)
         name = "-".join([self.repo, self.config, self.split, "rows"]).replace("/", "-")
         return ImageShards(self, files, name=name, keep=keep)
@@ -55,7 +54,7 @@ TINY_IMAGENET_VALIDATION = ShardedImages(
 
 
 class Rows(NamedTuple):
-    """A row group in memory, its images still encoded; `first` is its first row in the file."""
+    """A row group in memory with encoded images; `first` is its first row in the file."""
 
     encoded: list[bytes | None]
     labels: np.ndarray
@@ -64,9 +63,9 @@ class Rows(NamedTuple):
 
 
 class ImageShards:
-    """The images of a split, counted through all its shards.
+    """The images of a split, numbered through all its shards.
 
-    At most `keep` row groups are in memory, those used last. Safe to use from several threads.
+    The `keep` row groups used last stay in memory. Several threads may use one object.
     """
 
     def __init__(
@@ -78,22 +77,22 @@ class ImageShards:
         self._file_of = index["file"]
         self._sizes = index["rows"]
         self._starts = np.cumsum(self._sizes) - self._sizes
-        # Of each row group, the number of the first in its file.
+        # For each row group, the number of the first one in its file.
         self._first_of = np.searchsorted(self._file_of, self._file_of)
         self._keep = keep
-        self._kept: OrderedDict[int, Rows] = OrderedDict()
+        self._in_memory: OrderedDict[int, Rows] = OrderedDict()
         self._lock = Lock()
 
     @property
     def blocks(self) -> tuple[int, ...]:
-        """How many images each row group has."""
+        """Number of images in each row group."""
         return tuple(self._sizes.tolist())
 
     def __len__(self) -> int:
         return int(self._sizes.sum())
 
     def spread(self, count: int, *, files: int, blocks: int) -> Int64[Tensor, " some"]:
-        """Evenly spread images, at most `count`, out of at most so many files and row groups."""
+        """Choose at most `count` images, evenly spread over at most `files` and row groups."""
         full = np.flatnonzero(self._sizes)
         chosen = evenly(np.unique(self._file_of[full]), files)
         groups = evenly(full[np.isin(self._file_of[full], chosen)], blocks)
@@ -103,40 +102,40 @@ class ImageShards:
     def images(
         self, indices: Int[Tensor, " n"], look: Look, *, size: int
     ) -> tuple[UInt8[Tensor, "n 3 size size"], Int64[Tensor, " n"]]:
-        """These images and their labels, in this order; decoded by as many threads as cores.
+        """Return images and labels in the order of `indices`, decoded by one thread per core.
 
-        They lie in memory channels last, as they are decoded.
+        The memory format is channels last, as decoded.
         """
-        asked = indices.numpy()
-        group_of = np.searchsorted(self._starts, asked, side="right") - 1
+        wanted = indices.numpy()
+        group_of = np.searchsorted(self._starts, wanted, side="right") - 1
         groups = np.unique(group_of)
-        pixels = np.empty((len(asked), size, size, 3), np.uint8)
-        answers = np.empty(len(asked), np.int64)
+        pixels = np.empty((len(wanted), size, size, 3), np.uint8)
+        answers = np.empty(len(wanted), np.int64)
 
         def fill(group: int) -> None:
             rows = self._rows(group)
             for place in np.flatnonzero(group_of == group).tolist():
-                row = int(asked[place] - self._starts[group])
+                row = int(wanted[place] - self._starts[group])
                 image = decoded(rows.encoded[row], f"{rows.path}, row {rows.first + row}")
-                pixels[place] = look(image, int(asked[place]))
+                pixels[place] = look(image, int(wanted[place]))
                 answers[place] = rows.labels[row]
 
-        # The pool is of this call alone, so nothing is left running when training ends.
+        # A pool for this call only, so nothing is left running when training ends.
         with ThreadPoolExecutor(min(threads(), len(groups))) as pool:
             for _ in pool.map(fill, groups.tolist()):
-                pass  # to raise here what was raised there
+                pass  # raises the errors of the threads
         return torch.from_numpy(pixels).permute(0, 3, 1, 2), torch.from_numpy(answers)
 
     def _rows(self, group: int) -> Rows:
         with self._lock:
-            if group in self._kept:
-                self._kept.move_to_end(group)
-                return self._kept[group]
+            if group in self._in_memory:
+                self._in_memory.move_to_end(group)
+                return self._in_memory[group]
         rows = self._read(group)
         with self._lock:
-            self._kept[group] = rows
-            while len(self._kept) > self._keep:
-                self._kept.popitem(last=False)
+            self._in_memory[group] = rows
+            while len(self._in_memory) > self._keep:
+                self._in_memory.popitem(last=False)
         return rows
 
     def _read(self, group: int) -> Rows:
@@ -155,31 +154,32 @@ class ImageShards:
 
 
 def evenly(values: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " some"]:
-    """At most so many of them, the first and the last among these."""
+    """Choose at most `most` values, evenly spread, including the first and the last."""
     places = np.linspace(0, len(values) - 1, min(most, len(values)))
     chosen: np.ndarray = values[places.round().astype(int)]
     return chosen
 
 
 def threads() -> int:
-    """The cores this process may use, shared with those that torchrun started beside it."""
-    return max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    """Number of threads: this process's cores, shared with the others that torchrun started."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, (cores or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _index(name: str, files: Sequence[Shard]) -> dict[str, np.ndarray]:
-    """File and rows of every row group; footers are read once."""
+    """Return the file and the number of rows of every row group, from cached footers."""
 
     def read() -> dict[str, np.ndarray]:
         sizes = row_group_sizes(files)
         return {
-            "file": np.repeat(np.arange(len(files)), [len(each) for each in sizes]),
-            "rows": np.array([rows for each in sizes for rows in each], dtype=np.int64),
+            "file": np.repeat(np.arange(len(files)), [len(groups) for groups in sizes]),
+            "rows": np.array([rows for groups in sizes for rows in groups], dtype=np.int64),
         }
 
-    here = [file.path() for file in files if isinstance(file, LocalShard)]
-    there = [file for file in files if not isinstance(file, LocalShard)]
-    commit = sha256(repr(there).encode()).hexdigest()[:8]  # those of the hub name theirs
-    index = cached(f"{name}-{commit}", here, read)
+    local = [file.path() for file in files if isinstance(file, LocalShard)]
+    remote = [file for file in files if not isinstance(file, LocalShard)]
+    commit = sha256(repr(remote).encode()).hexdigest()[:8]  # shards on the hub include theirs
+    index = cached(f"{name}-{commit}", local, read)
     if not index["rows"].sum():
         raise ValueError(
             f"{files[0]}: no rows, nor in any other shard of its split; download the split again"

@@ -1,4 +1,4 @@
-"""Speech to be recognised: features and characters, padded; LibriSpeech as the hub has it."""
+"""Speech as padded features and characters; LibriSpeech from the hub."""
 
 import io
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ from rankscope.lab.data.splits import split
 BLANK = 0  # of CTC
 ALPHABET = "_ abcdefghijklmnopqrstuvwxyz'"  # 29 characters; the first stands for the blank
 REPOSITORY = "openslr/librispeech_asr"
-SAMPLE = "train.clean.5"  # of train.clean.100; the hub has no such split
+SAMPLE = "train.clean.5"  # a sample of train.clean.100 that is not on the hub
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Utterances:
         return len(self.features)
 
     def pick(self, indices: Int[Tensor, " some"]) -> "Utterances":
-        """Those utterances, padded as before."""
+        """Select utterances, padded as before."""
         return Utterances(*(tensor[indices] for tensor in self.tensors()))
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -45,7 +45,7 @@ class Utterances:
 
 
 class Speech(NamedTuple):
-    """What is learnt from and what is held out."""
+    """Utterances for training and for validation."""
 
     train: Utterances
     validation: Utterances
@@ -53,14 +53,14 @@ class Speech(NamedTuple):
 
 @runtime_checkable
 class SpeechData(Protocol):
-    """Declared speech."""
+    """The declaration of a speech data set."""
 
     def build(self, *, folder: Path | None, seed: int) -> Speech:
-        """Read from `folder` (None: the hub); a split, where one is drawn, follows `seed`."""
+        """Read from `folder` (None: the hub); `seed` draws the split, if there is none."""
 
 
 def encode(text: str) -> Int[Tensor, " characters"]:
-    """Numbers of the characters; letters are lower-cased, anything outside the alphabet is named.
+    """Return the numbers of the lower-cased characters; raise ValueError for unknown ones.
 
     >>> encode("A b")
     tensor([2, 1, 3])
@@ -76,40 +76,40 @@ def encode(text: str) -> Int[Tensor, " characters"]:
 
 
 def pad(features: Sequence[Tensor], targets: Sequence[Tensor]) -> Utterances:
-    """One `Utterances` of (frames, filters) features and what `encode` made of their texts."""
+    """Pad (frames, filters) features and encoded texts into one `Utterances`."""
     pairs = list(zip(features, targets, strict=True))
     return Utterances(
-        pad_sequence([heard for heard, _ in pairs], batch_first=True),
-        torch.tensor([len(heard) for heard, _ in pairs]),
-        pad_sequence([said for _, said in pairs], batch_first=True),
-        torch.tensor([len(said) for _, said in pairs]),
+        pad_sequence([frames for frames, _ in pairs], batch_first=True),
+        torch.tensor([len(frames) for frames, _ in pairs]),
+        pad_sequence([text for _, text in pairs], batch_first=True),
+        torch.tensor([len(text) for _, text in pairs]),
     )
 
 
 def too_short(utterances: Utterances) -> list[int]:
-    """Those without text, or with fewer frames than CTC needs for it.
+    """Return the rows of utterances without text, or with too few frames for CTC.
 
-    It needs one for each character, and one more between two that are the same.
+    CTC needs one frame for each character, and one more between two equal characters.
     """
     targets, lengths = utterances.targets, utterances.target_lengths
     inside = torch.arange(targets.shape[1])[1:] < lengths[:, None]
     repeats = ((targets[:, 1:] == targets[:, :-1]) & inside).sum(1)
     short = (lengths < 1) | (utterances.frame_lengths < lengths + repeats)
-    found: list[int] = short.nonzero().flatten().tolist()
-    return found
+    rows: list[int] = short.nonzero().flatten().tolist()
+    return rows
 
 
 def held_out(utterances: Utterances, *, share: float, seed: int) -> Speech:
-    """Hold out a random `share`."""
+    """Hold out a random `share` of the utterances."""
     train, validation = split(len(utterances), validation_share=share, seed=seed)
     return Speech(utterances.pick(train), utterances.pick(validation))
 
 
 @dataclass(frozen=True)
 class LibriSpeech:
-    """Read sentences, 16 kHz, as on the hub; the paper's are train.clean.100, validation.clean.
+    """Sentences read aloud, at 16 kHz; the defaults are the paper's splits.
 
-    validation: the split that is held out; None holds out a random tenth of `split` instead.
+    validation: the held-out split; None holds out a random tenth of `split`.
     """
 
     split: str = "train.clean.100"
@@ -123,7 +123,7 @@ class LibriSpeech:
         return Speech(train, self.read(self.validation, folder=folder))
 
     def read(self, part: str, *, folder: Path | None) -> Utterances:
-        """One split, decoded on first use and kept in the cache."""
+        """Read one split, which is decoded on first use and cached."""
         files = librispeech_files(part, folder=folder)
         mel = "-".join(map(str, astuple(self.mel)))
         stored = cached(f"librispeech-{part}-{mel}", files, lambda: self.arrays(files))
@@ -134,13 +134,13 @@ class LibriSpeech:
         return pad(features, targets)
 
     def arrays(self, files: Sequence[Path]) -> dict[str, np.ndarray]:
-        """Frames and characters of all utterances one after another, and how many each has."""
+        """Return the concatenated frames and characters of all utterances, and their lengths."""
         features, targets = zip(*self.utterances(files), strict=True)
         return {
             "features": torch.cat(features).numpy(),
-            "frames": np.array([len(each) for each in features]),
+            "frames": np.array([*map(len, features)]),
             "targets": torch.cat(targets).numpy(),
-            "characters": np.array([len(each) for each in targets]),
+            "characters": np.array([*map(len, targets)]),
         }
 
     def utterances(self, files: Sequence[Path]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -156,7 +156,7 @@ class LibriSpeech:
                 yield utterance
 
     def utterance(self, audio: bytes | None, text: object) -> tuple[Tensor, Tensor]:
-        """Features and characters of one row."""
+        """Return the features and characters of one row."""
         if not audio:
             raise ValueError(f"no audio; {DOWNLOAD_AGAIN}")
         if not text or not isinstance(text, str):
@@ -171,7 +171,7 @@ class LibriSpeech:
 
 
 def librispeech_files(part: str, *, folder: Path | None) -> list[Path]:
-    """The shards of a split; where the sample is missing, says what there is in its place."""
+    """Return the shards of a split; if the sample is missing, the error names the full set."""
     try:
         return parquet_files(REPOSITORY, "all", part, folder=folder)
     except ValueError as error:
@@ -184,16 +184,16 @@ def librispeech_files(part: str, *, folder: Path | None) -> list[Path]:
 
 
 def read_audio(data: bytes, rate: int) -> Float[Tensor, " samples"]:
-    """The samples of a mono file in memory, -1 to 1."""
+    """Decode a mono file in memory to samples from -1 to 1."""
     try:
-        samples, found = soundfile.read(io.BytesIO(data), dtype="float32")
+        samples, file_rate = soundfile.read(io.BytesIO(data), dtype="float32")
     except soundfile.LibsndfileError as error:
         raise ValueError(
             f"not readable as audio ({error.error_string}); {DOWNLOAD_AGAIN}"
         ) from error
-    if found != rate or samples.ndim != 1:
+    if file_rate != rate or samples.ndim != 1:
         channels = 1 if samples.ndim == 1 else samples.shape[1]
         raise ValueError(
-            f"expected one channel at {rate} Hz, got {channels} at {found} Hz; convert it"
+            f"expected one channel at {rate} Hz, got {channels} at {file_rate} Hz; convert it"
         )
     return torch.from_numpy(samples)

@@ -1,4 +1,4 @@
-"""Text for language models without a download: the Python standard library's own source."""
+"""Text without a download: the source of the Python standard library."""
 
 import sysconfig
 from dataclasses import dataclass
@@ -21,8 +21,8 @@ class Text:
 class StandardLibraryText:
     """The top-level modules of the standard library in order of name, up to `size` bytes.
 
-    The last tenth is for validation. The text differs a little from one Python version to the next.
-    `folder` is where the modules are; None asks the running interpreter.
+    The last tenth is for validation. The text differs a little between Python versions.
+    folder: the folder of the modules; None for that of the running interpreter.
     """
 
     size: int = 4_000_000
@@ -47,5 +47,5 @@ class StandardLibraryText:
 
 
 def source_files(folder: Path) -> list[Path]:
-    """Python files by name, but `_sysconfigdata...`, which differs between machines."""
+    """Return Python files by name, without `_sysconfigdata...`, which differs between machines."""
     return sorted(p for p in folder.glob("*.py") if not p.name.startswith("_sysconfigdata"))

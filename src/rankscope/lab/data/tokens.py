@@ -1,4 +1,4 @@
-"""Text as numbers: WikiText with byte-pair encoding, the standard library's source by character."""
+"""Text as tokens: WikiText with byte-pair encoding, the standard library by character."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ REPOSITORY = "Salesforce/wikitext"
 
 @dataclass(frozen=True)
 class Tokens:
-    """Training and held-out text as numbers from 0 to `vocabulary` - 1."""
+    """Training and held-out text as tokens from 0 to `vocabulary` - 1."""
 
     train: Int32[Tensor, " train"]
     validation: Int32[Tensor, " validation"]
@@ -35,20 +35,20 @@ class Tokens:
 
 @runtime_checkable
 class TokenData(Protocol):
-    """Declared text."""
+    """The declaration of a text."""
 
     def build(self, *, folder: Path | None) -> Tokens:
-        """Read from `folder` (None: the hub)."""
+        """Read the text from `folder` (None: the hub)."""
 
 
 @dataclass(frozen=True)
 class WikiText:
-    """Wikipedia articles, lower-cased, as byte-level BPE; train and validation as published.
+    """Lower-cased Wikipedia articles as byte-level BPE, with the published splits.
 
-    vocabulary: how many tokens the encoding has that is trained on the training text.
-    tokenizer: a hub repository whose tokenizer.json is used instead, "EleutherAI/pythia-160m" say;
-        the data folder is searched for it first. The paper does not name its own; its number of
-        steps fits one of about 50,000 tokens.
+    vocabulary: number of tokens of an encoding that is trained on the training text.
+    tokenizer: a hub repository whose tokenizer.json is used instead, such as
+        "EleutherAI/pythia-160m"; the data folder is searched first. The paper does not name its
+        tokenizer. Its number of steps fits a vocabulary of about 50,000.
     """
 
     config: Literal["wikitext-2-v1", "wikitext-103-v1"] = "wikitext-103-v1"
@@ -60,7 +60,7 @@ class WikiText:
             raise ValueError(f"a byte-level vocabulary has at least 256, got {self.vocabulary}")
 
     def build(self, *, folder: Path | None) -> Tokens:
-        """Encoded on first use and kept in the cache."""
+        """Read the tokens, which are encoded on first use and cached."""
         train, validation = (
             parquet_files(REPOSITORY, self.config, part, folder=folder)
             for part in ("train", "validation")
@@ -90,28 +90,28 @@ class WikiText:
             if encoding is None
             else read_tokenizer(encoding)
         )
-        arrays = {part: encode(known, each) for part, each in texts.items()}
+        arrays = {part: encode(known, text) for part, text in texts.items()}
         return {**arrays, "vocabulary": np.array(known.get_vocab_size())}
 
 
 def lines(files: Sequence[Path]) -> list[str]:
-    """The rows of the files, lower-cased; empty ones, between paragraphs, are left out."""
-    kept = []
+    """Read the lower-cased rows of the files, without the empty ones between paragraphs."""
+    texts = []
     for file, table in read_shards(files, ["text"]):
         for row, text in enumerate(table["text"].to_pylist()):
             if not isinstance(text, str):
                 raise ValueError(f"{file}, row {row}: expected text, got {text}; {DOWNLOAD_AGAIN}")
             if text.strip():
-                kept.append(text.lower())
-    if not kept:
+                texts.append(text.lower())
+    if not texts:
         raise ValueError(
             f"{files[0]}: no text, nor in any other shard of its split; download the split again"
         )
-    return kept
+    return texts
 
 
 def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
-    """Byte-level BPE of the texts: any text can be encoded, the same texts give the same tokens."""
+    """Train a byte-level BPE, which can encode any text; the same texts give the same tokens."""
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = ByteLevel(add_prefix_space=False)
     tokenizer.decoder = ByteLevelDecoder()
@@ -123,13 +123,13 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
 
 
 def encode(tokenizer: Tokenizer, texts: Sequence[str]) -> np.ndarray:
-    """All texts one after another."""
+    """Encode all texts into one array."""
     encoded = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-    return np.concatenate([np.array(each.ids, dtype=np.int32) for each in encoded])
+    return np.concatenate([np.array(encoding.ids, dtype=np.int32) for encoding in encoded])
 
 
 def tokenizer_file(repo: str, *, folder: Path | None) -> Path:
-    """tokenizer.json of a hub repository, from the data folder if it is there."""
+    """Return tokenizer.json of a hub repository, from the data folder if possible."""
     folder = data_folder(folder)
     if folder is not None and (folder / repo / "tokenizer.json").is_file():
         return folder / repo / "tokenizer.json"
@@ -147,27 +147,29 @@ def read_tokenizer(path: Path) -> Tokenizer:
     try:
         return Tokenizer.from_file(str(path))
     except Exception as error:  # from_file raises nothing more special
-        raise ValueError(f"{path} is no whole tokenizer ({error}); {DOWNLOAD_AGAIN}") from error
+        raise ValueError(
+            f"{path} is not a complete tokenizer ({error}); {DOWNLOAD_AGAIN}"
+        ) from error
 
 
 @dataclass(frozen=True)
 class StandardLibraryTokens:
-    """Source text of the standard library by character: lower-cased ASCII, 128 tokens.
+    """The source of the standard library by character: lower-cased ASCII, 128 tokens.
 
-    Other characters become "?". The text differs a little from one Python version to the next, so
-    losses do too; the last tenth is held out.
+    Other characters become "?". The last tenth is held out. Text and losses differ a little
+    between Python versions.
     """
 
     size: int = 1_000_000
 
     def build(self, *, folder: Path | None = None) -> Tokens:
-        """Nothing is read from `folder`; other text needs it."""
+        """Build the tokens; `folder` is ignored."""
         text = StandardLibraryText(self.size).build()
         return Tokens(characters(text.train), characters(text.validation), 128)
 
 
 def characters(text: UInt8[Tensor, " length"]) -> Int32[Tensor, " length"]:
-    """A-Z as a-z, bytes above 127 as "?"."""
+    """Lower-case A-Z, and replace bytes above 127 by "?"."""
     upper = (text >= ord("A")) & (text <= ord("Z"))
     lower = torch.where(upper, text + 32, text)
     return torch.where(text < 128, lower, ord("?")).int()

@@ -1,4 +1,4 @@
-"""Networks of the experiments: each a frozen config with `build()` beside its module."""
+"""Networks: each module has a frozen config with `build()` beside its network."""
 
 from rankscope.lab.models.lstm import BiLstm, BiLstmConfig
 from rankscope.lab.models.mlp import Mlp, MlpConfig

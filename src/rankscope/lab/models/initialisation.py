@@ -1,4 +1,4 @@
-"""Networks drawn from a generator: torch's own initial weights, without its global random state."""
+"""torch's default initial weights, drawn from a given generator."""
 
 import math
 from collections.abc import Callable
@@ -13,7 +13,7 @@ Network = TypeVar("Network", bound=nn.Module)
 
 
 def undrawn(construct: Callable[[], Network]) -> Network:
-    """The network on the CPU, its tensors not yet filled; nothing is drawn at random."""
+    """Construct a network on the CPU with uninitialised tensors, drawing no random numbers."""
     with torch.device("meta"):
         network = construct()
     network.to_empty(device="cpu")
@@ -24,12 +24,13 @@ def undrawn(construct: Callable[[], Network]) -> Network:
 def draw_defaults(network: nn.Module, generator: torch.Generator) -> None:
     """Fill every layer as torch does by default, in the order of `modules()`.
 
-    Linear and convolution: weight and bias uniform in +-1/sqrt(fan in), which is what torch's
-    kaiming_uniform with a = sqrt(5) comes to; LSTM: all uniform in +-1/sqrt(hidden); norms 1 and 0.
+    Weights and biases of linear layers and convolutions are uniform in +-1/sqrt(fan in), which
+    equals torch's kaiming_uniform with a = sqrt(5). Those of an LSTM are uniform in
+    +-1/sqrt(hidden). Norms have scale 1 and shift 0.
     """
     for module in network.modules():
         if isinstance(module, nn.Linear | _ConvNd):
-            # torch also takes axis 1 as the inputs of transposed convolutions, where it is outputs.
+            # For transposed convolutions too, torch takes fan in from axis 1, the outputs.
             _draw_uniform(module, 1 / math.sqrt(module.weight[0].numel()), generator)
         elif isinstance(module, nn.LSTM):
             _draw_uniform(module, 1 / math.sqrt(module.hidden_size), generator)

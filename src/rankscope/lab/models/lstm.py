@@ -1,4 +1,4 @@
-"""The bidirectional LSTM of yunis2024 (app. C.3): speech features to characters, for CTC."""
+"""The bidirectional LSTM of yunis2024 (app. C.3), from speech features to characters."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,9 @@ from rankscope.pairs.pair import block_cut
 
 @dataclass(frozen=True)
 class BiLstmConfig:
-    """`layers` bidirectional LSTM layers and a linear output; torch's default initial weights.
+    """`layers` bidirectional LSTM layers and a linear output, with torch's default weights.
 
-    The defaults are the paper's. characters: of the output, the blank of CTC among them.
+    The defaults are the paper's. characters: size of the output, including the blank of CTC.
     """
 
     features: int = 40
@@ -55,15 +55,15 @@ class BiLstm(nn.Module):
         self, features: Float[Tensor, "batch frames features"]
     ) -> Float[Tensor, "batch frames characters"]:
         states, _ = self.lstm(features)  # (batch, frames, 2 hidden)
-        # In float32 also where the products are in bfloat16: CTC sums hundreds of these.
+        # Always in float32, since CTC sums hundreds of these.
         characters: Tensor = self.output(states).float().log_softmax(-1)
         return characters
 
     def alignment_pairs(self) -> tuple[Pair, ...]:
-        """W_ih-W_hh, W_ih-W_ih above, W_hh-W_ih above, last layer-output; by direction and gate.
+        """The pairs inside the LSTM and those of its last layer with the output.
 
-        Those inside the LSTM are `inside_pairs`'; the paper's code lacks W_ih-W_hh of the last
-        layer.
+        They are W_ih-W_hh, W_ih-W_ih above, W_hh-W_ih above and last layer-output, for each
+        direction and gate. The paper's code lacks W_ih-W_hh of the last layer.
         """
         return (*inside_pairs(self), *self._output_pairs())
 
@@ -84,10 +84,10 @@ class BiLstm(nn.Module):
         ]
 
     def shown(self) -> Shown:
-        """The input parameter of a middle layer, and its cell gate with the input parameter above.
+        """The input matrix of a middle layer, and its cell gate with the input matrix above.
 
-        The paper shows one plot for the pair and does not say which gate; g makes what the cell
-        stores, the others only scale it.
+        The paper shows one plot for the pair and does not name the gate. We show g, which
+        computes what the cell stores; the others only scale it.
         """
         middle = (self.config.layers - 1) // 2
         return Shown(f"lstm.l{middle}.ih", f"lstm.l{middle}.ih > lstm.l{middle + 1}.ih [g]")

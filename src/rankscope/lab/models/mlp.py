@@ -1,4 +1,4 @@
-"""The fully connected network of yunis2024 (app. B, fig. 7): true against random labels."""
+"""The fully connected network of yunis2024 (app. B, fig. 7), for true and random labels."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,9 +15,9 @@ from rankscope.pairs import Pair
 
 @dataclass(frozen=True)
 class MlpConfig:
-    """`layers` linear layers with biases, ReLU between them; torch's default initial weights.
+    """`layers` linear layers with biases and ReLU between them, with torch's default weights.
 
-    The paper's is 3072-256-256-256-10.
+    The defaults are the paper's: 3072-256-256-256-10.
     """
 
     inputs: int = 3072
@@ -37,7 +37,7 @@ class MlpConfig:
 
 
 class Mlp(nn.Module):
-    """Images, flattened here, to logits of the classes; layers.0, layers.1, ..."""
+    """A network from images, which it flattens, to logits; layers layers.0, layers.1, ..."""
 
     def __init__(self, config: MlpConfig) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Mlp(nn.Module):
         return logits
 
     def alignment_pairs(self) -> tuple[Pair, ...]:
-        """Each layer with the next."""
+        """Pairs of each layer with the next."""
         return tuple(Pair(f"layers.{i}", f"layers.{i + 1}") for i in range(self.config.layers - 1))
 
     def shown(self) -> Shown:

@@ -1,7 +1,7 @@
 """The one-layer Transformer without LayerNorm that groks modular addition (yunis2024, app. D).
 
-As in the paper's code: its language model with one layer and the norms left out. nanda2023's, whose
-task this is, has learnt positions and no biases.
+As in the paper's code, this is its language model with one layer and without norms. The network of
+nanda2023, which introduced the task, has learned positions and no biases.
 """
 
 import math
@@ -20,9 +20,10 @@ from rankscope.pairs import Pair
 
 @dataclass(frozen=True)
 class ModularConfig:
-    """Tokens a, b, "=" to the logits of (a + b) mod p; the defaults are the paper's code's.
+    """Sizes of a network from tokens a, b, "=" to the logits of (a + b) mod p.
 
-    There are p + 1 tokens, "=" being the last, and as many logits.
+    The defaults are those of the paper's code. There are p + 1 tokens, of which "=" is the last,
+    and as many logits.
     """
 
     p: int = 113
@@ -46,7 +47,7 @@ class ModularConfig:
 
 
 class ModularTransformer(nn.Module):
-    """Embedding and fixed positions, one block, logits at the last position."""
+    """A network of embedding, fixed positions and one block, with logits at the last position."""
 
     def __init__(self, config: ModularConfig) -> None:
         super().__init__()
@@ -63,7 +64,7 @@ class ModularTransformer(nn.Module):
         return logits
 
     def alignment_pairs(self) -> tuple[Pair, ...]:
-        """Those of the language model: embedding to QKV, inside the block, W2 to the output."""
+        """Pairs as in the language model: embedding to QKV, inside the block, W2 to the output."""
         first = Pair("embedding", "block.attn.qkv", kind="input")
         inside = block_pairs("block", self.config.heads)
         return (first, *inside, Pair("block.w2", "output", kind="output"))
@@ -74,7 +75,7 @@ class ModularTransformer(nn.Module):
 
 
 class NormlessBlock(nn.Module):
-    """x + attention(x), then x + W2 relu(W1 x), of the last position: the logits need no other."""
+    """x + attention(x), then x + W2 relu(W1 x), at the last position only, as the logits need."""
 
     def __init__(self, width: int, heads: int, hidden: int) -> None:
         super().__init__()
@@ -89,9 +90,9 @@ class NormlessBlock(nn.Module):
 
 
 class LastAttention(nn.Module):
-    """Multi-head attention of the last position to all, as causal self-attention gives it there.
+    """Multi-head attention of the last position to all, equal to causal self-attention there.
 
-    Written out because fused kernels take several times longer on three positions.
+    It is written out because fused kernels take several times longer on three positions.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -113,10 +114,11 @@ class LastAttention(nn.Module):
 
 @torch.no_grad()
 def initialise(model: ModularTransformer, generator: torch.Generator) -> None:
-    """As nn.TransformerEncoderLayer does, embedding and output uniform in (-0.1, 0.1).
+    """Draw every parameter, the block as nn.TransformerEncoderLayer does.
 
-    Packed QKV Xavier; other matrices and the biases of W1 and W2 uniform in +-1/sqrt(n); biases of
-    attention and output 0.
+    Embedding and output are uniform in (-0.1, 0.1), the packed QKV matrix is Xavier uniform.
+    Other matrices and the biases of W1 and W2 are uniform in +-1/sqrt(n). Biases of attention and
+    output are 0.
     """
     draw_defaults(model, generator)
     nn.init.xavier_uniform_(model.block.attn.qkv.weight, generator=generator)

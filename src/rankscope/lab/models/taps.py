@@ -1,4 +1,4 @@
-"""The taps of a convolution's filters: the paper compares the centre, claim Y11 also the others."""
+"""Pairs of convolutions at the taps beside the centre, which yunis2024 does not compare."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -8,7 +8,7 @@ from rankscope.pairs import Cut, Pair
 
 
 def other_taps(pairs: Iterable[Pair]) -> tuple[Pair, ...]:
-    """Each pair of kind "conv" at the taps beside the centre, as "conv1 > conv2 [tap 0,1]"."""
+    """Repeat each pair of kind "conv" at its other taps, as "conv1 > conv2 [tap 0,1]"."""
     return tuple(tap for pair in pairs if pair.kind == "conv" for tap in _around(pair))
 
 

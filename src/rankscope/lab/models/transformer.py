@@ -15,12 +15,13 @@ from rankscope.pairs import Pair
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """A Transformer language model; the defaults other than sizes are the paper's.
+    """A Transformer language model.
 
-    The paper's own has 12 layers, width 768, 12 heads and context 2048. Its code starts every layer
-    as a copy of one layer, so that every layer has the same overlaps at step 0: `copied_layers`
-    says whether to do so. `hidden` is `width` unless given; a task replaces `vocabulary` by its
-    text's.
+    The paper's has 12 layers, width 768, 12 heads and context 2048.
+    vocabulary: replaced by that of the text when a task builds the model.
+    hidden: width of the MLPs; None for `width`.
+    copied_layers: start all layers as copies of one, as the paper's code does. All layers then
+        have the same overlaps at step 0.
     """
 
     layers: int
@@ -48,7 +49,7 @@ class TransformerConfig:
 
 
 class Transformer(nn.Module):
-    """Tokens to logits of the next token; no norm after the last layer, output not tied."""
+    """A network from tokens to logits of the next, without a final norm or a tied output."""
 
     fusable = True
 
@@ -78,7 +79,7 @@ class Transformer(nn.Module):
         return logits
 
     def alignment_pairs(self) -> tuple[Pair, ...]:
-        """The paper's: neighbours along the layers, and queries with keys in each head."""
+        """The paper's pairs: neighbours along the layers, and queries with keys in each head."""
         pairs = [Pair("embedding", "blocks.0.attn.qkv", kind="input")]
         for layer in range(self.config.layers):
             if layer > 0:
@@ -151,10 +152,11 @@ class CausalAttention(nn.Module):
 
 @torch.no_grad()
 def initialise(model: Transformer, generator: torch.Generator) -> None:
-    """Draw every parameter anew, blocks as nn.TransformerEncoderLayer does; our reading.
+    """Draw every parameter, blocks as nn.TransformerEncoderLayer does.
 
-    Embedding and output uniform in (-0.1, 0.1), output bias 0. Blocks: packed QKV Xavier, other
-    matrices and the biases of W1 and W2 uniform in +-1/sqrt(n).
+    Embedding and output are uniform in (-0.1, 0.1), the output bias is 0. In blocks, the packed QKV
+    matrix is Xavier uniform; other matrices and the biases of W1 and W2 are uniform in
+    +-1/sqrt(n). This is our reading of the paper.
     """
     model.positions.copy_(sinusoids(*model.positions.shape))
     model.embedding.weight.uniform_(-0.1, 0.1, generator=generator)

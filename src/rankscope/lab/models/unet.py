@@ -1,6 +1,7 @@
-"""The residual UNet of yunis2024 (app. C.2), after Wang & Vastola's tutorial: noise in images.
+"""The residual UNet of yunis2024 (app. C.2), which predicts the noise in images.
 
-Its skip connections add what the down path had at the same size, hence "residual".
+It follows Wang and Vastola's tutorial. It is "residual" because its skip connections add the
+output of the down path at the same size.
 """
 
 import math
@@ -21,15 +22,16 @@ from rankscope.pairs.pair import block_cut
 
 @dataclass(frozen=True)
 class UnetConfig:
-    """Strided 3x3 convolutions down, transposed ones up, a time embedding added at each level.
+    """Strided 3x3 convolutions down and transposed ones up, with a time embedding at each level.
 
-    The defaults are the paper's code's, for 28x28 images.
-    channels: of each level. time: width of the time embedding. groups: of GroupNorm, `first_groups`
-        after the first convolution.
-    frequency: standard deviation of the embedding's frequencies in cycles per diffusion step. At
-        the code's 30 neighbouring steps have unrelated embeddings; the tutorial, whose time runs
+    The defaults are those of the paper's code, for 28x28 images.
+    channels: of each level.
+    time: width of the time embedding.
+    groups: of GroupNorm; `first_groups` after the first convolution.
+    frequency: standard deviation of the embedding's frequencies, in cycles per diffusion step. The
+        code's 30 makes embeddings of neighbouring steps unrelated. The tutorial, whose time runs
         from 0 to 1, has 30 per 1000 steps.
-    padding: of every convolution; images under 22 pixels need 1, so that the last level has pixels.
+    padding: of every convolution; images under 22 pixels need 1 to have pixels at the last level.
     """
 
     channels: tuple[int, ...] = (64, 128, 256, 512)
@@ -50,7 +52,7 @@ class UnetConfig:
     def build(self, seed: int) -> "Unet":
         """The model at initialisation, on the CPU; drawn from `seed` alone.
 
-        Torch's default initial weights; the frequencies are normal and stay as they are.
+        Weights are torch's default; the frequencies are normal and not trained.
         """
         model = undrawn(lambda: Unet(self))
         generator = torch.Generator().manual_seed(seed)
@@ -60,9 +62,9 @@ class UnetConfig:
 
 
 class Unet(nn.Module):
-    """Noisy images and their diffusion step to the noise in them.
+    """A network from noisy images and their diffusion steps to the noise in them.
 
-    Layers embed; conv1, dense1, norm1 ... down; tconv4, up_dense4, up_norm4 ... tconv1 up.
+    Layers are embed; conv1, dense1, norm1 ... down; tconv4, up_dense4, up_norm4 ... tconv1 up.
     """
 
     fusable = True
@@ -115,9 +117,9 @@ class Unet(nn.Module):
         return F.silu(self.get_submodule(f"{prefix}norm{level}")(x + shift))
 
     def alignment_pairs(self) -> tuple[Pair, ...]:
-        """The paper's code's: the path down and up; time to convolution; skip connections.
+        """The pairs of the paper's code: the path down and up, time to convolution, skips.
 
-        It compares neither `embed` with what it feeds nor the dense layers of the up path.
+        The code leaves out `embed` and the dense layers of the up path.
         """
         levels = range(1, self.levels + 1)
         path = [*(f"conv{i}" for i in levels), *(f"tconv{i}" for i in reversed(levels))]
@@ -135,7 +137,7 @@ class Unet(nn.Module):
         return Pair(earlier, later, kind=kind, later_cut=cut)
 
     def tap_pairs(self) -> tuple[Pair, ...]:
-        """The pairs along the path down and up at the other eight taps."""
+        """Pairs along the path down and up at the other eight taps."""
         return other_taps(self.alignment_pairs())
 
     def shown(self) -> Shown:

@@ -19,14 +19,16 @@ GROUPS = ((64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512
 
 @dataclass(frozen=True)
 class VggConfig:
-    """13 convolutions of 3x3 in five groups, an average over what is left, a linear head.
+    """13 convolutions of 3x3 in five groups, an average over the remaining pixels, a linear head.
 
-    channels: of the input image. width: multiplies the channels of every convolution.
-    pools: the groups, from 1, after which a 2x2 max-pool halves the image. The default is the
-        paper's code's, which averages over the 2x2 pixels left of 32x32; smaller images need fewer.
+    channels: of the input image.
+    width: factor of the channels of every convolution.
+    pools: the groups, from 1, after which a 2x2 max-pool halves the image. The default is that of
+        the paper's code, which averages over 2x2 pixels for 32x32 images. Smaller images need
+        fewer pools.
 
-    Convolutions have biases and torch's default initial weights, as in that code (it follows
-    frankle2020's), though batch normalisation cancels the biases.
+    Convolutions have torch's default initial weights, and biases although batch normalisation
+    cancels them. Both are as in the paper's code, which follows frankle2020.
     """
 
     channels: int = 3
@@ -50,12 +52,12 @@ class VggConfig:
 
     @property
     def widths(self) -> tuple[int, ...]:
-        """The channels that each convolution puts out."""
+        """Output channels of each convolution."""
         return tuple(round(size * self.width) for group in GROUPS for size in group)
 
 
 class Vgg(nn.Module):
-    """Images to logits of the classes; layers conv1 ... conv13, norm1 ... norm13, head."""
+    """A network from images to logits; layers conv1 ... conv13, norm1 ... norm13, head."""
 
     fusable = True
 
@@ -82,7 +84,7 @@ class Vgg(nn.Module):
         return logits
 
     def alignment_pairs(self) -> tuple[Pair, ...]:
-        """Consecutive convolutions at the centre tap, and the last one with the head."""
+        """Pairs of consecutive convolutions at the centre tap, and of the last with the head."""
         widths = self.config.widths
         convolutions = (
             Pair(
@@ -96,7 +98,7 @@ class Vgg(nn.Module):
         return (*convolutions, Pair(f"conv{len(widths)}", "head"))
 
     def tap_pairs(self) -> tuple[Pair, ...]:
-        """The same pairs of convolutions at the other eight taps."""
+        """Pairs of consecutive convolutions at the other eight taps."""
         return other_taps(self.alignment_pairs())
 
     def shown(self) -> Shown:

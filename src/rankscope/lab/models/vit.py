@@ -15,18 +15,19 @@ from rankscope.pairs import Pair
 
 @dataclass(frozen=True)
 class VitConfig:
-    """Patches and a class token through pre-norm blocks to logits; the defaults are boix2023's.
+    """A Vision Transformer with pre-norm blocks and a class token; the defaults are boix2023's.
 
-    image: rows and columns, or the side of a square. hidden: of the MLPs. head_width: of every
-    attention head, whatever width / heads is.
-    init_scale: multiplies the default initial weights and biases of every linear layer but the
-        map of patches; not norms, positions and class token.
-    token_std: of the normal draw of positions and class token. qkv_bias: whether queries, keys and
-        values have biases.
+    image: rows and columns, or the side of a square.
+    hidden: width of the MLPs.
+    head_width: width of every attention head, independent of width / heads.
+    init_scale: factor of the default initial weights and biases of every linear layer, except the
+        map of patches. It does not scale norms, positions and class token.
+    token_std: standard deviation of the normal draw of positions and class token.
+    qkv_bias: give queries, keys and values biases.
 
-    boix2023 prints neither of these two. Its sizes, its head width apart from width / heads and
-    its optimizer are those of lucidrains' ViT as used for CIFAR, which has 1 and none; ViT-B/16
-    (dosovitskiy2021) has 0.02 and biases.
+    boix2023 does not print token_std and qkv_bias. Its sizes, head width and optimizer are those
+    of lucidrains' ViT as used for CIFAR, which has 1 and no biases. ViT-B/16 (dosovitskiy2021)
+    has 0.02 and biases.
     """
 
     image: int | tuple[int, int] = 32
@@ -63,7 +64,7 @@ class VitConfig:
 
     @property
     def tokens(self) -> int:
-        """The class token and one for each patch."""
+        """Number of tokens: the class token and one for each patch."""
         rows, columns = self.pixels
         return 1 + (rows // self.patch) * (columns // self.patch)
 
@@ -75,7 +76,7 @@ class VitConfig:
 
 
 class Vit(nn.Module):
-    """Images to logits of the classes, read off the class token; no dropout."""
+    """A network from images to logits, read from the class token, without dropout."""
 
     fusable = True
 
@@ -102,13 +103,13 @@ class Vit(nn.Module):
         first = self.class_token.expand(len(images), 1, -1)
         x = torch.cat([first, patches], dim=1) + self.position
         for i, block in enumerate(self.blocks, start=1):
-            # Of the last block the head reads the class token alone.
+            # The head reads only the class token of the last block.
             x = block(x, asking=1 if i == len(self.blocks) else x.shape[1])
         logits: Tensor = self.head(self.norm(x[:, 0]))
         return logits
 
     def alignment_pairs(self) -> tuple[Pair, ...]:
-        """Neighbours along the blocks, and queries with keys in each head."""
+        """Pairs of neighbours along the blocks, and of queries with keys in each head."""
         pairs: list[Pair] = []
         for i in range(self.config.depth):
             earlier, kind = (f"blocks.{i - 1}.fc2", "fc2-qkv") if i else ("patches", "input")
@@ -131,7 +132,7 @@ class Vit(nn.Module):
 def flat_patches(
     images: Float[Tensor, "batch channels rows columns"], side: int
 ) -> Float[Tensor, "batch patches pixels"]:
-    """Row by row; the pixels of each patch as channel, row, column."""
+    """Cut images into patches, row by row, with pixels in the order channel, row, column."""
     rows, columns = images.shape[2] // side, images.shape[3] // side
     grid = images.reshape(*images.shape[:2], rows, side, columns, side)
     return grid.permute(0, 2, 4, 1, 3, 5).flatten(3).flatten(1, 2)
@@ -151,7 +152,7 @@ class Block(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch tokens width"], *, asking: int
     ) -> Float[Tensor, "batch asking width"]:
-        """What becomes of the first `asking` tokens; they attend to all."""
+        """Return the first `asking` tokens, which attend to all."""
         x = x[:, :asking] + self.attention(self.norm_1(x), asking=asking)
         x = x + self.fc2(F.gelu(self.fc1(self.norm_2(x))))
         return x
@@ -173,10 +174,10 @@ class Attention(nn.Module):
     def forward(
         self, x: Float[Tensor, "batch tokens width"], *, asking: int
     ) -> Float[Tensor, "batch asking width"]:
-        if torch.is_autocast_enabled(x.device.type):  # once, not in each of the three layers
+        if torch.is_autocast_enabled(x.device.type):  # cast once instead of in all three layers
             x = x.to(torch.get_autocast_dtype(x.device.type))
         q, k, v = self.q(x[:, :asking]), self.k(x), self.v(x)
-        q, k, v = (each.unflatten(-1, (self.heads, -1)).transpose(1, 2) for each in (q, k, v))
+        q, k, v = (y.unflatten(-1, (self.heads, -1)).transpose(1, 2) for y in (q, k, v))
         mixed = F.scaled_dot_product_attention(q, k, v)  # (batch, heads, asking, unit)
         y: Tensor = self.o(mixed.transpose(1, 2).flatten(2))
         return y
@@ -184,10 +185,10 @@ class Attention(nn.Module):
 
 @torch.no_grad()
 def initialise(model: Vit, generator: torch.Generator) -> None:
-    """Draw every parameter anew; the same draw at every init_scale.
+    """Draw every parameter; the draw is the same at every init_scale.
 
-    Linear layers as torch does by default, times the scale; norms 1 and 0; positions and class
-    token normal.
+    Linear layers are torch's default times the scale. Norms are 1 and 0. Positions and class token
+    are normal.
     """
     draw_defaults(model, generator)
     for parameter in (model.class_token, model.position):

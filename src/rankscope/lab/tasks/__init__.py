@@ -1,1 +1,1 @@
-"""What the networks of yunis2024 learn: each a frozen config that builds a `Problem`."""
+"""Tasks for the networks: each is a frozen dataclass that builds a `Problem`."""

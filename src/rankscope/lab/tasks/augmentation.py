@@ -1,4 +1,4 @@
-"""Images changed at random while they are learnt from."""
+"""Random changes of training images."""
 
 from dataclasses import dataclass
 
@@ -10,9 +10,9 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Shifts by up to `padding` pixels each way, black coming in, and mirror images half the time.
+    """Random shifts by up to `padding` pixels over a black border, and mirror images half the time.
 
-    The usual one for CIFAR (he2016, section 4.2).
+    This is the usual augmentation for CIFAR (he2016, section 4.2).
     """
 
     padding: int = 4
@@ -24,7 +24,7 @@ class CropFlip:
     def __call__(
         self, images: UInt8[Tensor, "batch c h w"], generator: torch.Generator
     ) -> UInt8[Tensor, "batch c h w"]:
-        """Another view of each image; `generator` lives on the CPU whatever the images do."""
+        """Return another view of each image; `generator` is always on the CPU."""
         batch, _, height, width = images.shape
         device, reach = images.device, 2 * self.padding + 1
         down, across, mirror = (
@@ -35,6 +35,6 @@ class CropFlip:
         columns = torch.arange(width, device=device)
         columns = torch.where(mirror[:, None] == 1, columns.flip(0), columns) + across[:, None]
         padded = F.pad(images, [self.padding] * 4)
-        at = torch.arange(batch, device=device)[:, None, None]
-        # Advanced axes around the sliced one come first: (batch, h, w, c).
-        return padded[at, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+        image = torch.arange(batch, device=device)[:, None, None]
+        # Indexed axes come before the sliced one: (batch, h, w, c).
+        return padded[image, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)

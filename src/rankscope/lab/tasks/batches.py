@@ -1,4 +1,4 @@
-"""Samples that are looked at outside training, in batches that fit into memory."""
+"""Batches for evaluation that fit into memory."""
 
 from collections.abc import Iterator
 
@@ -8,6 +8,6 @@ EVALUATION_BATCH = 500
 
 
 def batches(samples: Batch, *, most: int = EVALUATION_BATCH) -> Iterator[Batch]:
-    """Rows of all tensors together, at most so many at once, as evenly as can be."""
+    """Split the rows of all tensors into batches of nearly equal size, at most `most` rows each."""
     parts = -(-len(samples[0]) // most)
-    return zip(*(each.tensor_split(parts) for each in samples), strict=True)
+    return zip(*(tensor.tensor_split(parts) for tensor in samples), strict=True)

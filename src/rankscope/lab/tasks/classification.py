@@ -1,4 +1,4 @@
-"""Images to classes, with their own labels or with random ones (yunis2024, app. B and C.1)."""
+"""Classification of images, with true or random labels (yunis2024, app. B and C.1)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,14 +16,14 @@ from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.constant import frequency_entropy
 from rankscope.lab.training.task import Batch, Place, Problem, Shown
 
-LABEL_SEED = 1_000_003  # added to the seed: random labels are drawn apart from the split
+LABEL_SEED = 1_000_003  # added to the seed, so that random labels are independent of the split
 
 
 @runtime_checkable
 class Classifier(Protocol):
     """The declaration of a network from images to logits, such as `VggConfig`.
 
-    What it builds has `shown()`, the matrix and the pair that stand for it in figures.
+    The network that it builds has a method `shown()`, see `Shown`.
     """
 
     @property
@@ -37,10 +37,10 @@ class Classification:
     """Cross-entropy of the classes of `images`.
 
     Pixels are shifted and scaled to mean 0 and standard deviation 1 over the training part, per
-    channel; the papers do not state their normalisation.
-    random_labels: all labels are permuted once, before the split, by the seed.
-    test: what validates; by default a tenth of the images, by a split that follows the seed.
-    augmentation: of the images that are learnt from; losses at snapshots are of images as they are.
+    channel. The papers do not state their normalisation.
+    random_labels: permute all labels once, before the split, by the seed.
+    test: images for validation; by default a random tenth of `images`, drawn by the seed.
+    augmentation: applied to training batches, but not to losses at snapshots.
     """
 
     images: ImageData
@@ -68,14 +68,17 @@ class Classification:
 
 
 def permuted(images: Images, *, seed: int) -> Images:
-    """The same images and the same labels, in an order that has nothing to do with them."""
+    """Return the images with their labels in random order."""
     generator = torch.Generator().manual_seed(seed + LABEL_SEED)
     order = torch.randperm(len(images.labels), generator=generator)
     return Images(images.inputs, images.labels[order], images.classes)
 
 
 def require_classes(model: Classifier, images: int, test: int) -> None:
-    """A label that has no logit would, on a GPU, take the process with it."""
+    """Raise ValueError unless the numbers of classes agree.
+
+    On a GPU, a label without a logit would kill the process.
+    """
     if not model.classes == images == test:
         raise ValueError(
             f"images have {images} classes, those for validation {test}, the model "
@@ -84,14 +87,14 @@ def require_classes(model: Classifier, images: int, test: int) -> None:
 
 
 class ImageProblem(Problem):
-    """Images as bytes, which become numbers batch by batch; what is learnt are their classes."""
+    """Classification of images that are stored as bytes and normalised batch by batch."""
 
     unit = "images"
 
     def __init__(
         self, model: nn.Module, *, mean: Float[Tensor, "c 1 1"], deviation: Float[Tensor, "c 1 1"]
     ) -> None:
-        """`mean` and `deviation` of pixels, on the device."""
+        """`mean` and `deviation` are those of pixels, on the device."""
         self.model = model.to(mean.device)
         self.shown = Shown(*model.shown())  # type: ignore[operator]
         self._mean, self._deviation = mean, deviation
@@ -103,12 +106,12 @@ class ImageProblem(Problem):
         # Under autocast cross_entropy would leave log-probabilities in bfloat16.
         return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
 
 
 class ClassificationProblem(ImageProblem):
-    """All images on the device."""
+    """Classification with all images on the device."""
 
     def __init__(
         self,
@@ -130,13 +133,13 @@ class ClassificationProblem(ImageProblem):
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
         chosen = indices.to(self._train[0].device, non_blocking=True)
-        images, labels = (each[chosen] for each in self._train)
+        images, labels = (tensor[chosen] for tensor in self._train)
         if self._augmentation is not None:
             images = self._augmentation(images, generator)
         return images, labels
 
     def fixed(self, samples: int) -> Iterable[Batch]:
-        return batches(tuple(each[:samples] for each in self._train))
+        return batches(tuple(tensor[:samples] for tensor in self._train))
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         logits = torch.cat(
@@ -152,8 +155,8 @@ class ClassificationProblem(ImageProblem):
 def channel_moments(
     inputs: UInt8[Tensor, "n c h w"],
 ) -> tuple[Float[Tensor, "c 1 1"], Float[Tensor, "c 1 1"]]:
-    """Mean and standard deviation of each channel; 1 where all its pixels are equal."""
-    # From counts of the 256 values: exact, and without the images as floats.
+    """Mean and standard deviation of each channel; the deviation of a constant channel is 1."""
+    # Counting the 256 values is exact and needs no images as floats.
     counts = torch.stack(
         [channel.flatten().bincount(minlength=256) for channel in inputs.unbind(1)]
     )

@@ -1,4 +1,4 @@
-"""What a prediction costs that ignores its input."""
+"""Losses of predictors that ignore their input."""
 
 import torch
 from jaxtyping import Int
@@ -6,6 +6,6 @@ from torch import Tensor
 
 
 def frequency_entropy(values: Int[Tensor, " n"]) -> float:
-    """In nats, of how often each value comes: the cross-entropy of the best constant prediction."""
+    """Entropy of the frequencies in nats, the cross-entropy of the best constant prediction."""
     frequency = torch.bincount(values).double() / len(values)
     return float(torch.special.entr(frequency).sum())

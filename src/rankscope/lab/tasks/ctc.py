@@ -1,6 +1,6 @@
-"""The CTC loss as operations on tensors alone (graves2006, sections 4.1-4.2).
+"""A CTC loss that a CUDA graph can replay (graves2006, sections 4.1-4.2).
 
-A GPU can replay it within a graph of the whole step; torch's own reads the lengths on the host.
+It consists of tensor operations only. torch's own loss reads the lengths on the host.
 """
 
 from typing import Any, NamedTuple
@@ -18,10 +18,10 @@ def replayable_ctc_loss(
     targets: Int[Tensor, "n longest"],
     target_lengths: Int[Tensor, " n"],
 ) -> Float[Tensor, " n"]:
-    """-log P(text) of each utterance; infinite where a text does not fit into its frames.
+    """-log P(text) of each utterance; infinite if a text does not fit into its frames.
 
-    Its gradient is minus the expected number of times a path has a character at a frame: that of
-    log-probabilities as they are. F.ctc_loss adds exp(log-probability), which log_softmax drops.
+    The gradient is minus the expected number of times a path has a character at a frame.
+    F.ctc_loss adds exp(log-probability) to it, which the gradient of log_softmax removes.
     """
     with torch.autocast(log_probabilities.device.type, enabled=False):
         losses: Tensor = _Loss.apply(  # type: ignore[no-untyped-call]
@@ -31,7 +31,7 @@ def replayable_ctc_loss(
 
 
 class _Loss(torch.autograd.Function):
-    """Both recursions run in the forward pass, which leaves the backward pass one product."""
+    """The loss with both recursions in the forward pass; the backward pass is one product."""
 
     @staticmethod
     def forward(
@@ -52,7 +52,7 @@ class _Loss(torch.autograd.Function):
 
 
 class _Paths(NamedTuple):
-    """log P(text), and how often its paths have each character at each frame."""
+    """log P(text), and the expected count of each character at each frame over its paths."""
 
     log_probability: Float[Tensor, " n"]
     expected: Float[Tensor, "n frames characters"]
@@ -61,9 +61,10 @@ class _Paths(NamedTuple):
 def _paths(
     log_probabilities: Tensor, frame_lengths: Tensor, targets: Tensor, target_lengths: Tensor
 ) -> _Paths:
-    """Read backwards, frames and text, an utterance's alpha is the beta of the other direction.
+    """Sum over all paths by the forward-backward algorithm.
 
-    So one recursion over twice the utterances gives both. Both hold the frame's own emission.
+    The beta of an utterance is the alpha of the utterance read backwards. One recursion over
+    twice the utterances therefore gives both. Both include the emission of their own frame.
     """
     n, frames, characters = log_probabilities.shape
     states = _with_blanks(targets)  # (n, S)
@@ -76,24 +77,24 @@ def _paths(
     alpha, mirrored_beta = _alpha(emissions, both).chunk(2)
     beta = mirrored_beta.take_along_dim(frame, dim=1).take_along_dim(state, dim=2)
     beta = beta.where(inside_states[:, None], -torch.inf)
-    # Every frame has the whole; at the first, paths are at a blank or at the first character.
+    # Any frame gives the total; at the first, paths are at a blank or at the first character.
     log_probability = beta[:, 0, :2].logsumexp(1)
-    # The shares of all states at a frame; so what rounding adds to all of them drops out.
+    # Normalising over the states of a frame cancels rounding errors that they share.
     at_state = (alpha + beta - emissions[:n]).softmax(-1)
-    of_character = states[..., None] == torch.arange(characters, device=states.device)
-    expected = at_state.where(inside_frames[..., None], 0) @ of_character.to(at_state)
+    is_character = states[..., None] == torch.arange(characters, device=states.device)
+    expected = at_state.where(inside_frames[..., None], 0) @ is_character.to(at_state)
     return _Paths(log_probability, expected)
 
 
 def _with_blanks(targets: Tensor) -> Tensor:
-    """A blank before, between and after the characters: (n, 2 longest + 1)."""
+    """Insert a blank before, between and after the characters: (n, 2 longest + 1)."""
     states = targets.new_full((len(targets), 2 * targets.shape[1] + 1), BLANK)
     states[:, 1::2] = targets
     return states
 
 
 def _mirrored(size: int, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """For each row the places 0 to length - 1 in reverse, and which of all places those are."""
+    """Return for each row the places length - 1 to 0, and a mask of the places inside."""
     place = torch.arange(size, device=lengths.device)
     return (lengths[:, None] - 1 - place).clamp(min=0), place < lengths[:, None]
 
@@ -101,15 +102,15 @@ def _mirrored(size: int, lengths: Tensor) -> tuple[Tensor, Tensor]:
 def _alpha(
     emissions: Float[Tensor, "n frames states"], states: Int[Tensor, "n states"]
 ) -> Float[Tensor, "n frames states"]:
-    """log P(all beginnings of paths that are at a state at a frame); Eqs. 5-7, of logarithms.
+    """log P of all path prefixes that end at a state at a frame (Eqs. 5-7, in logarithms).
 
-    A path stays, moves to the next state, or leaps a blank between two different characters.
+    A path stays, moves to the next state, or skips a blank between two different characters.
     """
     n, frames, size = emissions.shape
-    leap = (states[:, 2:] != BLANK) & (states[:, 2:] != states[:, :-2])
+    skip = (states[:, 2:] != BLANK) & (states[:, 2:] != states[:, :-2])
     barred = torch.zeros_like(emissions[:, 0])
-    barred[:, 2:].masked_fill_(~leap, -torch.inf)
-    # Two states before the first, which no path is at, spare it cases of its own.
+    barred[:, 2:].masked_fill_(~skip, -torch.inf)
+    # Two unreachable states before the first spare the first two a special case.
     alpha = emissions.new_full((frames, n, size + 2), -torch.inf)
     alpha[0, :, 2:4] = emissions[:, 0, :2]
     for before, now, emission in zip(alpha[:-1], alpha[1:], emissions.unbind(1)[1:], strict=True):

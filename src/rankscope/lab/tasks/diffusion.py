@@ -1,4 +1,4 @@
-"""Noise in images, to make new ones: denoising diffusion (ho2020; yunis2024, app. C.2)."""
+"""Denoising diffusion on images (ho2020; yunis2024, app. C.2)."""
 
 import base64
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,19 +18,19 @@ from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.classification import channel_moments
 from rankscope.lab.training.task import Batch, Place, Problem
 
-TRAINING_NOISE, VALIDATION_NOISE, SAMPLE_NOISE = 11, 12, 13  # seeds of what stays fixed
+TRAINING_NOISE, VALIDATION_NOISE, SAMPLE_NOISE = 11, 12, 13  # seeds of fixed noise
 
 
 @dataclass(frozen=True)
 class Diffusion:
-    """Mean squared error of the noise that the network finds in noisy images.
+    """Mean squared error of the noise that the network predicts in noisy images.
 
-    x_t = sqrt(a_t) x_0 + sqrt(1 - a_t) noise, a_t = product of 1 - beta up to t, t drawn uniformly
-    from 0 ... steps - 1. A tenth of the images is held out by a split that follows the seed.
+    x_t = sqrt(a_t) x_0 + sqrt(1 - a_t) noise, where a_t is the product of 1 - beta up to t, and t
+    is uniform on 0 ... steps - 1. The seed draws a tenth of the images for validation.
     Pixels are shifted and scaled to mean 0 and standard deviation 1 over the training part, as in
     the paper's code.
     betas: the first and the last of the schedule, see `sigmoid_betas`.
-    samples: how many images the trained network makes. sampling_steps: in how many steps.
+    samples: number of images that the trained network makes, in `sampling_steps` steps.
     """
 
     images: HubImages | Digits
@@ -42,7 +42,7 @@ class Diffusion:
 
     def __post_init__(self) -> None:
         if self.images.shape[0] != 1 or self.model.image_channels != 1:
-            raise ValueError(f"diffusion is of grey images, of one channel each; got {self}")
+            raise ValueError(f"diffusion needs grey images, of one channel each; got {self}")
         if not 0 < self.betas[0] <= self.betas[1] < 1:
             raise ValueError(f"betas must rise inside (0, 1), got {self.betas}")
         if not 1 <= self.sampling_steps <= self.steps:
@@ -58,17 +58,17 @@ class Diffusion:
 def sigmoid_betas(steps: int, first: float, last: float) -> Float64[Tensor, " steps"]:
     """first + (last - first) sigmoid(s), s from -6 to 6 in equal steps, as in the paper's code.
 
-    The share of noise added in each step. At the paper's 1000 steps from 1e-5 to 5e-3 they leave
-    exp(-2.5) = 0.08 of the variance to the image: x_999 still has 0.29 of its contrast.
+    A beta is the share of noise added in one step. The paper's 1000 steps from 1e-5 to 5e-3 leave
+    exp(-2.5) = 0.08 of the variance to the image, so x_999 still has 0.29 of its contrast.
     """
     return first + (last - first) * torch.linspace(-6, 6, steps, dtype=torch.float64).sigmoid()
 
 
 class DiffusionProblem(Problem):
-    """All images on the device as bytes; they become noisy numbers batch by batch."""
+    """Diffusion with all images on the device as bytes, made noisy batch by batch."""
 
     unit = "images"
-    # Noise has mean square 1, and given nothing its best guess is 0.
+    # Noise has mean square 1, and the best constant prediction is 0.
     constant_loss = 1.0
 
     def __init__(self, task: Diffusion, images: Images, *, device: torch.device, seed: int) -> None:
@@ -80,11 +80,11 @@ class DiffusionProblem(Problem):
         self._task = task
         self._device = device
         moments = channel_moments(images.inputs[train])
-        self._mean, self._deviation = (each.to(device) for each in moments)
+        self._mean, self._deviation = (moment.to(device) for moment in moments)
         self._train = images.inputs[train].to(device)
         self._validation = images.inputs[validation].to(device)
-        kept = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
-        self._kept = kept.float().to(device)  # a_t
+        signal = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
+        self._signal = signal.float().to(device)  # a_t
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
         pixels = self._train[indices.to(self._device, non_blocking=True)]
@@ -94,7 +94,7 @@ class DiffusionProblem(Problem):
     def _noised(
         self, pixels: UInt8[Tensor, "n c h w"], times: Int64[Tensor, " n"], source: torch.Generator
     ) -> Batch:
-        """Images with the steps and the noise of each; noise is drawn on the CPU."""
+        """Return images with their steps and noise, which is drawn on the CPU."""
         noise = torch.randn(pixels.shape, generator=source)
         return (
             pixels,
@@ -105,8 +105,8 @@ class DiffusionProblem(Problem):
     def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
         pixels, times, noise = batch
         images = (pixels.float() - self._mean) / self._deviation
-        kept = self._kept[times][:, None, None, None]
-        return kept.sqrt() * images + (1 - kept).sqrt() * noise, times
+        signal = self._signal[times][:, None, None, None]
+        return signal.sqrt() * images + (1 - signal).sqrt() * noise, times
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
         return F.mse_loss(model(*self.inputs(*batch)).float(), batch[2])
@@ -115,7 +115,7 @@ class DiffusionProblem(Problem):
         return self._fixed(self._train[:samples], TRAINING_NOISE)
 
     def _fixed(self, pixels: UInt8[Tensor, "n c h w"], seed: int) -> Iterator[Batch]:
-        """In batches, with steps spread evenly over all there are."""
+        """Yield batches of the images with fixed noise, their steps spread evenly."""
         source = torch.Generator().manual_seed(seed)
         order = torch.randperm(len(pixels), generator=source)
         times = order * self._task.steps // len(pixels)
@@ -129,14 +129,14 @@ class DiffusionProblem(Problem):
         )
         return {"validation_loss": total / len(self._validation)}
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
-        """A sheet of new images, as bytes."""
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
+        """Return new images as bytes."""
         task, (_, rows, columns) = self._task, self._task.images.shape
-        kept = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
+        signal = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
         noise = torch.Generator().manual_seed(SAMPLE_NOISE)
         start = torch.randn(task.samples, 1, rows, columns, generator=noise).to(self._device)
-        made = sample(model, start, kept, steps=task.sampling_steps, noise=noise)
-        # A network that diverged makes no numbers; its sheet is black.
+        made = sample(model, start, signal, steps=task.sampling_steps, noise=noise)
+        # A diverged network makes NaNs, which become black.
         pixels = (made * self._deviation + self._mean).nan_to_num(0).clamp(0, 255).round()
         data = pixels.to(torch.uint8).cpu().numpy().tobytes()
         shape = [task.samples, rows, columns]
@@ -147,27 +147,27 @@ class DiffusionProblem(Problem):
 def sample(
     model: nn.Module,
     start: Float[Tensor, "n c h w"],
-    kept: Float64[Tensor, " times"],
+    signal: Float64[Tensor, " times"],
     *,
     steps: int,
     noise: torch.Generator,
 ) -> Float[Tensor, "n c h w"]:
-    """Images from noise, step by step backwards (ho2020, Alg. 2, posterior variance).
+    """Turn noise into images, step by step backwards (ho2020, Alg. 2, posterior variance).
 
-    With fewer `steps` than there are times, as many of them in equal strides, each stride one step
-    (song2021, eta = 1). `start` is unit noise though the images never fade from x_t altogether: the
-    paper's code does so too, and with pixels of mean 0 and variance 1 the moments agree.
+    With fewer `steps` than times, each step is a stride of equal length (song2021, eta = 1).
+    `start` is unit noise, as in the paper's code, although x_t never loses the image altogether.
+    With pixels of mean 0 and variance 1 the moments agree.
 
-    kept: a_t of every time.
+    signal: a_t of every time.
     """
-    times = torch.linspace(len(kept) - 1, 0, steps, dtype=torch.float64).round().long().tolist()
+    times = torch.linspace(len(signal) - 1, 0, steps, dtype=torch.float64).round().long().tolist()
     images = start
     for i, time in enumerate(times):
-        a = float(kept[time])
-        before = float(kept[times[i + 1]]) if i + 1 < len(times) else 1.0
+        a = float(signal[time])
+        before = float(signal[times[i + 1]]) if i + 1 < len(times) else 1.0
         beta = 1 - a / before
-        found = model(images, torch.full((len(images),), time, device=images.device)).float()
-        mean = (images - beta / (1 - a) ** 0.5 * found) / (1 - beta) ** 0.5
+        predicted = model(images, torch.full((len(images),), time, device=images.device)).float()
+        mean = (images - beta / (1 - a) ** 0.5 * predicted) / (1 - beta) ** 0.5
         fresh = torch.randn(images.shape, generator=noise).to(images.device)
         images = mean + ((1 - before) / (1 - a) * beta) ** 0.5 * fresh
     return images

@@ -1,4 +1,4 @@
-"""The next token of a text (yunis2024, app. C.4)."""
+"""Prediction of the next token of a text (yunis2024, app. C.4)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,16 +14,16 @@ from rankscope.lab.models.transformer import Transformer, TransformerConfig
 from rankscope.lab.tasks.constant import frequency_entropy
 from rankscope.lab.training.task import Batch, Place, Problem
 
-EVALUATION_TOKENS = 32_768  # of a batch outside training
+EVALUATION_TOKENS = 32_768  # in one batch
 
 
 @dataclass(frozen=True)
 class LanguageModelling:
     """Cross-entropy of each token given those before it in its window of `model.context` tokens.
 
-    An epoch sees each of the text's windows, which do not overlap, once. The vocabulary of the
-    model is the text's, whatever its config says. Text and split are the same for every seed.
-    validation_windows: at most so many, evenly spread over the held-out text, are looked at.
+    An epoch sees each window of the text once; windows do not overlap. The model gets the
+    vocabulary of the text. Text and split are the same for every seed.
+    validation_windows: largest number of windows to evaluate, evenly spread over held-out text.
     """
 
     text: TokenData
@@ -42,7 +42,7 @@ class LanguageModelling:
 
 
 class LanguageProblem(Problem):
-    """The whole text on the device; windows are cut out of it."""
+    """Language modelling with the whole text on the device."""
 
     unit = "windows"
 
@@ -79,7 +79,7 @@ class LanguageProblem(Problem):
         total = sum(count * loss for count, loss in losses)
         return {"validation_loss": total / len(self._validation)}
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
 
     def _batches(self, chosen: Int[Tensor, "n length"]) -> Iterator[Batch]:
@@ -88,9 +88,9 @@ class LanguageProblem(Problem):
 
 
 def windows(tokens: Int[Tensor, " length"], context: int) -> Int[Tensor, "n longer"]:
-    """Every `context` tokens and the one after them: inputs and, one later, what follows them.
+    """Split a text into windows of `context` inputs and the token after them.
 
-    A view, so no token is stored twice. Tokens after the last whole window are left out.
+    The result is a view, so no token is stored twice. Tokens after the last window are dropped.
     """
     if len(tokens) <= context:
         raise ValueError(
@@ -100,6 +100,6 @@ def windows(tokens: Int[Tensor, " length"], context: int) -> Int[Tensor, "n long
 
 
 def spread(rows: Int[Tensor, "n length"], most: int) -> Int[Tensor, "some length"]:
-    """At most so many rows, evenly spread: neighbours in a text are alike."""
+    """Return at most `most` rows, evenly spread, since neighbours in a text are alike."""
     count = min(len(rows), most)
     return rows[torch.arange(count, device=rows.device) * len(rows) // count]

@@ -1,4 +1,4 @@
-"""Addition modulo p, learnt from a part of the table: the task that is grokked (nanda2023)."""
+"""Addition modulo p, learned from a part of the table: a task that networks grok (nanda2023)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from rankscope.lab.training.task import Batch, Place, Problem
 class ModularAddition:
     """Cross-entropy of (a + b) mod p given a, b, "="; p is the model's.
 
-    train_share: of the p x p pairs, drawn by the seed; the others are for validation.
+    train_share: share of the p x p pairs for training, drawn by the seed; the rest validates.
     """
 
     model: ModularConfig
@@ -29,7 +29,7 @@ class ModularAddition:
 
     @property
     def samples(self) -> int:
-        """Pairs for training: the size of a full batch."""
+        """Number of training pairs, which is the size of a full batch."""
         return int(self.train_share * self.model.p**2)
 
     def build(self, place: Place, *, seed: int) -> "ModularProblem":
@@ -37,15 +37,14 @@ class ModularAddition:
 
 
 def table(p: int) -> tuple[Int64[Tensor, "pairs 3"], Int64[Tensor, " pairs"]]:
-    """All p x p questions a, b, "=" (token p), and their answers."""
-    a, b = (
-        each.flatten() for each in torch.meshgrid(torch.arange(p), torch.arange(p), indexing="ij")
-    )
+    """Return all p x p questions a, b, "=" (token p), and their answers."""
+    grids = torch.meshgrid(torch.arange(p), torch.arange(p), indexing="ij")
+    a, b = (grid.flatten() for grid in grids)
     return torch.stack([a, b, torch.full_like(a, p)], dim=1), (a + b) % p
 
 
 class ModularProblem(Problem):
-    """The whole table on the device."""
+    """Modular addition with the whole table on the device."""
 
     unit = "sums"
 
@@ -63,7 +62,7 @@ class ModularProblem(Problem):
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
         chosen = indices.to(self._train[0].device, non_blocking=True)
-        return tuple(each[chosen] for each in self._train)
+        return tuple(tensor[chosen] for tensor in self._train)
 
     def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
         return (batch[0],)
@@ -72,10 +71,10 @@ class ModularProblem(Problem):
         return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
 
     def fixed(self, samples: int) -> Iterable[Batch]:
-        return [tuple(each[:samples] for each in self._train)]
+        return [tuple(tensor[:samples] for tensor in self._train)]
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        """Of the pairs not trained on; and the accuracy on those that were, which comes first."""
+        """Loss and accuracy on held-out pairs, and the accuracy on training pairs."""
         logits = model(*self.inputs(*self._validation)).float()
         return {
             "validation_loss": float(F.cross_entropy(logits, self._validation[1])),
@@ -83,7 +82,7 @@ class ModularProblem(Problem):
             "training_accuracy": _accuracy(model(*self.inputs(*self._train)), self._train[1]),
         }
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
 
 

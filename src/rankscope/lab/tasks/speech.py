@@ -1,4 +1,4 @@
-"""Speech to characters by connectionist temporal classification (yunis2024, app. C.3)."""
+"""Speech recognition by connectionist temporal classification (yunis2024, app. C.3)."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.ctc import replayable_ctc_loss
 from rankscope.lab.training.task import Batch, Place, Problem
 
-EVALUATION_UTTERANCES = 256  # of a batch outside training: many take a GPU as long as few
-CONSTANT_CHARACTERS = 2000  # of which the constant predictor's loss is
+EVALUATION_UTTERANCES = 256  # in one batch; a GPU takes as long for many as for few
+CONSTANT_CHARACTERS = 2000  # sample on which the constant predictor's loss is measured
 
 
 @dataclass(frozen=True)
 class SpeechRecognition:
     """CTC loss of the characters of `speech`.
 
-    The network hears padded utterances whole: its backward direction begins in the padding, which
-    the paper's does not. Padded frames take no part in the loss.
+    The network sees whole padded utterances, so its backward direction starts in the padding,
+    unlike the paper's. Padded frames take no part in the loss.
     """
 
     speech: SpeechData
@@ -37,7 +37,7 @@ class SpeechRecognition:
 
 
 class SpeechProblem(Problem):
-    """All utterances on the device, padded to the longest: batches have one shape."""
+    """Speech recognition with all utterances on the device, padded to one length."""
 
     unit = "utterances"
 
@@ -59,7 +59,7 @@ class SpeechProblem(Problem):
         return batch[:1]
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        """-log P(text) of each utterance over its number of characters, averaged."""
+        """Mean over utterances of -log P(text) / number of characters."""
         return ctc_loss(model(*self.inputs(*batch)), *batch[1:])
 
     def fixed(self, samples: int) -> Iterable[Batch]:
@@ -68,7 +68,7 @@ class SpeechProblem(Problem):
         )
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        """The loss, and the character error rate of greedy decoding: edits over characters."""
+        """Loss, and character error rate of greedy decoding (edits / characters)."""
         losses, edits = [], []
         for batch in batches(self._validation, most=EVALUATION_UTTERANCES):
             _, frame_lengths, *texts = batch
@@ -81,7 +81,7 @@ class SpeechProblem(Problem):
             "validation_error_rate": float(torch.cat(edits).sum() / target_lengths.sum()),
         }
 
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         return {}
 
 
@@ -91,9 +91,9 @@ def ctc_loss(
     targets: Int[Tensor, "n longest"],
     target_lengths: Int[Tensor, " n"],
 ) -> Float[Tensor, ""]:
-    """-log P(text) of each utterance over its number of characters, averaged over utterances.
+    """Mean over utterances of -log P(text) / number of characters.
 
-    On a GPU torch's own waits for the lengths, which a graph of a training step cannot.
+    On a GPU, torch's own loss waits for the lengths, which is impossible in a CUDA graph.
     """
     if log_probabilities.is_cuda and log_probabilities.requires_grad:
         losses = replayable_ctc_loss(log_probabilities, frame_lengths, targets, target_lengths)
@@ -109,21 +109,21 @@ def ctc_loss(
 
 
 def require_room(speech: Speech) -> None:
-    """Every text has the frames that CTC needs for it, see `too_short`."""
+    """Raise ValueError if a text has fewer frames than CTC needs for it, see `too_short`."""
     for name, part in speech._asdict().items():
         short = too_short(part)
         if short:
             raise ValueError(
-                f"rows {short[:5]} of {name}, of {len(short)} such: no text, or fewer frames than "
-                "it needs; leave them out, or take a shorter hop"
+                f"rows {short[:5]} of {name} ({len(short)} in all) have no text, or fewer frames "
+                "than it needs; leave them out, or take a shorter hop"
             )
 
 
 def constant_loss(utterances: Utterances, *, characters: int) -> float:
-    """The smallest loss of one distribution over characters for every frame of all utterances.
+    """Smallest loss of a predictor that has one distribution over characters for all frames.
 
-    Found by L-BFGS in float64 on every so many utterances, of some 2000 characters together. There
-    are minima with many and with few blanks, so the search starts from both sides.
+    L-BFGS finds it in float64 on a sample of about 2000 characters. There are minima with many
+    and with few blanks, so the search starts from both sides.
     """
     stride = math.ceil(int(utterances.target_lengths.sum()) / CONSTANT_CHARACTERS)
     part = utterances.pick(torch.arange(0, len(utterances), stride))
@@ -131,7 +131,7 @@ def constant_loss(utterances: Utterances, *, characters: int) -> float:
 
 
 def _lowest(part: Utterances, characters: int, *, blank: float) -> float:
-    """The minimum that is found from that share of blanks, other characters as in the texts."""
+    """Return the minimum reached from a share `blank` of blanks, other characters as in texts."""
     n, frames = len(part), int(part.frame_lengths.max())
     inside = torch.arange(part.targets.shape[1]) < part.target_lengths[:, None]
     counts = torch.bincount(part.targets[inside], minlength=characters).double() + 0.1
@@ -154,14 +154,17 @@ def _lowest(part: Utterances, characters: int, *, blank: float) -> float:
 def greedy(
     log_probabilities: Float[Tensor, "n frames characters"], frame_lengths: Int[Tensor, " n"]
 ) -> tuple[Int[Tensor, "n longest"], Int[Tensor, " n"]]:
-    """The best character of each frame, repeats merged, blanks dropped; padded, with lengths."""
+    """Decode greedily: the best character of each frame, repeats merged, blanks dropped.
+
+    Returns the padded texts and their lengths.
+    """
     best = log_probabilities.argmax(-1)
     inside = torch.arange(best.shape[1], device=best.device) < frame_lengths[:, None]
     first = F.pad(best[:, 1:] != best[:, :-1], (1, 0), value=True)
-    kept = first & inside & (best != BLANK)
-    # A stable sort moves what is kept to the front, in order.
-    order = kept.logical_not().to(torch.int8).argsort(dim=1, stable=True)
-    lengths = kept.sum(1)
+    in_text = first & inside & (best != BLANK)
+    # A stable sort moves the characters of the text to the front, in order.
+    order = in_text.logical_not().to(torch.int8).argsort(dim=1, stable=True)
+    lengths = in_text.sum(1)
     return best.gather(1, order)[:, : int(lengths.max())], lengths
 
 
@@ -173,8 +176,8 @@ def edit_distances(
 ) -> Int[Tensor, " n"]:
     """Fewest insertions, deletions and substitutions from one text to the other, for each row.
 
-    Wagner & Fischer's table, a row at a time for all texts: D[i, j] is the least over k <= j of
-    (the entry of column k without insertions) + (j - k).
+    This fills Wagner and Fischer's table a row at a time for all texts. D[i, j] is the minimum
+    over k <= j of (the entry of column k without insertions) + (j - k).
     """
     columns = torch.arange(wanted.shape[1] + 1, device=wanted.device)
     row = columns.expand(len(wanted), -1)

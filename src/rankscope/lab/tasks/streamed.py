@@ -1,4 +1,4 @@
-"""Images to classes where the images are too many for memory: decoded while training goes on."""
+"""Classification of images too many for memory, decoded during training."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -20,23 +20,23 @@ from rankscope.lab.training.order import BlockOrder
 from rankscope.lab.training.prefetch import Prefetched
 from rankscope.lab.training.task import Batch, Place
 
-# Of ImageNet's training images, in parts of 255: red, green, blue.
+# Red, green and blue over ImageNet's training images, as shares of 255.
 MEAN = (0.485, 0.456, 0.406)
 DEVIATION = (0.229, 0.224, 0.225)
-# What the fixed samples are from, at most. Each file may be a download that step 0 waits for.
+# Largest numbers of files and row groups for the fixed samples. Step 0 may wait for downloads.
 FIXED_FILES = 4
-FIXED_BLOCKS = 64  # row groups
+FIXED_BLOCKS = 64
 
 
 @dataclass(frozen=True)
 class StreamedClassification:
     """Cross-entropy of the classes of `images`; validation on the images of `test`.
 
-    Random crops and mirror images to learn from, centre crops for all that is measured. Pixels are
-    shifted and scaled by ImageNet's mean and deviation, whatever the images.
-    window: row groups whose images are shuffled together; each process keeps twice as many in
-        memory, still encoded. At ImageNet's 100 images in each, the default shuffles 12,800 at a
-        time, in 3 GB for each process.
+    Training uses random crops and mirror images, measurements use centre crops. Pixels are always
+    shifted and scaled by ImageNet's mean and deviation.
+    window: number of row groups whose images are shuffled together. Each process holds twice as
+        many in memory, still encoded. A row group of ImageNet has 100 images, so the default
+        shuffles 12,800 at a time and needs 3 GB for each process.
     """
 
     images: ShardedImages | Patterns
@@ -61,12 +61,12 @@ class StreamedClassification:
 
 
 class StreamedProblem(ImageProblem):
-    """Only row groups that are in use are in memory, and a few batches.
+    """Classification with only a few row groups and batches in memory.
 
-    The training loss at snapshots is that of images of a few files, so that a training that fetches
-    its shards can begin before it has them all.
-    The constant loss is that of classes that come equally often, since counting them would take
-    every shard; ImageNet's nearly do.
+    The training loss at snapshots uses images of a few files, so training can start before all
+    shards are downloaded.
+    The constant loss assumes equally frequent classes, since counting them would take every shard.
+    ImageNet's classes are nearly equally frequent.
     """
 
     ahead = 3  # batches
@@ -81,7 +81,8 @@ class StreamedProblem(ImageProblem):
         device: torch.device,
     ) -> None:
         mean, deviation = (
-            255 * torch.tensor(each, device=device)[:, None, None] for each in (MEAN, DEVIATION)
+            255 * torch.tensor(colours, device=device)[:, None, None]
+            for colours in (MEAN, DEVIATION)
         )
         super().__init__(model, mean=mean, deviation=deviation)
         self.samples = len(train)
@@ -94,10 +95,10 @@ class StreamedProblem(ImageProblem):
         return BlockOrder(self._train.blocks, batch, seed=seed, window=self._window)
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
-        """On the CPU: the loop takes it to the device.
+        """Decode a batch on the CPU, with random crops.
 
-        How an image is cropped follows from the generator and the image, not from which others
-        are in the batch.
+        The crop of an image follows from the generator and the image. It does not depend on the
+        rest of the batch.
         """
         seed = int(torch.randint(2**31, (), generator=generator))
 
@@ -108,12 +109,12 @@ class StreamedProblem(ImageProblem):
 
     def fixed(self, samples: int) -> Iterable[Batch]:
         spread = self._train.spread(samples, files=FIXED_FILES, blocks=FIXED_BLOCKS)
-        return self._seen(self._train, spread)
+        return self._centre_crops(self._train, spread)
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
         loss = torch.zeros((), dtype=torch.float64, device=self._device)
         right = torch.zeros((), dtype=torch.int64, device=self._device)
-        for batch in self._seen(self._test, torch.arange(len(self._test))):
+        for batch in self._centre_crops(self._test, torch.arange(len(self._test))):
             logits = model(*self.inputs(*batch)).float()
             loss += F.cross_entropy(logits, batch[1], reduction="sum")
             right += (logits.argmax(1) == batch[1]).sum()
@@ -122,8 +123,8 @@ class StreamedProblem(ImageProblem):
             "validation_accuracy": float(right) / len(self._test),
         }
 
-    def _seen(self, images: ImageShards, indices: Int[Tensor, " n"]) -> Iterable[Batch]:
-        """Centre crops on the device, the next batch decoded while one is used."""
+    def _centre_crops(self, images: ImageShards, indices: Int[Tensor, " n"]) -> Iterable[Batch]:
+        """Yield centre crops on the device, decoding the next batch while one is used."""
         parts = indices.tensor_split(-(-len(indices) // EVALUATION_BATCH))
 
         def draw(part: int) -> Batch:

@@ -1,1 +1,1 @@
-"""Training networks while they are followed: one loop, one evaluation, many tasks."""
+"""Training of tracked networks: one loop and one evaluation for all tasks."""

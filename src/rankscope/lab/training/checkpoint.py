@@ -1,6 +1,7 @@
-"""The state of an unfinished training, beside its store: enough to go on bit for bit.
+"""The saved state of an unfinished training, from which it resumes bit for bit.
 
-Order and noise need none: both follow from the seed and the step (`order.py`).
+It lies beside the run's store. Order and noise are not saved: they follow from the seed and the
+step (`order.py`).
 """
 
 import os
@@ -21,7 +22,7 @@ class Checkpoint:
         self._file = path.with_name(f"{path.name}.checkpoint")
 
     def save(self, step: int, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-        """What `load` gives back; a kill while writing leaves the one before."""
+        """Write the state that `load` restores; if killed here, the last checkpoint remains."""
         partial = self._file.with_name(f"{self._file.name}.partial")
         state = {"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
         try:
@@ -39,17 +40,17 @@ class Checkpoint:
         snapshots: Schedule,
         stored: Collection[int],
     ) -> int:
-        """Put the state back and return its step; 0 without one that can be read.
+        """Restore the state and return its step, or 0 if no usable checkpoint exists.
 
-        Nor is one used if the last snapshot before it is not among those `stored`: it belongs to
-        another store, or a loss of power took what came before it.
+        A checkpoint is ignored if the last snapshot before it is not among the `stored` steps. It
+        then belongs to another store, or a power cut took that snapshot.
         """
         if not self._file.exists():
             return 0
         device = next(model.parameters()).device
         try:
             state = torch.load(self._file, map_location=device, weights_only=True)
-        except (RuntimeError, EOFError, pickle.UnpicklingError):  # cut short by a loss of power
+        except (RuntimeError, EOFError, pickle.UnpicklingError):  # cut short by a power cut
             return 0
         if next(step for step in range(state["step"], -1, -1) if snapshots(step)) not in stored:
             return 0

@@ -1,6 +1,7 @@
-"""One training by several processes: each learns from its part of every batch, gradients are means.
+"""Training by several processes, each on its part of every batch.
 
-What the loop knows of the others is a `Group`; a training by one process has the trivial one.
+Gradients are averaged over the processes. The loop sees the other processes through a `Group`;
+a training by one process has the group `Alone`.
 """
 
 import copy
@@ -20,12 +21,12 @@ from torch.nn.parallel import DistributedDataParallel
 from rankscope.lab.running.processes import sentence
 from rankscope.lab.training.task import Problem
 
-# For a process that is stuck: of one that ended, torchrun or its closed connections tell at once.
-PATIENCE = timedelta(hours=2)
+# Only for a process that hangs: torchrun or a closed connection reports one that ended at once.
+TIMEOUT = timedelta(hours=2)
 
 
 class SharedFailure(RuntimeError):
-    """One process failed where all of them hear of it, so that they can go on with another run."""
+    """A failure in one process, raised in all of them so that they can start another run."""
 
     def __init__(self, sentence: str, trace: str) -> None:
         super().__init__(sentence)
@@ -41,36 +42,36 @@ class Alone:
 
     @property
     def leads(self) -> bool:
-        """Whether this process measures, writes and decides: the one of rank 0."""
+        """True in the process that measures, writes and decides, which is the one of rank 0."""
         return True
 
     @property
     def noise(self) -> str:
-        """The purpose of its generators of noise, which differs from that of the others."""
+        """The purpose of this process's noise generators; each process has its own."""
         return "noise"
 
     def own(self, indices: Int[Tensor, " batch"]) -> Int[Tensor, " part"]:
-        """The part of a batch that this process learns from."""
+        """Return the part of a batch that this process learns from."""
         return indices
 
     def mean(self, loss: Float[Tensor, ""]) -> Float[Tensor, ""]:
-        """Over all processes."""
+        """Average a loss over all processes."""
         return loss
 
     def decide(self, question: Callable[[], bool]) -> bool:
-        """The answer of the first process, which alone is asked."""
+        """Return the first process's answer in all processes; only that process is asked."""
         return question()
 
     def gathered(self, number: int) -> list[int]:
-        """What each process says, in the order of their ranks."""
+        """Collect one number from each process, in order of rank."""
         return [number]
 
     def in_turn(self) -> AbstractContextManager[None]:
-        """The first process, then the others; what one of them raises, all raise."""
+        """Run the body in the first process, then in the others; all raise what one raises."""
         return nullcontext()
 
     def shared(self, problem: Problem, *, parts: int) -> Problem:
-        """The problem with a model whose gradients are means over all processes.
+        """Return the problem with a model whose gradients are averaged over all processes.
 
         parts: how often the model is called before the optimizer steps.
         """
@@ -79,7 +80,7 @@ class Alone:
 
 @dataclass(frozen=True)
 class Together:
-    """Processes under torch.distributed; what `Alone` does as several do it."""
+    """The group of several processes under torch.distributed; `Alone` documents the methods."""
 
     rank: int
     size: int
@@ -106,32 +107,32 @@ class Together:
         return bool(answer.item())
 
     def gathered(self, number: int) -> list[int]:
-        said = [0] * self.size
-        dist.all_gather_object(said, number)
-        return said
+        numbers = [0] * self.size
+        dist.all_gather_object(numbers, number)
+        return numbers
 
     @contextmanager
     def in_turn(self) -> Iterator[None]:
         if not self.leads:
-            self._compare()
+            self._share_failure()
         try:
             yield
         except Exception as error:
-            self._compare(error)  # raises
+            self._share_failure(error)  # raises
         if self.leads:
-            self._compare()
-        self._compare()
+            self._share_failure()
+        self._share_failure()
 
-    def _compare(self, error: Exception | None = None) -> None:
-        """A failure of any process becomes one of all."""
-        mine = None
+    def _share_failure(self, error: Exception | None = None) -> None:
+        """Raise `SharedFailure` in all processes if any of them has an error."""
+        own_failure = None
         if error is not None:
             where = f" (process {self.rank} of {self.size})" if self.rank else ""
-            mine = f"{sentence(error)}{where}", "".join(traceback.format_exception(error))
-        said: list[tuple[str, str] | None] = [None] * self.size
-        dist.all_gather_object(said, mine)
-        for words in filter(None, said):
-            raise SharedFailure(*words) from error
+            own_failure = f"{sentence(error)}{where}", "".join(traceback.format_exception(error))
+        failures: list[tuple[str, str] | None] = [None] * self.size
+        dist.all_gather_object(failures, own_failure)
+        for failure in filter(None, failures):
+            raise SharedFailure(*failure) from error
 
     def shared(self, problem: Problem, *, parts: int) -> Problem:
         device = next(problem.model.parameters()).device
@@ -140,23 +141,23 @@ class Together:
             device_ids=[device] if device.type == "cuda" else None,
             gradient_as_bucket_view=True,
         )
-        seen = copy.copy(problem)
-        seen.model = LastPartTravels(wrapped, parts=parts)
-        return seen
+        shared = copy.copy(problem)
+        shared.model = SyncAfterLastPart(wrapped, parts=parts)
+        return shared
 
 
 Group = Alone | Together
 
 
 def current_group() -> Group:
-    """All processes that are in torch's default group with this one."""
+    """Return the group of all processes in torch's default process group."""
     if not dist.is_available() or not dist.is_initialized() or dist.get_world_size() == 1:
         return Alone()
     return Together(dist.get_rank(), dist.get_world_size())
 
 
-class LastPartTravels(nn.Module):
-    """Calls come in rounds of `parts`; gradients are exchanged after the last of each only."""
+class SyncAfterLastPart(nn.Module):
+    """A model called `parts` times a step, whose gradients are exchanged after the last call."""
 
     def __init__(self, model: DistributedDataParallel, *, parts: int) -> None:
         super().__init__()
@@ -173,16 +174,16 @@ class LastPartTravels(nn.Module):
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[None]:
-    """Inside, the processes that torchrun started are one group.
+    """Join the processes that torchrun started into one group while the body runs.
 
-    A group that something was raised in is left as it is: taking it down waits for the others,
-    which may wait themselves.
+    If the body raises, the group is not destroyed: that would wait for processes that may
+    themselves be waiting.
     """
     if device.type == "cuda":
         torch.cuda.set_device(device)
-        # What is on the host goes by gloo, and does not wait for the GPU.
-        dist.init_process_group("cpu:gloo,cuda:nccl", timeout=PATIENCE, device_id=device)
+        # Host tensors travel by gloo, which does not wait for the GPU.
+        dist.init_process_group("cpu:gloo,cuda:nccl", timeout=TIMEOUT, device_id=device)
     else:
-        dist.init_process_group("gloo", timeout=PATIENCE)
+        dist.init_process_group("gloo", timeout=TIMEOUT)
     yield
     dist.destroy_process_group()

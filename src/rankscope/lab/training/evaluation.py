@@ -1,5 +1,7 @@
-"""What a network can do at a snapshot, measured on a copy of it beside training: its losses on
-training and held-out data, and those of its truncations (yunis2024, fig. 6)."""
+"""Losses of a network at a snapshot, measured on a copy while training goes on.
+
+They are its losses on training and held-out data, and those of its truncations.
+"""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -17,18 +19,18 @@ from rankscope.interventions import (
     reestimate_batchnorm,
     replace_matrices,
 )
+from rankscope.lab.training.execution_context import own_stream
 from rankscope.lab.training.step import Precision, mixed_precision
-from rankscope.lab.training.streams import own_stream
 from rankscope.lab.training.task import Problem
 from rankscope.matrices import View, named_tensors, views
 
 
 @dataclass(frozen=True)
 class Truncation:
-    """Losses of the top and the bottom part of every SVD at each snapshot (yunis2024, fig. 6).
+    """Truncated networks to evaluate at each snapshot: the top and the bottom of every SVD.
 
-    keep: the share of directions that are the top part. norm_samples: on how many of the training
-    samples the BatchNorm statistics of a truncated network are measured.
+    keep: share of the directions that form the top part.
+    norm_samples: training samples on which BatchNorm statistics of a truncation are measured.
     """
 
     keep: float = 0.5
@@ -36,14 +38,14 @@ class Truncation:
 
 
 class Evaluation:
-    """A probe: training_loss, what `problem.validate` gives, and the three losses of figure 6.
+    """A probe for training_loss, the values of `problem.validate`, and losses of truncations.
 
-    These are full_loss, top_loss and bottom_loss: of the network and of both its truncations, each
-    with BatchNorm statistics measured anew on the same samples. The running ones that training_loss
-    goes by lag behind the weights, so that a truncated network would seem better than the whole.
-    Without BatchNorm the full loss is the training loss, and not stored again.
-    Truncated are all matrices but the last, by the snapshot's own decompositions. The paper leaves
-    out the last linear layer; its code the last matrix, which a UNet has in a convolution.
+    full_loss, top_loss and bottom_loss are those of the network and its two truncations. Each uses
+    BatchNorm statistics measured anew on the same samples. The running statistics behind
+    training_loss lag the weights, which would make a truncated network look better than the whole.
+    Without BatchNorm the full loss equals the training loss and is not stored.
+    A truncation replaces all matrices but the last, by the snapshot's own decompositions. The last
+    matrix may belong to a linear layer or to a convolution.
     """
 
     def __init__(
@@ -59,7 +61,7 @@ class Evaluation:
         self._truncation = truncation
         self._model = copy.deepcopy(problem.model).eval().requires_grad_(False)
         for module in self._model.modules():
-            if isinstance(module, nn.RNNBase):  # copying scatters what its GPU kernels want in one
+            if isinstance(module, nn.RNNBase):  # GPU kernels want weights packed, copies scatter
                 module.flatten_parameters()
         self._device = next(self._model.parameters()).device
         *_, last = views(self._model)
@@ -111,7 +113,7 @@ class Evaluation:
         return self._loss()
 
     def _loss(self) -> float:
-        """Mean over the fixed samples."""
+        """Mean loss over the fixed samples."""
         sizes = [len(batch[0]) for batch in self._fixed]
         losses = [self._problem.loss(self._model, *batch).double() for batch in self._fixed]
         weighted = [loss * size for loss, size in zip(losses, sizes, strict=True)]
@@ -123,6 +125,6 @@ class Evaluation:
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
-        """On a GPU, a stream of its own."""
+        """Run the body on a CUDA stream for evaluation, if the model is on a GPU."""
         with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
             yield

@@ -1,4 +1,4 @@
-"""The training loop: one for all networks, followed by a tracker, resumable at any step."""
+"""The training loop for all networks, with a tracker, resumable at any step."""
 
 import time
 from collections.abc import Iterator
@@ -21,37 +21,37 @@ from rankscope.lab.training.task import Batch, Problem
 from rankscope.tracker import Schedule, Tracker
 
 CHECKPOINT_SECONDS = 10.0  # at least, between two checkpoints
-CHECKPOINT_SHARE = 0.02  # of the time, at most, that goes into them
-CHECKPOINT_DELAY = 3.0  # times CHECKPOINT_SECONDS, at most, for one that would wait for the tracker
-LOOK_SECONDS = 0.5  # between two looks at the loss, which wait for a GPU
+CHECKPOINT_SHARE = 0.02  # largest share of the time spent on checkpoints
+CHECKPOINT_DELAY = 3.0  # times CHECKPOINT_SECONDS: the longest a checkpoint waits for the tracker
+REPORT_SECONDS = 0.5  # between two reports of the loss, each of which waits for the GPU
 
 
 class Meter:
-    """How far training is, how fast, what the tracker costs it."""
+    """A meter of progress, of speed, and of the time that training waits for the tracker."""
 
     def __init__(self, progress: Progress, *, steps: int, batch: int, unit: str) -> None:
         self._progress = progress
         self._steps = steps
         self._batch = batch
         self._unit = unit
-        self._began = self._looked = time.monotonic()
+        self._began = self._reported = time.monotonic()
         self._done = 0
-        self.held_seconds = 0.0  # in which training waited for snapshots and checkpoints
+        self.held_seconds = 0.0  # spent by training on snapshots and checkpoints
 
     @property
     def speed(self) -> float:
-        """Samples per second, from the end of the first step of this life, which sets things up."""
+        """Samples per second since the first step of this process, which includes setup."""
         return (self._done - 1) * self._batch / max(time.monotonic() - self._began, 1e-9)
 
     def tick(self, step: int, loss: torch.Tensor) -> None:
-        """One more step is done, the `step`-th in all."""
+        """Count one more step, the `step`-th of the training."""
         self._done += 1
         now = time.monotonic()
         if self._done == 1:
             self._began, self.held_seconds = now, 0.0
-        if now - self._looked < LOOK_SECONDS:
+        if now - self._reported < REPORT_SECONDS:
             return
-        self._looked = now
+        self._reported = now
         held = self.held_seconds / max(now - self._began, 1e-9)
         self._progress(
             step / self._steps,
@@ -60,7 +60,7 @@ class Meter:
 
 
 class End(NamedTuple):
-    """Where training ended: after all its steps, or before them, and why."""
+    """The step at which training ended, and why."""
 
     step: int
     why: Literal["done", "settled", "diverged"]
@@ -68,11 +68,11 @@ class End(NamedTuple):
 
 @dataclass(frozen=True)
 class Loop:
-    """All that takes part in training, put together.
+    """The assembled parts of one training.
 
-    What a step sees follows from `seed` and the step, so a training that goes on from a checkpoint
-    ends where an uninterrupted one does. Processes that train together each have one: they take the
-    same steps, of which the first one's tracker and checkpoint keep what is kept.
+    Batch and noise of a step follow from `seed` and the step, so a resumed training ends where an
+    uninterrupted one does. Processes that train together have one loop each and take the same
+    steps. Only the first process's tracker and checkpoint write.
     """
 
     problem: Problem
@@ -90,34 +90,34 @@ class Loop:
     meter: Meter
 
     def advance(self, first: int, last: int) -> End:
-        """Steps `first` to `last`, or until training diverges or may stop."""
+        """Train from step `first` to step `last`, or until training diverges or may stop."""
         with self._batches(range(first, last)) as batches:
             return self._advance(first, last, batches)
 
     def _advance(self, first: int, last: int, batches: Iterator[Batch]) -> End:
         loss = torch.tensor(torch.nan)
-        looked: int | None = None
+        observed: int | None = None  # step of the last snapshot taken here
         due = time.monotonic() + CHECKPOINT_SECONDS
         for step in range(first, last):
             rate = self.peak_rate * self.rate(step)
-            # The snapshot at which training goes on was taken before it stopped.
+            # A resumed training has already taken the snapshot at its first step.
             if self.snapshots(step) and (step > first or first == 0):
-                loss, looked = self._look(step, loss, rate), step
+                loss, observed = self._observe(step, loss, rate), step
                 if step > 0 and not torch.isfinite(loss):
                     return End(step, "diverged")
                 if self._settled(step):
                     return End(step, "settled")
-            if self.group.leads and self._may_save(due, looked):
+            if self.group.leads and self._may_save(due, observed):
                 took = self._save(step)
                 due = time.monotonic() + max(CHECKPOINT_SECONDS, took / CHECKPOINT_SHARE)
             set_rate(self.optimizer, rate)
             loss = self.learn(next(batches))
             self.meter.tick(step + 1, loss)
-        loss = self._look(last, loss, 0.0)
+        loss = self._observe(last, loss, 0.0)
         return End(last, "done" if torch.isfinite(loss) else "diverged")
 
     def _batches(self, steps: range) -> Prefetched:
-        """What this process learns from at each of `steps`."""
+        """This process's part of the batch at each of `steps`."""
 
         def draw(step: int) -> Batch:
             indices = self.group.own(self.order(step))
@@ -126,8 +126,8 @@ class Loop:
         device = next(self.problem.model.parameters()).device
         return Prefetched(draw, steps, ahead=self.problem.ahead, device=device)
 
-    def _look(self, step: int, loss: torch.Tensor, rate: float) -> torch.Tensor:
-        """A snapshot; its `loss`, which is returned, is that of the last batch before it."""
+    def _observe(self, step: int, loss: torch.Tensor, rate: float) -> torch.Tensor:
+        """Take a snapshot with the loss of the last batch before it, and return that loss."""
         began = time.monotonic()
         loss = self.group.mean(loss)
         self.tracker.observe(step, loss=loss, rate=rate)
@@ -135,7 +135,7 @@ class Loop:
         return loss
 
     def _settled(self, step: int) -> bool:
-        """Whether training may stop here; the same step whether it was interrupted or not."""
+        """True if training may stop here; a resumed training stops at the same step."""
         if self.stop is None or step < self.stop.steps:
             return False
         stop = self.stop
@@ -147,18 +147,18 @@ class Loop:
             self.tracker.flush()
         return stop.over(store.open(self.tracker.path), step)
 
-    def _may_save(self, due: float, looked: int | None) -> bool:
-        """Whether one is due and the tracker has stored what it saw, or would now be late."""
+    def _may_save(self, due: float, observed: int | None) -> bool:
+        """True if a checkpoint is due and the last snapshot is stored, or it can wait no longer."""
         late = time.monotonic() - due
         if late <= 0:
             return False
-        stored = looked is None or self.tracker.committed == looked
+        stored = observed is None or self.tracker.committed == observed
         return stored or late > CHECKPOINT_DELAY * CHECKPOINT_SECONDS
 
     def _save(self, step: int) -> float:
-        """What lies before a checkpoint must be in the store before the checkpoint is there.
+        """Write a checkpoint and return the seconds it took, without those of the tracker.
 
-        Returns the seconds it took, without those in which the tracker did what was its to do.
+        The tracker flushes first: the store must hold every snapshot before the checkpoint.
         """
         began = time.monotonic()
         self.tracker.flush()

@@ -1,4 +1,4 @@
-"""The papers' optimizers as declarations. Decay acts on all parameters, biases and norms too."""
+"""Declared optimizers. Decay acts on all parameters, including biases and norms."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import nn
 
 @dataclass(frozen=True)
 class Sgd:
-    """SGD with momentum; decay is added to the gradient."""
+    """SGD with momentum, with decay added to the gradient."""
 
     rate: float
     momentum: float = 0.9
@@ -27,7 +27,7 @@ class Sgd:
 
 @dataclass(frozen=True)
 class AdamW:
-    """Adam with decay apart from the gradient: weights shrink by rate x decay at each step."""
+    """Adam with decoupled decay: weights shrink by rate x decay at each step."""
 
     rate: float
     betas: tuple[float, float] = (0.9, 0.999)
@@ -48,7 +48,10 @@ Optimizer = Sgd | AdamW
 
 
 def set_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
-    """In place where a GPU replays the step: the graph reads the rate from this tensor."""
+    """Set the learning rate of all parameters.
+
+    A rate that is a tensor is filled in place, since a replayed CUDA graph reads it.
+    """
     for group in optimizer.param_groups:
         if isinstance(group["lr"], torch.Tensor):
             group["lr"].fill_(rate)

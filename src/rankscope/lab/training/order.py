@@ -1,5 +1,7 @@
-"""Which samples a step sees, and what noise: functions of seed and step, so nothing is to be saved
-when a training stops and nothing to be restored when it goes on."""
+"""The samples and the noise of each step, as functions of seed and step.
+
+A checkpoint therefore need not save them.
+"""
 
 from abc import ABC, abstractmethod
 from hashlib import sha256
@@ -11,13 +13,13 @@ from torch import Tensor
 
 
 def generator(seed: int, purpose: str, index: int = 0) -> torch.Generator:
-    """A generator on the CPU of its own for every purpose and index."""
+    """Return a CPU generator that is different for every seed, purpose and index."""
     digest = sha256(f"{seed}/{purpose}/{index}".encode()).digest()
     return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
 
 
 class SampleOrder(ABC):
-    """Every epoch a new permutation of the samples; the incomplete batch at its end is dropped."""
+    """A new permutation of the samples every epoch, without the incomplete batch at its end."""
 
     def __init__(self, samples: int, batch: int, *, seed: int) -> None:
         if batch > samples:
@@ -29,7 +31,7 @@ class SampleOrder(ABC):
         self._permutation = torch.empty(0, dtype=torch.int64)
 
     def __call__(self, step: int) -> Int[Tensor, " batch"]:
-        """The samples of a step, whichever step is asked for first."""
+        """Return the samples of a step; steps may be asked for in any order."""
         epoch, position = divmod(step, self._samples // self._batch)
         if epoch != self._epoch:
             self._permutation = self.permutation(generator(self._seed, "order", epoch))
@@ -38,23 +40,23 @@ class SampleOrder(ABC):
 
     @abstractmethod
     def permutation(self, drawn: torch.Generator) -> Int[Tensor, " samples"]:
-        """In which order an epoch sees them."""
+        """Return the order of the samples in one epoch."""
 
 
 class Order(SampleOrder):
-    """For samples that are all at hand."""
+    """A uniformly random order, for samples that are all in memory."""
 
     def permutation(self, drawn: torch.Generator) -> Int[Tensor, " samples"]:
         return torch.randperm(self._samples, generator=drawn)
 
 
 class BlockOrder(SampleOrder):
-    """For samples that are read in blocks: batches that follow each other share them.
+    """A random order in which successive batches share blocks, for samples read in blocks.
 
-    Every epoch the blocks are permuted, then the samples inside each `window` of successive blocks.
-    Where a window has the samples of a batch, a batch lies in at most two windows. Inside a batch
-    samples stand block by block, so that each of its slices, one per process, needs few of them.
-    blocks: how many samples each has, in the order in which samples are counted.
+    Every epoch permutes the blocks, then the samples inside each `window` of successive blocks.
+    If a window holds at least one batch, a batch lies in at most two windows. A batch is sorted by
+    block, so each process needs few blocks for its slice.
+    blocks: the number of samples in each block, in the order in which samples are numbered.
     """
 
     def __init__(self, blocks: tuple[int, ...], batch: int, *, seed: int, window: int) -> None:
@@ -69,7 +71,7 @@ class BlockOrder(SampleOrder):
         sizes = self._blocks[order]
         firsts = (self._blocks.cumsum(0) - self._blocks)[order]
         ends = torch.cat([torch.zeros(1, dtype=torch.int64), sizes.cumsum(0)])
-        # Samples in the order of their blocks: a sample's place here tells its block's turn.
+        # Samples sorted by permuted block, so that a position here gives the block's turn.
         samples = torch.arange(int(ends[-1])) + (firsts - ends[:-1]).repeat_interleave(sizes)
         edges = [*ends[: -1 : self._window].tolist(), int(ends[-1])]
         places = [

@@ -1,4 +1,4 @@
-"""Batches prepared in the background while earlier ones are learnt from."""
+"""Batches drawn in the background while training uses earlier ones."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,12 +10,12 @@ from rankscope.lab.training.task import Batch
 
 
 class Prefetched:
-    """The batches of successive steps on the device, up to `ahead` of them drawn beforehand.
+    """An iterator over the batches of successive steps, up to `ahead` of them drawn early.
 
-    With `ahead` 0 each is drawn when it is asked for. Otherwise one thread draws them, in order;
-    what it raises is raised where the batch is taken. Leaving the context ends the thread, once
-    the batch it is at is done: use it by `with`.
-    draw: the batch of a step, on the device or on the CPU.
+    If `ahead` is 0, each batch is drawn when it is asked for. Otherwise one thread draws them in
+    order, and its errors are raised where the batch is taken. Use this in a `with` statement:
+    leaving it ends the thread after the batch in progress.
+    draw: returns the batch of a step, on the device or on the CPU.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Prefetched:
         self._steps = iter(steps)
         self._device = device
         self._ahead = ahead
-        # One: draws may keep state, and the order of a training does.
+        # One thread only: draws may keep state, and the order of a training does.
         self._thread = ThreadPoolExecutor(1, "prefetch") if ahead else None
         self._waiting: deque[Future[Batch]] = deque()
 
@@ -54,8 +54,8 @@ class Prefetched:
             self._fill()
         else:
             raise StopIteration
-        # Copied on the stream of whoever learns, which then needs no waiting.
-        return tuple(each.to(self._device, non_blocking=True) for each in batch)
+        # Copied on the stream that trains, which then need not wait.
+        return tuple(tensor.to(self._device, non_blocking=True) for tensor in batch)
 
     def _fill(self) -> None:
         while self._thread is not None and len(self._waiting) < self._ahead:
@@ -65,8 +65,8 @@ class Prefetched:
             self._waiting.append(self._thread.submit(self._prepared, step))
 
     def _prepared(self, step: int) -> Batch:
-        """Pinned for a GPU: only from there are copies made while the CPU goes on."""
+        """Draw a batch, pinned for a GPU: only pinned memory is copied asynchronously."""
         batch = self._draw(step)
         if self._device.type != "cuda":
             return batch
-        return tuple(each if each.is_cuda else each.pin_memory() for each in batch)
+        return tuple(tensor if tensor.is_cuda else tensor.pin_memory() for tensor in batch)

@@ -1,4 +1,4 @@
-"""Learning rates over training, as factors of the peak rate: functions of the step alone."""
+"""Learning-rate schedules: factors of the peak rate, as functions of the step."""
 
 import math
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class RateSchedule(Protocol):
-    """The factor of the peak rate at a step; equal schedules are equal objects."""
+    """A function from step to factor of the peak rate; equal schedules compare equal."""
 
     def __call__(self, step: int) -> float: ...
     def __hash__(self) -> int: ...
@@ -16,7 +16,7 @@ class RateSchedule(Protocol):
 
 @dataclass(frozen=True)
 class Constant:
-    """The peak rate throughout."""
+    """The peak rate at every step."""
 
     def __call__(self, step: int) -> float:
         return 1.0
@@ -24,7 +24,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Drops:
-    """Multiplied by `factor` at each of the steps `at`."""
+    """A rate that is multiplied by `factor` at each of the steps `at`."""
 
     at: tuple[int, ...]
     factor: float = 0.1
@@ -37,7 +37,7 @@ class Drops:
 class Cosine:
     """Linear warm-up over `warm_up` steps, then half a cosine down to `floor` at step `span`.
 
-    A training shorter than `span` ends before the floor: yunis2024's language model does.
+    A training shorter than `span` ends above the floor.
     """
 
     span: int
@@ -53,5 +53,5 @@ class Cosine:
 
 @cache
 def total(schedule: RateSchedule, steps: int) -> float:
-    """The sum of the factors: with peak rate and decay, how much decay acted in all."""
+    """Sum of the factors over all steps; times peak rate and decay, the total decay applied."""
     return math.fsum(schedule(step) for step in range(steps))

@@ -1,4 +1,4 @@
-"""A training as a run of an experiment: declared once, executed, killed, resumed."""
+"""A training as a run of an experiment: declared, executed and resumed."""
 
 import math
 from collections.abc import Iterator
@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from rankscope import store
 from rankscope.lab.running.run import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
-from rankscope.lab.training.declared import Fusable, pairs_of
 from rankscope.lab.training.distributed import Alone, Group, current_group
 from rankscope.lab.training.evaluation import Evaluation, Truncation
+from rankscope.lab.training.execution_context import execution_context
 from rankscope.lab.training.loop import End, Loop, Meter
 from rankscope.lab.training.optimizers import Optimizer
 from rankscope.lab.training.rates import Constant, RateSchedule, total
@@ -27,25 +28,25 @@ from rankscope.lab.training.step import (
     plain_step,
 )
 from rankscope.lab.training.stopping import Settled
-from rankscope.lab.training.surroundings import surroundings
 from rankscope.lab.training.task import Place, Problem, Task
+from rankscope.pairs import Pair
 from rankscope.tracker import Epochs, Every, LogEpochs, LogSpaced, Tracker
 
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """One network, trained and followed; by several processes where they execute it together.
+    """One tracked training, by one process or by several together.
 
-    snapshots: at which steps, besides the last; an epoch there is a declared number of steps.
-    batch: samples per optimizer step, taken in `accumulate` equal parts, which processes share.
-    clip: the largest norm of a gradient.
-    precision: of products while training and evaluating; weights are float32 in any case.
-    evaluation_samples: training samples whose loss is measured at each snapshot.
-    paper_decay: the paper's decay that this run stands for; `optimizer.decay` differs from it
-        where training is shorter, so that sum(rate x decay) stays about the same.
-    changes: also follow the products of attention heads, and how far these and the matrices are
-        from their initial values (boix2023).
-    stop: what ends training before `steps`.
+    snapshots: the steps of snapshots, besides the last; an epoch is a declared number of steps.
+    batch: samples per optimizer step, in `accumulate` equal parts that processes share.
+    clip: largest norm of a gradient.
+    precision: of products in training and evaluation; weights are always float32.
+    evaluation_samples: training samples on which each snapshot measures the training loss.
+    paper_decay: the paper's decay that this run stands for. In a shorter training
+        `optimizer.decay` differs from it, to keep sum(rate x decay) about the same.
+    changes: also track the products of attention heads, and the change of products and matrices
+        since initialisation.
+    stop: a condition that ends training before `steps`.
     """
 
     task: Task
@@ -78,31 +79,31 @@ class TrainingRun:
 
     @property
     def decay_sum(self) -> float:
-        """sum(rate x decay) over training: how much decay acts in all."""
+        """sum(rate x decay) over training: the total decay applied."""
         return self.optimizer.decay * self.rate_sum
 
     def with_decay(self, decay: float, *, paper: float) -> "TrainingRun":
-        """The same with another decay, and the paper's that it stands for."""
+        """Return this run with another decay, standing for the paper's decay `paper`."""
         return replace(self, optimizer=replace(self.optimizer, decay=decay), paper_decay=paper)
 
     def execute(self, path: Path, *, seed: int, progress: Progress) -> None:
-        """Train from the checkpoint beside `path`, or from the start, and store it at `path`.
+        """Train from the checkpoint beside `path`, or from the start, and store the run at `path`.
 
-        A loss that is no longer finite ends it: the store then says `diverged_at`. One that never
-        was is a failure.
+        If the loss stops being finite, training ends and the store has the attribute
+        `diverged_at`. If the loss was never finite, this raises RuntimeError.
         """
-        with surroundings(torch.device(self.place.device)):
+        with execution_context(torch.device(self.place.device)):
             with self.assembled(path, seed=seed, progress=progress) as (loop, first):
                 end = loop.advance(first, self.steps)
                 speed = loop.meter.speed
             if loop.group.leads:
                 if end.why == "diverged":
                     self._require_finite_start(path)
-                self._keep_facts(loop, path, speed=speed, end=end)
+                self._store_attributes(loop, path, speed=speed, end=end)
 
     @contextmanager
     def assembled(self, path: Path, *, seed: int, progress: Progress) -> Iterator[tuple[Loop, int]]:
-        """All that training takes, a tracker to `path` included, and the step to start at."""
+        """Yield the loop, with a tracker that writes to `path`, and the step to start at."""
         group, checkpoint = current_group(), Checkpoint(path)
         with group.in_turn():
             problem, optimizer = self._built(group, seed=seed)
@@ -110,7 +111,7 @@ class TrainingRun:
             first = checkpoint.load(
                 problem.model, optimizer, snapshots=self._snapshots, stored=steps_of(path)
             )
-            if first == 0 and group.leads:  # what others see of the folder may be out of date
+            if first == 0 and group.leads:  # other processes may see an outdated folder
                 checkpoint.remove()
         firsts = group.gathered(first)
         with group.in_turn():
@@ -135,11 +136,11 @@ class TrainingRun:
             yield loop, first
 
     def forget(self, path: Path) -> None:
-        """Remove what a run that is over, or was declared otherwise, no longer needs."""
+        """Remove the checkpoint of a run that is finished, or whose declaration has changed."""
         Checkpoint(path).remove()
 
     def _parts(self, group: Group) -> int:
-        """How many each process takes: none is larger than one process alone would take."""
+        """Number of parts for each process; no part is larger than with one process."""
         return -(-self.accumulate // group.size)
 
     @property
@@ -154,7 +155,7 @@ class TrainingRun:
             )
         device = torch.device(self.place.device)
         problem = self.task.build(self.place, seed=seed)
-        if device.type == "cuda":  # the layout that its convolutions want
+        if device.type == "cuda":  # convolutions are faster in this layout
             problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return problem, self.optimizer.build(problem.model.parameters(), device)
 
@@ -171,7 +172,7 @@ class TrainingRun:
             problem.model,
             path,
             schedule=self._snapshots,
-            pairs=pairs_of(problem.model),
+            pairs=declared_pairs(problem.model),
             reference="init" if self.changes else None,
             products=self.changes,
             probe=probe,
@@ -199,29 +200,29 @@ class TrainingRun:
         return GraphedStep(step, problem.model, optimizer, paused=tracker.paused)
 
     def _graphed(self, group: Group, problem: Problem) -> bool:
-        """Gradients on their way to other processes are no part of a graph."""
+        """True if a GPU replays steps as a graph, which cannot hold exchanges of gradients."""
         alone = isinstance(group, Alone)
         return self.place.device != "cpu" and problem.capturable and alone
 
     def _compiled(self, group: Group, problem: Problem) -> bool:
-        model = problem.model
-        asked = isinstance(model, Fusable) and model.fusable
-        return asked and self._graphed(group, problem) and compiler_at_hand()
+        # Fusing pays for large models, which spend most of a GPU's time outside matrix products.
+        fusable: bool = getattr(problem.model, "fusable", False)
+        return fusable and self._graphed(group, problem) and compiler_at_hand()
 
     def _require_finite_start(self, path: Path) -> None:
-        """What had no loss to begin with did not diverge: something else is wrong with it."""
+        """Raise RuntimeError if the loss was not finite before training."""
         loss = float(store.open(path)["training_loss"][0])
         if not math.isfinite(loss):
             self.forget(path)
             raise RuntimeError(
-                f"the loss of the untrained network is {loss}; look for what is not finite in the "
-                "data, or try another precision or device"
+                f"the loss of the untrained network is {loss}; look for values that are not finite "
+                "in the data, or try another precision or device"
             )
 
-    def _keep_facts(self, loop: Loop, path: Path, *, speed: float, end: End) -> None:
-        """What the store says of the training as a whole."""
+    def _store_attributes(self, loop: Loop, path: Path, *, speed: float, end: End) -> None:
+        """Write the attributes that describe the whole training."""
         problem = loop.problem
-        facts: dict[str, Any] = {
+        attributes: dict[str, Any] = {
             "decay": self.optimizer.decay,
             "paper_decay": self.paper_decay,
             "decay_sum": self.decay_sum,
@@ -233,18 +234,18 @@ class TrainingRun:
             "unit": problem.unit,
             "speed": speed,
             "compiled": self._compiled(loop.group, problem),
-            "parameters": sum(each.numel() for each in problem.model.parameters()),
+            "parameters": sum(tensor.numel() for tensor in problem.model.parameters()),
         }
         if end.why != "diverged":
             with torch.no_grad():
-                facts |= problem.finale(problem.model.eval())
+                attributes |= problem.final_attributes(problem.model.eval())
         with store.Writer.resume(path) as writer:
-            writer.set_attrs(facts)
+            writer.set_attrs(attributes)
 
 
 @dataclass(frozen=True)
 class WithLast:
-    """A schedule, and the last step whatever it says."""
+    """A schedule that also includes the last step."""
 
     schedule: Epochs | Every | LogEpochs | LogSpaced
     last: int
@@ -253,8 +254,15 @@ class WithLast:
         return step == self.last or self.schedule(step)
 
 
+def declared_pairs(model: nn.Module) -> tuple[Pair, ...]:
+    """Return the pairs that a model declares; a convolutional one may add those of other taps."""
+    declaring: Any = model
+    taps = declaring.tap_pairs() if hasattr(model, "tap_pairs") else ()
+    return (*declaring.alignment_pairs(), *taps)
+
+
 def require_one_start(firsts: list[int], path: Path) -> None:
-    """All processes have to go on from the same checkpoint, or none of them from any."""
+    """Raise ValueError unless all processes start at the same step."""
     if len(set(firsts)) > 1:
         raise ValueError(
             f"processes would start {path.name} at different steps, {', '.join(map(str, firsts))}; "
@@ -263,5 +271,5 @@ def require_one_start(firsts: list[int], path: Path) -> None:
 
 
 def steps_of(path: Path) -> list[int]:
-    """The snapshots of an unfinished run; none where there is no store."""
+    """Return the steps of a run's snapshots; none if there is no store."""
     return store.open(path)["step"].to_numpy().tolist() if path.exists() else []

@@ -1,4 +1,4 @@
-"""One optimizer step, run as it is written or, on a GPU, replayed as a graph of its kernels."""
+"""One optimizer step, called directly or, on a GPU, replayed as a CUDA graph."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ StepFunction = Callable[[Batch], Tensor]
 
 WARM_UP = 3  # steps before a capture, in which libraries choose their kernels and memory
 CAPTURING = threading.Lock()
-MOST_NETWORKS = 64  # of one kind, compiled in one process
+RECOMPILE_LIMIT = 64  # networks of one kind that one process can compile
 
 
 def plain_step(
@@ -33,9 +33,9 @@ def plain_step(
     precision: Precision,
     loss: LossFunction | None = None,
 ) -> StepFunction:
-    """A function that learns from one batch and returns its loss, detached.
+    """Return a function that learns from one batch and returns its detached loss.
 
-    loss: `problem.loss`, or what computes the same.
+    loss: `problem.loss` or a function that computes the same.
     """
     model, loss_of = problem.model, loss or problem.loss
     device = next(model.parameters()).device
@@ -64,22 +64,23 @@ def _parts(batch: Batch, count: int) -> list[Batch]:
 
 
 def compiled_loss(problem: Problem) -> LossFunction:
-    """Its loss with small kernels fused, forwards and backwards; the first call takes a minute.
+    """Compile the loss, which fuses small kernels; the first call takes a minute.
 
-    Networks of one kind share their code, and torch would silently stop compiling it for the ninth.
+    Networks of one kind share their code. By default torch silently stops compiling shared code
+    after eight networks, so this raises the limit.
     """
     compiled = torch.compile(problem.loss, dynamic=False)
 
     def loss(model: nn.Module, *batch: Tensor) -> Tensor:
-        with torch._dynamo.config.patch(recompile_limit=MOST_NETWORKS):
-            found: Tensor = compiled(model, *batch)
-            return found
+        with torch._dynamo.config.patch(recompile_limit=RECOMPILE_LIMIT):
+            value: Tensor = compiled(model, *batch)
+            return value
 
     return loss
 
 
 def compiler_at_hand() -> bool:
-    """Whether Triton can make kernels here; for each it compiles a little C against Python's."""
+    """True if Triton can compile kernels here, which takes a C compiler and Python's headers."""
     if os.environ.get("TORCH_COMPILE_DISABLE") == "1":  # torch's own switch
         return False
     compiler = os.environ.get("CC") or shutil.which("gcc") or shutil.which("clang")
@@ -90,17 +91,17 @@ def compiler_at_hand() -> bool:
 def mixed_precision(
     device: torch.device, precision: Precision
 ) -> torch.autocast | nullcontext[None]:
-    """Products in bfloat16 where that is wanted."""
+    """Return a context in which products use `precision`."""
     if precision == "float32":
         return nullcontext()
-    # Weights cast outside a graph would be replayed as they were when it was captured.
+    # A graph would replay weights that were cast outside it with their old values.
     return torch.autocast(device.type, dtype=torch.bfloat16, cache_enabled=False)
 
 
 class GraphedStep:
-    """The kernels of `step`, captured on the first batch and replayed on every one.
+    """A step captured as a CUDA graph on the first batch and replayed on every batch.
 
-    Learning rates are tensors that the graph reads, so that schedules go on working.
+    Learning rates are tensors that the graph reads, so schedules keep working.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class GraphedStep:
         *,
         paused: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """`paused`: what else uses the GPU in this run's name rests while it captures."""
+        """`paused` returns a context in which this run's other GPU work rests."""
         self._step = step
         self._paused = paused
         self._model = model
@@ -131,12 +132,12 @@ class GraphedStep:
 
     def _capture(self, batch: Batch) -> None:
         self._batch = tuple(tensor.clone() for tensor in batch)
-        stream = torch.cuda.current_stream()  # of this run's own
+        stream = torch.cuda.current_stream()  # see `execution_context`
         graph = torch.cuda.CUDAGraph()
-        # Runs side by side prepare and capture one after the other: libraries set themselves up in
-        # the first steps. What other threads do meanwhile is not forbidden.
+        # Parallel runs warm up and capture one at a time, because libraries set themselves up in
+        # the first steps. The thread-local mode lets other threads use the GPU meanwhile.
         with CAPTURING, self._paused():
-            with _as_before(self._model, self._optimizer):
+            with _restored(self._model, self._optimizer):
                 for _ in range(WARM_UP):
                     self._step(self._batch)
             self._optimizer.zero_grad(set_to_none=True)
@@ -147,10 +148,10 @@ class GraphedStep:
 
 
 @contextmanager
-def _as_before(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Weights, buffers and optimizer state are put back in place, so that graphs keep them.
+def _restored(model: nn.Module, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Restore weights, buffers and optimizer state after the body, in place for the graph.
 
-    State that did not exist yet becomes zero, which the first step of SGD and Adam starts from.
+    State that the body created becomes zero, from which SGD and Adam start.
     """
     tensors = [*model.parameters(), *model.buffers()]
     before = [tensor.detach().clone() for tensor in tensors]

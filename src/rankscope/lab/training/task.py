@@ -1,4 +1,4 @@
-"""What is learnt: a `Task` is declared, the `Problem` it builds has tensors and a model."""
+"""Interfaces of tasks: a declared `Task` builds a `Problem` with tensors and a model."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
@@ -17,9 +17,9 @@ Batch = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run is executed; no part of its identity.
+    """The device and data folder of a run, which are no part of its identity.
 
-    device: "cpu", "cuda", "cuda:1".
+    device: "cpu", "cuda" or "cuda:1", for example.
     data: the folder with data sets in the hub's layout; None for the hub.
     """
 
@@ -28,7 +28,7 @@ class Place:
 
 
 class Shown(NamedTuple):
-    """The matrix and the pair that stand for the network in figures of a single one."""
+    """The matrix and the pair that figures of a single one show."""
 
     matrix: str
     pair: str
@@ -36,61 +36,61 @@ class Shown(NamedTuple):
 
 @runtime_checkable
 class Task(Protocol):
-    """Data, model and loss as a frozen dataclass."""
+    """A frozen dataclass that declares data, model and loss."""
 
     def build(self, place: Place, *, seed: int) -> "Problem":
-        """Everything on the device of `place`; split, noise and initial weights follow `seed`."""
+        """Build the problem on the device of `place`; `seed` sets split, noise and weights."""
 
 
 class Problem(ABC):
-    """A task with its data and its model at initialisation, ready to be trained.
+    """Data and an initialised model, ready for training.
 
-    Nothing here draws from the global generators. `unit` is what an epoch counts ("images").
+    No method draws from the global generators.
     """
 
     model: nn.Module
-    samples: int  # of training: an epoch sees each once
-    constant_loss: float  # of the best predictor that ignores its input, on the training data
+    samples: int  # training samples; an epoch sees each once
+    constant_loss: float  # training loss of the best predictor that ignores its input
     shown: Shown
-    unit: str
-    capturable: bool = True  # whether a GPU can replay a step: no waiting for it in `loss`
-    ahead: int = 0  # batches drawn in the background while earlier ones are learnt from
+    unit: str  # name of the samples: "images"
+    capturable: bool = True  # True if a GPU can replay a step, so `loss` never waits for the GPU
+    ahead: int = 0  # batches drawn in the background while training uses earlier ones
 
     def order(self, batch: int, *, seed: int) -> SampleOrder:
-        """Which samples each step sees; `batch` of them, at any seed."""
+        """Return the order in which steps see the samples, `batch` at a time."""
         return Order(self.samples, batch, seed=seed)
 
     @abstractmethod
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
-        """The training samples `indices` as a batch on the device, or on the CPU.
+        """Return the training samples `indices` as a batch on the device or on the CPU.
 
-        Both arguments live on the CPU; so noise is the same on every device. Batches of equal size
-        have equal shapes where a GPU is to replay the step as a graph. Where several processes
-        train together, each draws its part of a batch with a generator of its own.
+        Both arguments live on the CPU, so noise is the same on every device. If `capturable`,
+        batches of equal size must have equal shapes. If several processes train together, each
+        draws its part of a batch with its own generator.
         """
 
     @abstractmethod
     def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        """What of a batch the model is called with."""
+        """Return the arguments with which the model is called for a batch."""
 
     @abstractmethod
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        """Mean loss of the batch. No host synchronisation, so that a GPU can replay it."""
+        """Mean loss of the batch; it must not synchronise with the host if `capturable`."""
 
     @abstractmethod
     def fixed(self, samples: int) -> Iterable[Batch]:
-        """The same training samples at every call, in batches of nearly equal size.
+        """Return at most `samples` training samples in batches of nearly equal size.
 
-        At most `samples` of them; noise, if any, is fixed too.
+        Every call returns the same samples with the same noise.
         """
 
     @abstractmethod
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        """What held-out data says: validation_loss, and validation_accuracy or the like.
+        """Measure held-out data: validation_loss, and validation_accuracy or similar.
 
-        `model` is in eval mode; called without gradients. The same weights give the same numbers.
+        `model` is in eval mode, without gradients. The same weights give the same numbers.
         """
 
     @abstractmethod
-    def finale(self, model: nn.Module) -> Mapping[str, Any]:
-        """What else to keep of the trained model, as plain JSON; {} for nothing."""
+    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
+        """Return further attributes of the trained model to store, as plain JSON."""

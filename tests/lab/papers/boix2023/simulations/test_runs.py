@@ -1,4 +1,4 @@
-"""What simulation runs store, against the theory called by hand."""
+"""Stored simulation runs against the theory called by hand."""
 
 import math
 from pathlib import Path
@@ -47,7 +47,9 @@ def test_flow_run_stores_the_flow(tmp_path: Path) -> None:
         np.testing.assert_array_equal(ds[name], getattr(trajectory, name))
     assert ds.attrs["log10_alpha"] == -16
     assert ds.attrs["gradient_evaluations"] == trajectory.gradient_evaluations
-    assert ds["crossing_time"].values.tolist() == [each.time for each in trajectory.crossings]
+    assert ds["crossing_time"].values.tolist() == [
+        crossing.time for crossing in trajectory.crossings
+    ]
     assert ds["coordinate"].values.tolist() == [str(c) for c in toy.network.coordinates]
     assert ds["kind"].values.tolist() == ["kq"] * 3 + ["vo"] * 3
 

@@ -21,7 +21,7 @@ def parts() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[tuple[torch.
 
 def test_a_turned_head_is_a_head_on_turned_tokens():
     x, z, bases, feedforward = parts()
-    found = transformer_output(x, z, heads=3, bases=bases, feedforward=feedforward)
+    output = transformer_output(x, z, heads=3, bases=bases, feedforward=feedforward)
     for layer, (W_A, W_B) in enumerate(feedforward):
         products = z.view(2, 3, 2, 4)[layer]
         x = x + sum(
@@ -29,15 +29,15 @@ def test_a_turned_head_is_a_head_on_turned_tokens():
             for R, (kq, vo) in zip(bases[layer], products, strict=True)
         )
         x = x + F.gelu(x @ W_A) @ W_B.T
-    torch.testing.assert_close(found, x, rtol=1e-12, atol=1e-10)
+    torch.testing.assert_close(output, x, rtol=1e-12, atol=1e-10)
 
 
 def test_in_the_standard_basis_it_is_example_3_2():
     x, z, bases, feedforward = parts()
     identity = torch.eye(4).double().expand_as(bases)
-    found = transformer_output(x, z, heads=3, bases=identity, feedforward=feedforward)
-    torch.testing.assert_close(found, transformer_output(x, z, heads=3, feedforward=feedforward))
-    network = diagonal_transformer(x, found, heads=3, feedforward=feedforward)
+    output = transformer_output(x, z, heads=3, bases=identity, feedforward=feedforward)
+    torch.testing.assert_close(output, transformer_output(x, z, heads=3, feedforward=feedforward))
+    network = diagonal_transformer(x, output, heads=3, feedforward=feedforward)
     assert network.loss(z) < 1e-20
 
 
@@ -64,8 +64,8 @@ def test_tied_heads_grow_in_the_shares_of_their_start():
     first = toy.network.coordinates[trajectory.activations[0].coordinate]
     heads = [
         i
-        for i, each in enumerate(toy.network.coordinates)
-        if (each.kind, each.layer, each.index) == ("vo", first.layer, first.index)
+        for i, coordinate in enumerate(toy.network.coordinates)
+        if (coordinate.kind, coordinate.layer, coordinate.index) == ("vo", first.layer, first.index)
     ]
     sign = trajectory.activations[0].sign
     shares = (toy.u0[heads] + sign * toy.v0[heads]).square()

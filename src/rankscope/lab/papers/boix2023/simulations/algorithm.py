@@ -1,4 +1,4 @@
-"""A run of Algorithm 1."""
+"""A run of Algorithm 1 of boix2023."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from rankscope.lab.papers.boix2023.simulations.task import Task, Toy, horizon
 from rankscope.store import Variable, Writer
 from rankscope.theory import DiagonalNetwork, Stage, incremental
 
-# Of one stage; infinite times are stored as they are, NaN where a stage did not come to rest.
+# Numbers of one stage; infinite times are stored as inf, a stage that did not converge as NaN.
 NUMBERS = (
     "time",
     "until",
@@ -30,7 +30,7 @@ NUMBERS = (
 
 @dataclass(frozen=True)
 class AlgorithmRun:
-    """The stages that begin before the time `horizon` gives, each committed as it is found."""
+    """The stages of Algorithm 1 that begin before `horizon`, each committed at once."""
 
     task: Task
     stages: int
@@ -45,18 +45,18 @@ class AlgorithmRun:
 
 
 def stages_before(toy: Toy, end: float) -> Iterator[Stage]:
-    """Stages of Algorithm 1 as long as they begin before `end`."""
+    """Yield the stages of Algorithm 1 that begin before `end`."""
     stages = incremental(toy.network, toy.network.p * 4)
     return takewhile(lambda stage: stage.time < end, stages)
 
 
 def create_stages(path: Path, network: DiagonalNetwork) -> Writer:
-    """An empty store for stages."""
+    """Create an empty store for stages."""
     return Writer.create(path, coords=coordinates(network), variables=stage_variables())
 
 
 def stage_variables() -> dict[str, Variable]:
-    """stage_*(stage): everything a Stage says."""
+    """Variables stage_*(stage) with the fields of a `Stage`."""
     along, both = ("stage",), ("stage", "coordinate")
     return {
         **{f"stage_{name}": Variable(along, np.float64) for name in NUMBERS},
@@ -72,7 +72,7 @@ def stage_variables() -> dict[str, Variable]:
 
 
 def stage_values(stage: Stage, network: DiagonalNetwork) -> dict[str, Any]:
-    """One row of each variable."""
+    """Return one row of each variable."""
     certificate = stage.certificate
     return {
         "stage_time": stage.time,

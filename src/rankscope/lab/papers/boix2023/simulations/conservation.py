@@ -1,6 +1,5 @@
-"""A run that tests the conservation law (boix2023, Lemma 4.1) where it is not built in."""
+"""A run that tests the conservation law (boix2023, Lemma 4.1) without building it in."""
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +9,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.lab.papers.boix2023.simulations.task import Task, Toy, horizon
+from rankscope.lab.papers.boix2023.simulations.flow import flow_to_horizon
+from rankscope.lab.papers.boix2023.simulations.task import Task, Toy
 from rankscope.store import Variable, Writer
-from rankscope.theory import flow
 
 
 @dataclass(frozen=True)
 class ConservationRun:
-    """Drift of u^2 - v^2 along the flow in (u, v), and along gradient descent from the exact law.
+    """Drift of u^2 - v^2 along the flow, and the error of its exact law along gradient descent.
 
-    drift(time): largest |change of u^2 - v^2| / |u^2 - v^2| over coordinates. Where a coordinate is
-        active that is a difference of two numbers 1 / alpha^2 times its size, so alpha is moderate.
-    gd_error(step): largest |u^2 - v^2 - its value before x (1 - rate^2 g^2)| / (u^2 + v^2), in
-        units of float64's rounding.
+    It stores two variables, each the largest value over coordinates:
+    drift(time): |change of u^2 - v^2| / |u^2 - v^2| along the flow in (u, v). For an active
+        coordinate, u^2 and v^2 are 1 / alpha^2 times their difference, so alpha is moderate.
+    gd_error(step): |u^2 - v^2 - (1 - rate^2 g^2) x its value before| / (u^2 + v^2), in units of
+        float64's rounding.
     """
 
     task: Task
@@ -33,12 +33,10 @@ class ConservationRun:
 
     def execute(self, path: Path, *, seed: int, progress: Callable[[float], None]) -> None:
         toy = self.task.build(seed)
-        trajectory = flow(
-            toy.network,
-            toy.u0,
-            toy.v0,
-            self.log10_alpha * math.log(10),
-            horizon(toy, self.stages),
+        trajectory = flow_to_horizon(
+            toy,
+            self.log10_alpha,
+            self.stages,
             coordinates="uv",
             progress=lambda done: progress(0.9 * done),
         )
@@ -60,7 +58,7 @@ class ConservationRun:
             writer.extend("step", np.arange(1, len(errors) + 1), {"gd_error": errors})
 
     def descent_errors(self, toy: Toy) -> Float[Tensor, " step"]:
-        """From u, v of the teacher's size, where rounding is hardest on the difference."""
+        """Errors of gradient descent from u, v of the teacher's size, where rounding is worst."""
         u, v, errors = toy.u0, toy.v0, []
         for _ in range(self.steps):
             g = toy.network.g(u * v)

@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from rankscope.lab.papers.boix2023.simulations.task import Task, horizon
+from rankscope.lab.papers.boix2023.simulations.task import Task, Toy, horizon
 from rankscope.store import Variable, Writer
 from rankscope.theory import DiagonalNetwork, Trajectory, flow
 
 
 @dataclass(frozen=True)
 class FlowRun:
-    """z, y and loss over rescaled time, and when each coordinate became active.
+    """A gradient flow, stored as z, y and loss over rescaled time, and times of activation.
 
-    stages: how far it goes, see `horizon`.
+    stages: number of stages that the flow covers, see `horizon`.
+    threshold: a coordinate with |z| above this is active.
     """
 
     task: Task
@@ -27,22 +28,22 @@ class FlowRun:
 
     def execute(self, path: Path, *, seed: int, progress: Callable[[float], None]) -> None:
         toy = self.task.build(seed)
-        trajectory = flow(
-            toy.network,
-            toy.u0,
-            toy.v0,
-            self.log10_alpha * math.log(10),
-            horizon(toy, self.stages),
-            threshold=self.threshold,
-            progress=progress,
+        trajectory = flow_to_horizon(
+            toy, self.log10_alpha, self.stages, threshold=self.threshold, progress=progress
         )
         write_trajectory(path, toy.network, trajectory, {"log10_alpha": self.log10_alpha})
+
+
+def flow_to_horizon(toy: Toy, log10_alpha: float, stages: int, **options: Any) -> Trajectory:
+    """Follow the flow from alpha to the horizon of `stages`; pass `options` to `flow`."""
+    until = horizon(toy, stages)
+    return flow(toy.network, toy.u0, toy.v0, log10_alpha * math.log(10), until, **options)
 
 
 def write_trajectory(
     path: Path, network: DiagonalNetwork, trajectory: Trajectory, attrs: dict[str, Any]
 ) -> None:
-    """A store of one trajectory: z and y(time, coordinate), loss(time), crossing_*(crossing)."""
+    """Store one trajectory: z and y(time, coordinate), loss(time), crossing_*(crossing)."""
     variables = {
         "time": Variable(("time",), np.float64),
         "z": Variable(("time", "coordinate"), np.float64),
@@ -81,12 +82,8 @@ def write_trajectory(
 
 
 def coordinates(network: DiagonalNetwork) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:
-    """What each entry of z is, as coordinates of the axis `coordinate`."""
-    columns = {
-        "coordinate": map(str, network.coordinates),
-        "layer": (each.layer for each in network.coordinates),
-        "head": (each.head for each in network.coordinates),
-        "kind": (each.kind for each in network.coordinates),
-        "index": (each.index for each in network.coordinates),
-    }
-    return {name: (("coordinate",), np.array(list(column))) for name, column in columns.items()}
+    """Labels of the entries of z, as coordinates of the axis `coordinate`."""
+    columns: dict[str, list[Any]] = {"coordinate": [*map(str, network.coordinates)]}
+    for name in ("layer", "head", "kind", "index"):
+        columns[name] = [getattr(entry, name) for entry in network.coordinates]
+    return {name: (("coordinate",), np.array(column)) for name, column in columns.items()}

@@ -22,12 +22,11 @@ ALIGNED = (1.0, 0.6, 0.36)  # singular values of both products of the aligned te
 
 @dataclass(frozen=True)
 class FullTask:
-    """A head learns from a teacher head on Gaussian tokens; its own start is standard Gaussian.
+    """A head that learns from a teacher head on Gaussian tokens, from a standard Gaussian start.
 
-    gaussian: the teacher's four matrices are Gaussian, of the scale at which its attention logits
-        have standard deviation 0.3.
-    aligned: the teacher's products have the singular values 1, 0.6, 0.36, and the features that
-        W_K W_Q^T attends to are those that W_V W_O^T passes on.
+    teacher: "gaussian" has four Gaussian matrices, scaled for attention logits of standard
+        deviation 0.3. "aligned" has products with the singular values 1, 0.6, 0.36, and
+        W_V W_O^T passes on the features that W_K W_Q^T attends to.
     """
 
     d: int
@@ -45,7 +44,7 @@ class FullTask:
     def teacher_weights(self, generator: torch.Generator) -> Weights:
         weights = gaussian(4, self.d, self.d, generator=generator)
         if self.teacher == "gaussian":
-            # x^T W_K W_Q^T x' of Gaussian matrices of standard deviation s has s^2 d^(3/2)
+            # x^T W_K W_Q^T x' has deviation s^2 d^(3/2) if the matrices have deviation s.
             return math.sqrt(0.3 / self.d**1.5) * weights
         directions: Tensor = torch.linalg.qr(weights).Q[..., : len(ALIGNED)]
         directions[2] = directions[1]
@@ -54,9 +53,10 @@ class FullTask:
 
 @dataclass(frozen=True)
 class FullRun:
-    """Singular values of both products and the loss over rescaled time.
+    """A gradient flow of a full head: singular values of both products and loss over time.
 
-    until: in units of the first activation time 1 / |dL/d(V-O) at zero|_2.
+    until: rescaled time at the end, in units of the first activation time
+        1 / |dL/d(V-O) at zero|_2.
     """
 
     task: FullTask

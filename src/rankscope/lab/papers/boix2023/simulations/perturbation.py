@@ -22,7 +22,7 @@ from rankscope.theory.assumptions import (
 )
 from rankscope.theory.perturbation import NOISES, Kind, Noise, Reference, Trial, trial
 
-ACTIVE = 1e-2  # of |z|; what is below it though not negligible is on its way up
+ACTIVE = 1e-2  # smallest |z| of an active coordinate; non-negligible ones below it are rising
 
 # Details of the direct checks, one number for each stage.
 CHECKED = ("relative_margin", "left_drive", "constant", "independent", "tied", "reached")
@@ -35,14 +35,14 @@ BEFORE_TRIALS = 0.2
 class PerturbationRun:
     """Perturb the flow from one alpha, at random times and as coordinates become non-negligible.
 
-    stages: of Algorithm 1; perturbations happen until the last of them begins.
-    epoch: what one lasts, in units of 1 / max |g(0)|: a weight's first e-folding.
-    epochs: how long training goes on.
-    plateaus: how many random times, with noise of `plateau_std`; `active_std` at the others.
+    stages: number of stages of Algorithm 1; perturbations happen before the last of them.
+    epoch: length of an epoch in units of 1 / max |g(0)|, a weight's first e-folding.
+    epochs: number of epochs after a perturbation.
+    plateaus: number of random times; their noise is `plateau_std`, that of the others `active_std`.
     draws: noisy starts in each stage of the direct check of Assumption 4.4.
 
-    As alpha -> 0: the direct checks of the assumptions, and the same noise on each theta^k with
-    nothing else moving.
+    The direct checks of the assumptions hold for alpha -> 0. They put the same noise on each
+    theta^k while nothing else moves.
     """
 
     task: Task
@@ -65,7 +65,7 @@ class PerturbationRun:
             progress(BEFORE_TRIALS)
             planned = list(self._plan(reference, seed))
             for number, (kind, noise, start) in enumerate(planned):
-                found = trial(
+                result = trial(
                     reference,
                     start,
                     kind=kind,
@@ -74,11 +74,11 @@ class PerturbationRun:
                     epochs=recorded_epochs(self.epochs),
                     generator=torch.Generator().manual_seed(1000 * seed + number),
                 )
-                writer.append(number, trial_values(found), along="trial")
+                writer.append(number, trial_values(result), along="trial")
                 progress(BEFORE_TRIALS + (1 - BEFORE_TRIALS) * (number + 1) / len(planned))
 
     def _write_stages(self, writer: Writer, toy: Toy, stages: Sequence[Stage], seed: int) -> None:
-        """The stages and what each contributes to the checks; sentences become attributes."""
+        """Write the stages with the numbers of the checks, and their sentences as attributes."""
         network, generator = toy.network, torch.Generator().manual_seed(seed)
         epoch = self._epoch_time(toy)
         checks = (
@@ -91,9 +91,9 @@ class PerturbationRun:
                 network, stages, std=self.active_std, draws=self.draws, generator=generator
             ),
         )
-        found = {name: each for check in checks for name, each in check.details.items()}
+        details = {name: by_stage for check in checks for name, by_stage in check.details.items()}
         for stage in stages:
-            numbers = {f"stage_{name}": found[name][stage.index] for name in CHECKED}
+            numbers = {f"stage_{name}": details[name][stage.index] for name in CHECKED}
             writer.append(stage.index, {**stage_values(stage, network), **numbers}, along="stage")
         writer.set_attrs({"epoch_time": epoch, "assumptions": [check.sentence for check in checks]})
 
@@ -107,7 +107,7 @@ class PerturbationRun:
         return self.epoch / float(toy.network.g(torch.zeros_like(toy.u0)).abs().max())
 
     def _plan(self, reference: Reference, seed: int) -> Iterator[tuple[Kind, Noise, int]]:
-        """Which noise at which epoch: random ones first, then those of newly active weights."""
+        """Yield the perturbations: those at random epochs, then those of newly active weights."""
         last = len(reference.y) - 1 - self.epochs
         active = [epoch for epoch in reference.newly_active() if epoch <= last]
         generator = torch.Generator().manual_seed(seed)
@@ -121,7 +121,7 @@ class PerturbationRun:
     def _create(self, path: Path, network: DiagonalNetwork) -> Writer:
         epochs = np.array(recorded_epochs(self.epochs), dtype=np.float64)
         named = {name: (d, np.asarray(v)) for name, (d, v) in coordinates(network).items()}
-        del named["kind"]  # the labels say it, and here it is the kind of a trial
+        del named["kind"]  # here `kind` is that of a trial; the labels hold the coordinate's
         checked = {f"stage_{name}": Variable(("stage",), np.float64) for name in CHECKED}
         return Writer.create(
             path,
@@ -132,13 +132,13 @@ class PerturbationRun:
 
 
 def recorded_epochs(last: int) -> tuple[int, ...]:
-    """0, and about twenty epochs to a decade up to the last."""
+    """Return 0 and about twenty epochs to a decade up to the last."""
     spaced = np.geomspace(1, last, 20 * math.ceil(math.log10(last)) + 1)
     return (0, *sorted({round(epoch) for epoch in spaced}))
 
 
 def trial_variables() -> dict[str, Variable]:
-    """Everything a trial says; `time` counts epochs since the perturbation."""
+    """Variables of a trial; `time` counts epochs since the perturbation."""
     along, over_time, whole = ("trial",), ("trial", "time"), ("trial", "time", "coordinate")
     return {
         "kind": Variable(along, str),
@@ -155,23 +155,23 @@ def trial_variables() -> dict[str, Variable]:
     }
 
 
-def trial_values(found: Trial) -> dict[str, Any]:
-    """One row of each variable.
+def trial_values(result: Trial) -> dict[str, Any]:
+    """Return one row of each variable.
 
-    perturbed: how many coordinates; rising: how many of them were on their way up; activated: how
-    many more became active in the unperturbed run until the end.
+    perturbed: number of perturbed coordinates. rising: how many of these were still inactive.
+    activated: how many more coordinates became active in the unperturbed run.
     """
-    active = found.unperturbed_z.abs() > ACTIVE
+    active = result.unperturbed_z.abs() > ACTIVE
     return {
-        "kind": found.kind,
-        "noise": found.noise,
-        "std": found.std,
-        "start_time": found.start_time,
-        "perturbed": int(found.perturbed.sum()),
-        "rising": int((found.perturbed & ~active[0]).sum()),
+        "kind": result.kind,
+        "noise": result.noise,
+        "std": result.std,
+        "start_time": result.start_time,
+        "perturbed": int(result.perturbed.sum()),
+        "rising": int((result.perturbed & ~active[0]).sum()),
         "activated": int((active[-1] & ~active[0]).sum()),
-        "distance": found.distance,
-        "distance_all": found.distance_all,
-        "perturbed_z": torch.where(found.perturbed, found.perturbed_z, torch.nan),
-        "unperturbed_z": torch.where(found.perturbed, found.unperturbed_z, torch.nan),
+        "distance": result.distance,
+        "distance_all": result.distance_all,
+        "perturbed_z": torch.where(result.perturbed, result.perturbed_z, torch.nan),
+        "unperturbed_z": torch.where(result.perturbed, result.unperturbed_z, torch.nan),
     }

@@ -1,4 +1,4 @@
-"""The toy tasks of boix2023: a teacher, Gaussian tokens, and a start for the flow."""
+"""Toy tasks of boix2023: a teacher, Gaussian tokens, and a start for the flow."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from rankscope.theory import (
 
 
 class Toy(NamedTuple):
-    """A network to train from alpha (u0, v0)."""
+    """A network, and u0 and v0 of its start alpha (u0, v0)."""
 
     network: DiagonalNetwork
     u0: Float[Tensor, " p"]
@@ -26,17 +26,17 @@ class Toy(NamedTuple):
 
 @runtime_checkable
 class Task(Protocol):
-    """Implementations are frozen dataclasses: part of a run's identity."""
+    """A frozen dataclass that builds a toy; it is part of a run's identity."""
 
     def build(self, seed: int) -> Toy: ...
 
 
 @dataclass(frozen=True)
 class DiagonalTask:
-    """One head with diagonal weights learns from another (section 5, App. C).
+    """One head with diagonal weights that learns from another (section 5, App. C).
 
-    Tokens, the teacher's four weight vectors and (u0, v0) are standard Gaussians; the teacher's
-    products are multiplied by `teacher_scale`.
+    Tokens, the teacher's four weight vectors and (u0, v0) are standard Gaussian. `teacher_scale`
+    multiplies the teacher's products.
     """
 
     d: int
@@ -58,10 +58,10 @@ def gaussian(*shape: int, generator: torch.Generator) -> Tensor:
 
 
 def horizon(toy: Toy, stages: int) -> float:
-    """The rescaled time at which a flow from alpha = 1e-8 has so many active coordinates.
+    """Return the rescaled time at which a flow from alpha = 1e-8 has `stages` active coordinates.
 
-    Flows from every alpha and Algorithm 1 run to it, so that they share one axis, without waiting
-    for each other: this flow costs a fraction of those from smaller alphas.
+    Flows from every alpha and Algorithm 1 run to this time, so they share one axis without waiting
+    for each other. This flow costs a fraction of those from smaller alphas.
     """
     first = 1 / float(toy.network.g(torch.zeros_like(toy.u0)).abs().max())
     trajectory = flow(

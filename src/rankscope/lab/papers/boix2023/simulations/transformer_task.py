@@ -11,13 +11,13 @@ from rankscope.theory import diagonal_transformer, transformer_output
 
 @dataclass(frozen=True)
 class TransformerTask:
-    """Isotropic Gaussian tokens; a student and a teacher with the same frozen GELU layers.
+    """A student and a teacher with the same frozen GELU layers, on isotropic Gaussian tokens.
 
-    W_A is Gaussian of variance 1 / d, W_B of variance feedforward_scale^2 / hidden with
-    hidden = 2 d, the teacher's z* of variance teacher_scale^2, (u0, v0) of variance 1.
-    bases: in which basis a head's weights are diagonal. "shared": the standard one, as Example 3.2
-        is printed; the heads of a layer are then exchangeable. "own": a random rotation R per
-        head, W_K W_Q^T = R diag(kq) R^T and W_V W_O^T = R diag(vo) R^T, frozen like W_A and W_B.
+    All weights are Gaussian: W_A of variance 1 / d, W_B of variance feedforward_scale^2 / hidden
+    with hidden = 2 d, the teacher's z* of variance teacher_scale^2, (u0, v0) of variance 1.
+    bases: the basis in which a head's weights are diagonal. "shared" is the standard basis, as in
+        Example 3.2; the heads of a layer are then exchangeable. "own" is a frozen random rotation
+        R per head, W_K W_Q^T = R diag(kq) R^T and W_V W_O^T = R diag(vo) R^T.
     """
 
     d: int
@@ -30,7 +30,7 @@ class TransformerTask:
     bases: Literal["shared", "own"] = "shared"
 
     def build(self, seed: int) -> Toy:
-        """Tokens, frozen layers, z* and (u0, v0) of a seed do not depend on the kind of heads."""
+        """Build the toy; tokens, frozen layers, z* and (u0, v0) do not depend on `bases`."""
         generator = torch.Generator().manual_seed(seed)
         d, hidden, places = self.d, 2 * self.d, (self.layers, self.heads)
         x = gaussian(self.samples, self.tokens, d, generator=generator)
