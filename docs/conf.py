@@ -20,7 +20,7 @@ import plain_docstrings  # noqa: E402
 
 project = "rankscope"
 author = "the rankscope developers"
-copyright = f"2026, {author}. Apache-2.0."
+copyright = f"2026, {author}, Apache-2.0"
 VERSION = re.compile(r'^__version__ = "(.+)"', re.MULTILINE)
 version = release = VERSION.search((ROOT / "src/rankscope/__init__.py").read_text())[1]
 
