@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from sphinx.application import Sphinx
+from sphinx.ext import autosummary
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -39,6 +40,8 @@ myst_heading_anchors = 3
 myst_heading_slug_func = "experiment_pages.heading_slug"
 
 autosummary_generate = False
+# Summaries end at the first full stop that does not belong to one of these.
+autosummary.WELL_KNOWN_ABBREVIATIONS += ("App.", "app.", "Def.", "Eq.", "fig.", "figs.")
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 autodoc_member_order = "bysource"
@@ -57,7 +60,8 @@ html_show_sourcelink = False
 html_copy_source = False
 html_context = {"default_mode": "auto"}
 html_sidebars = {
-    page: [] for page in ("index", "getting-started", "benchmarks", "contributing", "changelog")
+    "**": ["sidebar-nav-bs"],
+    **dict.fromkeys(("index", "getting-started", "benchmarks", "contributing", "changelog"), []),
 }
 html_theme_options = {
     "logo": {

@@ -92,7 +92,7 @@ def spectra(runs: dict[float, xr.Dataset]) -> Figure:
     for axes, decay in zip(figure.subplots(1, 2, sharey=True), DECAYS, strict=True):
         run = runs[decay].singular_values.sel(matrix=SHOWN).dropna("k")
         moments = [0, 100, 300, 1000, STEPS]
-        shades = mpl.colormaps["viridis"](np.linspace(0.9, 0.3, len(moments)))
+        shades = mpl.colormaps["viridis"](np.linspace(0.9, 0.42, len(moments)))
         for moment, shade in zip(moments, shades, strict=True):
             values = run.sel(step=moment, method="nearest")
             index = np.arange(1, values.size + 1)

@@ -77,7 +77,7 @@ def _options(block: list[str]) -> list[str]:
     for line in block:
         option = OPTION.match(line)
         if option:
-            names = ", ".join(f"**{escape(name)}**" for name in option[1].split(", "))
+            names = ", ".join(f"``{name}``" for name in option[1].split(", "))
             answer += [names, f"   {escape(option[2])}"]
         else:
             answer[-1] += f" {escape(line.strip())}"
