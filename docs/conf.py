@@ -59,10 +59,8 @@ html_show_sphinx = False
 html_show_sourcelink = False
 html_copy_source = False
 html_context = {"default_mode": "auto"}
-html_sidebars = {
-    "**": ["sidebar-nav-bs"],
-    **dict.fromkeys(("index", "getting-started", "benchmarks", "contributing", "changelog"), []),
-}
+WITHOUT_SIDEBAR = ("index", "getting-started", "benchmarks", "contributing", "changelog")
+html_sidebars = {"**": ["sidebar-nav-bs"], **{page: [] for page in WITHOUT_SIDEBAR}}
 html_theme_options = {
     "logo": {
         "text": "rankscope",
@@ -113,3 +111,4 @@ def setup(app: Sphinx) -> None:
     app.connect("builder-inited", lambda app: experiment_pages.write(DOCS / "papers/experiments"))
     app.connect("source-read", include_root_file)
     app.connect("autodoc-process-docstring", plain_docstrings.process)
+    app.connect("autodoc-process-signature", plain_docstrings.process_signature)

@@ -20,6 +20,21 @@ def process(
         lines[:] = convert(lines)
 
 
+def process_signature(
+    app: Sphinx,
+    kind: str,
+    name: str,
+    thing: object,
+    options: object,
+    signature: str | None,
+    returns: str | None,
+) -> tuple[str | None, str | None] | None:
+    """Write `...` for defaults that Sphinx cannot parse, such as <factory>."""
+    if signature is None or not name.startswith("rankscope"):
+        return None
+    return re.sub(r"= <[^<>]+>", "= ...", signature), returns
+
+
 def convert(lines: list[str]) -> list[str]:
     """Return a docstring as reStructuredText, line by line."""
     answer: list[str] = []
