@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rankscope.cli import app
+from rankscope.lab import catalogue
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -74,8 +75,31 @@ def test_relative_links_and_images_exist(page: Path) -> None:
     assert not missing, f"{page_name(page)} links to {missing}, which do not exist"
 
 
+def test_plain_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(DOCS)
+    import plain_docstrings
+
+    lines = plain_docstrings.convert(
+        ["Return |z| * `W`s.", "", "top: how many", "    to keep.", ""]
+    )
+    assert lines == [r"Return \|z\| \* \ ``W``\ s.", "", "``top``", "   how many to keep.", ""]
+
+
+def test_every_experiment_has_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("docutils")
+    monkeypatch.syspath_prepend(DOCS)
+    import experiment_pages
+
+    names = experiment_pages.docstrings().keys()
+    assert names == set(catalogue.names())
+    vgg = experiment_pages.page("yunis2024/vgg", "Title.\n\nDecay lowers ranks (Y4).\n\n    run it")
+    assert "[Y4](../yunis2024.md#y4)" in vgg and "```sh\nrun it\n```" in vgg
+
+
 @pytest.mark.slow
 def test_site_is_built_without_warnings(tmp_path: Path) -> None:
+    pytest.importorskip("sphinx")
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
     result = subprocess.run(
         [*command, str(DOCS), str(tmp_path)], capture_output=True, text=True, check=False
