@@ -37,14 +37,14 @@ def write(folder: Path) -> None:
 def docstrings() -> dict[str, str]:
     """Return the docstring of each module that declares an experiment, by the experiment's name."""
     folder = Path(importlib.util.find_spec(PACKAGE).submodule_search_locations[0])
-    found = {}
+    docstring_by_name = {}
     for file in sorted(folder.glob("*/*.py")):
         tree = ast.parse(file.read_text())
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         if "experiment" in functions:
             name = f"{file.parent.name}/{file.stem.replace('_', '-')}"
-            found[name] = ast.get_docstring(tree) or ""
-    return found
+            docstring_by_name[name] = ast.get_docstring(tree) or ""
+    return docstring_by_name
 
 
 def page(name: str, docstring: str) -> str:
