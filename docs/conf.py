@@ -107,8 +107,14 @@ def include_root_file(app: Sphinx, page: str, source: list[str]) -> None:
     source[0] = LINK.sub(relink, file.read_text())
 
 
+def drop_anchors(app: Sphinx, page: str, source: list[str]) -> None:
+    """Remove <a id="y4"></a>, which Markdown readers need; headings have these ids here."""
+    source[0] = re.sub(r'^<a id="\w+"></a>\n', "", source[0], flags=re.MULTILINE)
+
+
 def setup(app: Sphinx) -> None:
     app.connect("builder-inited", lambda app: experiment_pages.write(DOCS / "papers/experiments"))
     app.connect("source-read", include_root_file)
+    app.connect("source-read", drop_anchors)
     app.connect("autodoc-process-docstring", plain_docstrings.process)
     app.connect("autodoc-process-signature", plain_docstrings.process_signature)
