@@ -17,14 +17,14 @@ from rich.table import Table
 from benchmarks.gpu_training import RandomImages
 from benchmarks.timing import ratios, seconds
 from rankscope.lab.data.tokens import Tokens
-from rankscope.lab.experiments.boix2023 import vit_cifar10
-from rankscope.lab.experiments.yunis2024 import lm, unet, vgg
+from rankscope.lab.papers.boix2023 import vit_cifar10
+from rankscope.lab.papers.yunis2024 import lm, unet, vgg
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.tasks.diffusion import Diffusion
 from rankscope.lab.tasks.language import LanguageModelling
+from rankscope.lab.training.execution_context import execution_context
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.step import compiler_at_hand
-from rankscope.lab.training.surroundings import surroundings
 from rankscope.lab.training.task import Place, Task
 
 STEPS = 20  # in one measurement
@@ -85,7 +85,7 @@ def main() -> None:
 def measure(run: TrainingRun) -> dict[str, float]:
     """Seconds that `STEPS` steps of each kind take, in turn."""
     with ExitStack() as stack:
-        stack.enter_context(surroundings(torch.device(run.place.device)))
+        stack.enter_context(execution_context(torch.device(run.place.device)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         with torch.compiler.set_stance("force_eager"):
             graph = captured_steps(run, folder / "graph.zarr", stack)

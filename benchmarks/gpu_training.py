@@ -9,17 +9,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from rankscope.lab.experiments.yunis2024 import vgg
 from rich.console import Console
 from rich.table import Table
 
 from rankscope import store
 from rankscope.lab.data.images import Images
-from rankscope.lab.running.processes import Ended
-from rankscope.lab.experiments.yunis2024 import vgg
 from rankscope.lab.models.vgg import VggConfig
+from rankscope.lab.running.processes import Ended
 from rankscope.lab.running.stored_run import StoredRun
-from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.running.threads import execute
+from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Place
 

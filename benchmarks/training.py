@@ -19,12 +19,12 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
+from rankscope.lab.experiments.yunis2024 import mlp, vgg
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 from torch.func import functional_call, stack_module_state
 
-from rankscope.lab.experiments.yunis2024 import mlp, vgg
 from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.loop import Loop
 from rankscope.lab.training.order import generator

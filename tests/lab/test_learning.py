@@ -13,8 +13,9 @@ pytestmark = pytest.mark.slow
 
 
 def trained(name: str, tmp_path: Path) -> xr.Dataset:
-    network = name.partition("/")[0]
-    run: Run = load(f"yunis2024/{network}", "small").runs[name]
+    (experiment,) = load(f"yunis2024/{name.partition('/')[0]}", "small").experiments
+    runs: dict[str, Run] = {key.name: run for key, run in experiment.runs.items()}
+    run = runs[name]
     run.execute(tmp_path / "run", seed=0, progress=lambda fraction, note="": None)
     return store.open(tmp_path / "run").load()
 

@@ -100,7 +100,9 @@ def entries(out: Path, *, archive: Path) -> list[Entry]:
             archived=_whole(experiment, archive) if scale == "paper" and out != archive else 0,
         )
         for name in study_names()
-        for experiments in zip(*(load_study(name, scale).experiments for scale in scales))
+        for experiments in zip(
+            *(load_study(name, scale).experiments for scale in scales), strict=True
+        )
         for scale, experiment in zip(scales, experiments, strict=True)
     ]
 

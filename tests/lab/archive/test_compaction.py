@@ -9,9 +9,9 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from rankscope.lab.papers.yunis2024.claims.networks import CLAIMS
 
 from lab.claims.training_runs import PairCourse, course, flat, seeds, training_run
-from rankscope.lab.papers.yunis2024.claims.networks import CLAIMS
 from rankscope.lab.archive.compaction import (
     LIMIT,
     Compaction,

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from rankscope import store
 from rankscope.lab.data.digits import Digits
-from rankscope.lab.running.processes import attempt
 from rankscope.lab.models import Vit, VitConfig
+from rankscope.lab.running.processes import attempt
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import AdamW

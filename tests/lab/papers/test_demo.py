@@ -1,45 +1,51 @@
-import json
-from pathlib import Path
+import numpy as np
+import xarray as xr
 
-import pytest
-
-from rankscope.lab import demo as module
-from rankscope.lab.catalogue import load_paper
-from rankscope.lab.papers.demo import RUNS, demo, demo_papers
-from rankscope.lab.reproduction import chosen, report_folder, reproduce
+from rankscope.lab.catalogue import load_study
+from rankscope.lab.judging.available_runs import AvailableRuns
+from rankscope.lab.papers.demo import RUNS, demo_studies, observations
+from rankscope.lab.running.run import RunKey
 
 
 def test_the_runs_of_the_demo_are_runs_of_the_papers() -> None:
-    for paper in demo_papers("small"):
-        whole = {each.name: each for each in load_paper(paper.name, "small").experiments}
-        assert {each.name for each in paper.experiments} == set(RUNS[paper.name])
-        for cut in paper.experiments:
-            assert cut.seeds == (0,)
-            assert cut.runs.items() <= whole[cut.name].runs.items()
+    for part in demo_studies("small"):
+        study = load_study(part.name, "small")
+        declared = {experiment.name: experiment for experiment in study.experiments}
+        assert {experiment.name for experiment in part.experiments} == set(RUNS[part.name])
+        for experiment in part.experiments:
+            assert experiment.seeds == (0,)
+            assert experiment.runs.items() <= declared[experiment.name].runs.items()
 
 
-def test_the_demo_has_no_figures_of_networks_that_it_does_not_run() -> None:
-    (yunis,) = (paper for paper in demo_papers("small") if paper.name == "yunis2024")
-    whole = set(load_paper("yunis2024", "small").figures)
-    assert whole - set(yunis.figures) == {"figure-7", "grokking", "samples"}
+def test_the_demo_draws_what_it_can_and_its_highlights() -> None:
+    for part in demo_studies("small"):
+        names = {figure.name for figure in part.figures}
+        assert set(part.highlights) <= names
+        assert not names & {"figure-7", "grokking", "samples", "figure-12"}
 
 
-def test_reproduce_goes_on_from_the_demo(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("rankscope.lab.catalogue.PACKAGE", "lab.toy_experiments")
-    monkeypatch.setattr("rankscope.lab.catalogue.PAPERS", "lab.toy_papers")
-    monkeypatch.setattr(module, "RUNS", {"paper2000": {"paper2000/slow-decay": ("rates/slow",)}})
-    assert demo(tmp_path, jobs=1)
-    printed = capsys.readouterr()
-    page = tmp_path / "demo" / "index.html"
-    assert printed.out.splitlines()[-1] == f"Report: {page}"
-    assert "Verdicts take three seeds" in page.read_text()
-    verdicts = json.loads((tmp_path / "demo" / "verdicts.json").read_text())["verdicts"]
-    assert [verdict["holds"] for verdict in verdicts] == ["undecided", "undecided"]
-    assert verdicts[0]["value"] == pytest.approx(2.718281828**-3)  # exp(-rate (steps - 1))
-    assert verdicts[1]["evidence"] == ["could not be judged: rates/fast was not run"]
-    papers = chosen(None, "small")
-    folder = report_folder(None, "small", tmp_path)
-    assert reproduce(papers, tmp_path, folder, command="rankscope reproduce", jobs=1)
-    assert "1 of 6 runs are there already" in capsys.readouterr().err
+def spectra(last: list[float]) -> xr.Dataset:
+    """Two matrices of two equal values at the start; `last` is the second value at the end."""
+    values = np.ones((2, 2, 2))
+    values[1, :, 1] = last
+    return xr.Dataset(
+        {"singular_values": (("step", "matrix", "k"), values)},
+        coords={
+            "step": [0, 1],
+            "matrix": ["a", "b"],
+            "m": ("matrix", [2, 2]),
+            "n": ("matrix", [2, 2]),
+            "part_of": ("matrix", ["", ""]),
+        },
+    )
+
+
+def test_sentences_count_falling_ranks_and_compare_decays() -> None:
+    """A rank of 2 falls to 1 of 2 where the second value vanishes: by half."""
+    runs = {
+        RunKey("vgg", {"decay": 0.001}): {0: spectra([0.0, 1.0])},
+        RunKey("vgg", {"decay": 0.01}): {0: spectra([0.0, 0.0])},
+    }
+    fell, further = observations(AvailableRuns(runs))
+    assert "effective rank of 1 of its 2 weight matrices fell (median: 25% of full rank)" in fell
+    assert further == "With 10 times the weight decay it fell 2.0 times as far."

@@ -95,7 +95,7 @@ from rankscope.lab.training.task import Place
 from rankscope.tracker import Every
 
 name, folder = sys.argv[1:]
-declared = next(iter(load(name, "smoke").runs.values()))
+declared = next(iter(load(name, "smoke").experiments[0].runs.values()))
 # Few steps: at these rates what rounding differs by grows tenfold in each.
 run = replace(declared, steps=4, snapshots=Every(2), stop=None, truncation=None)
 losses = []

@@ -33,13 +33,13 @@ for name in (
     "boix2023/vit-variants",
     "boix2023/vit-imagenet",
 ):
-    runs = load(name, "smoke").runs
+    runs = load(name, "smoke").experiments[0].runs
     before = len(graphs)
-    for (name, run), seed in zip(runs.items(), (0, 1)):
+    for (key, run), seed in zip(runs.items(), (0, 1)):
         weights = []
         for compiled in (True, False):
             problem = run.task.build(Place(), seed=seed)
-            assert problem.model.fusable, name
+            assert problem.model.fusable, key
             optimizer = run.optimizer.build(problem.model.parameters(), torch.device("cpu"))
             learn = plain_step(
                 problem,
@@ -54,7 +54,7 @@ for name in (
             weights.append(list(problem.model.parameters()))
         for fused, written in zip(*weights, strict=True):
             torch.testing.assert_close(fused, written)
-    networks = {name.partition("/")[0] for name in [*runs][:2]}
+    networks = {key.network for key in [*runs][:2]}
     assert len(graphs) == before + len(networks), (name, len(graphs) - before)
 """
 

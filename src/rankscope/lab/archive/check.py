@@ -35,6 +35,9 @@ def problems(archive: Path, *, studies: tuple[Study, ...] | None = None) -> list
             continue
         reports.append(report)
         path = archive / study.name / VERDICTS
+        if not path.exists():
+            wrong.append(f"{path} is missing; run rankscope results keep {archive}")
+            continue
         stored, now = _numbers(read_json(path)), _numbers(verdicts_json(report))
         wrong += [f"{path}, {line}" for line in _differences(stored, now)]
     return [*wrong, *outdated_documents(archive, reports)]

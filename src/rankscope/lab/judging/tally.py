@@ -39,7 +39,7 @@ class Tally:
 
 
 def count(met: xr.DataArray, *, measured: xr.DataArray) -> Tally:
-    """Count where `met` is true along its one dimension; where `measured` is NaN, it cannot tell."""
+    """Count where `met` is true along its one dimension; NaN in `measured` cannot tell."""
     (dim,) = met.dims
     names = met[dim].to_numpy().astype(object)
     known, unmet = ~np.isnan(measured.to_numpy()), ~met.to_numpy()

@@ -2,6 +2,19 @@
 
 from rankscope.lab.experiment import Scale, Study
 
+TITLES = {
+    "teacher-1": "head, teacher 1",
+    "teacher-0.5": "head, teacher 1/2",
+    "alike": "Transformer, alike heads",
+    "bases": "Transformer, own bases",
+    "aligned-1e-4": "aligned 1e-4",
+    "gaussian-1e-8": "Gaussian 1e-8",
+    "gaussian-1e-32": "Gaussian 1e-32",
+    "boix2023/vit-cifar10: vit": "ViT, CIFAR-10",
+    "boix2023/vit-cifar100: vit": "ViT, CIFAR-100",
+    "boix2023/vit-imagenet: vit": "ViT, ImageNet",
+}
+
 
 def study(scale: Scale) -> Study:
     """Return the experiments, claims and figures of the paper at one scale."""
@@ -37,4 +50,6 @@ def study(scale: Scale) -> Study:
         experiments=tuple(module.experiment(scale) for module in modules),
         claims=(*stages.RULES, *assumption_claims.RULES, *full_matrices.RULES, *vits.RULES),
         figures=FIGURES,
+        network_titles=TITLES,
+        highlights=("staircase", "figure-12"),
     )

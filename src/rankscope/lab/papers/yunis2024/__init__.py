@@ -21,7 +21,7 @@ CLAIMS = (Y1, Y2, Y3, Y3_MEDIAN, Y3B, Y4, Y5, Y6, Y7, Y7_UNCOLLAPSED, Y8, Y9, Y1
 
 def study(scale: Scale) -> Study:
     """Return the study of the paper at one scale."""
-    from rankscope.lab.papers.yunis2024.figures.captions import FIGURES  # claims need no plotting
+    from rankscope.lab.papers.yunis2024.figures.captions import FIGURES, TITLES
 
     return Study(
         name="yunis2024",
@@ -30,4 +30,6 @@ def study(scale: Scale) -> Study:
         experiments=tuple(module.experiment(scale) for module in (vgg, unet, lstm, lm, mlp, grok)),
         claims=CLAIMS,
         figures=FIGURES,
+        network_titles={**TITLES, "mlp": "MLP"},
+        highlights=("decay-overview", "figure-1", "figure-2"),
     )

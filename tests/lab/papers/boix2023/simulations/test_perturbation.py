@@ -7,10 +7,10 @@ import torch
 import xarray as xr
 
 from rankscope import store
-from rankscope.lab.running.run import Run
-from rankscope.lab.running.identity import identity
 from rankscope.lab.papers.boix2023.simulations.perturbation import PerturbationRun, recorded_epochs
 from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask, Toy
+from rankscope.lab.running.identity import identity
+from rankscope.lab.running.run import Run
 from rankscope.theory import whitened_network
 from rankscope.theory.perturbation import TAU
 

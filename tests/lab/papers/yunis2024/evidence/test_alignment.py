@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from findings import alignment
-from rankscope.lab.papers.yunis2024.evidence.runs import base_run
 from lab.claims.training_runs import PairCourse, course, training_run
 from rankscope.lab.papers.yunis2024.claims.alignment import peaks_early, relative_alignment
+from rankscope.lab.papers.yunis2024.evidence.runs import base_run
 
 
 def pair(earlier: str, *a: float, kind: str = "linear") -> PairCourse:

@@ -7,17 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from rankscope.lab.experiments.yunis2024 import lm, unet
 
+from lab.data.parquet import png, write_images
+from rankscope.lab.data.images import MNIST
+from rankscope.lab.data.splits import split
 from rankscope.lab.papers.yunis2024.evidence.baselines import (
     Bigram,
     denoising_loss,
     linear_denoisers,
     token_counts,
 )
-from lab.data.parquet import png, write_images
-from rankscope.lab.data.images import MNIST
-from rankscope.lab.data.splits import split
-from rankscope.lab.experiments.yunis2024 import lm, unet
 from rankscope.lab.tasks.diffusion import sigmoid_betas
 
 

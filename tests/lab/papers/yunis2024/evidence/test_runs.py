@@ -1,5 +1,6 @@
 from pathlib import Path
 
+from lab.claims.training_runs import training_run
 from rankscope.lab.papers.yunis2024.evidence.runs import (
     RESULTS,
     base_run,
@@ -9,7 +10,6 @@ from rankscope.lab.papers.yunis2024.evidence.runs import (
     decays,
     seeds,
 )
-from lab.claims.training_runs import training_run
 
 
 def test_the_folder_of_results_is_that_of_the_repository() -> None:

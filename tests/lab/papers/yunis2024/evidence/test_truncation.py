@@ -3,8 +3,8 @@ import pytest
 
 from findings import truncation
 from lab.claims.training_runs import flat, training_run
-from rankscope.lab.papers.yunis2024.figures.truncated import with_full_loss
 from rankscope.lab.papers.yunis2024.claims.truncation import quotient
+from rankscope.lab.papers.yunis2024.figures.truncated import with_full_loss
 
 EPOCH = {"snapshots": {"steps_per_epoch": 10}}
 

@@ -1,9 +1,9 @@
-"""B7: what the change of K-Q is made of while its rank falls, in a small ViT that keeps factors.
+"""B7: parts of the change of K-Q while its rank falls, in a small ViT on digits.
 
-With K = K0 + dK and Q = Q0 + dQ the change of K^T Q is a linear part, dK^T Q0 + K0^T dQ, and a
-quadratic one, dK^T dQ. Both linear terms have rank one or nearly so, their sum more; the change
-falls to one as the quadratic part outgrows them, and hardly grows in the steps that are here.
-Digits, seconds on one core; no run of boix2023's size keeps its factors.
+With K = K0 + dK and Q = Q0 + dQ, the change of K^T Q has a linear part, dK^T Q0 + K0^T dQ, and a
+quadratic one, dK^T dQ. Each linear term has a rank near one, and their sum a higher one. The rank
+of the change falls to one as the quadratic part outgrows the linear one.
+Archived runs do not store K and Q, so this trains a network of its own, in seconds on one core.
 """
 
 from typing import NamedTuple
@@ -14,9 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.lab.data.digits import Digits
+from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.models.vit import Vit, VitConfig
-from rankscope.lab.papers.yunis2024.evidence.runs import Row
+from rankscope.lab.reporting.evidence import Row
 from rankscope.metrics import stable_rank
 
 CONFIG = VitConfig(
@@ -38,23 +39,24 @@ Products = Float[Tensor, "*heads width width"]
 
 
 class Parts(NamedTuple):
-    """Of the change of K^T Q since the start, of every head."""
+    """Parts of the change of K^T Q since the start, for every head."""
 
-    of_keys: Products  # dK^T Q0
-    of_queries: Products  # K0^T dQ
+    keys: Products  # dK^T Q0
+    queries: Products  # K0^T dQ
     quadratic: Products  # dK^T dQ
 
     @property
     def linear(self) -> Products:
-        return self.of_keys + self.of_queries
+        return self.keys + self.queries
 
 
 def parts_of(K0: Factors, Q0: Factors, K: Factors, Q: Factors) -> Parts:
+    """Return the parts of K^T Q - K0^T Q0."""
     dK, dQ = K - K0, Q - Q0
     return Parts(dK.mT @ Q0, K0.mT @ dQ, dK.mT @ dQ)
 
 
-def parts_over_time() -> Table:
+def parts_over_time(_: Runs) -> Table:
     """A small ViT on digits at scale 0.1: stable rank of the change of K-Q and of its parts."""
     model = CONFIG.build(0)
     images = Digits().build()
@@ -78,20 +80,20 @@ def parts_over_time() -> Table:
 
 
 def factors(model: Vit) -> tuple[Tensor, Tensor]:
-    """K and Q (block, head, unit, width), in double precision."""
+    """Return K and Q (block, head, unit, width) in double precision."""
     weights = model.state_dict()
 
-    def stacked(of: str) -> Tensor:
-        names = [f"blocks.{block}.attention.{of}.weight" for block in range(CONFIG.depth)]
-        return torch.stack([weights[name].double() for name in names])
+    def stacked(letter: str) -> Tensor:
+        names = [f"blocks.{block}.attention.{letter}.weight" for block in range(CONFIG.depth)]
+        factors = torch.stack([weights[name].double() for name in names])
+        return factors.unflatten(1, (CONFIG.heads, -1))
 
-    K, Q = (stacked(of).unflatten(1, (CONFIG.heads, -1)) for of in ("k", "q"))
-    return K, Q
+    return stacked("k"), stacked("q")
 
 
 def _row(parts: Parts) -> Row:
     change = parts.linear + parts.quadratic
-    shown = (change, parts.of_keys, parts.of_queries, parts.linear, parts.quadratic)
-    ranks = (float(stable_rank(torch.linalg.svdvals(each)).mean()) for each in shown)
-    linear, quadratic = (of.flatten(-2).norm(dim=-1) for of in (parts.linear, parts.quadratic))
+    products = (change, parts.keys, parts.queries, parts.linear, parts.quadratic)
+    ranks = (float(stable_rank(torch.linalg.svdvals(W)).mean()) for W in products)
+    linear, quadratic = (W.flatten(-2).norm(dim=-1) for W in (parts.linear, parts.quadratic))
     return *ranks, float((quadratic / linear).mean())

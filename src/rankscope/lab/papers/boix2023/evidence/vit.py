@@ -1,12 +1,14 @@
 """B7-B9: stable ranks of the changes of products in vision transformers on CIFAR-10."""
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import xarray as xr
 
-from rankscope.lab import tables
+from rankscope.lab.judging.correlation import rank_correlation
+from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.papers.boix2023.claims.vits import LOWER, TREND
 from rankscope.lab.papers.boix2023.runs import (
@@ -16,6 +18,7 @@ from rankscope.lab.papers.boix2023.runs import (
     Kind,
     Window,
     by_head,
+    by_network,
     change_ranks,
     growth_window,
     initial_ranks,
@@ -25,220 +28,249 @@ from rankscope.lab.papers.boix2023.runs import (
     stop_steps,
     times,
 )
-from rankscope.lab.papers.yunis2024.evidence.runs import Row, kept, shown
-from rankscope.lab.papers.yunis2024.sweeps import rank_correlation
+from rankscope.lab.reporting import terminal
+from rankscope.lab.reporting.evidence import Row, out_of
+from rankscope.lab.running.run import RunKey
 
-SCALES = (1.0, 0.3, 0.1, 0.03)
-COLUMNS = tuple(f"scale {scale:g}" for scale in SCALES)
-Read = Callable[[float], Cell]  # of a scale
-
-
-def vit(scale: float) -> xr.Dataset:
-    return kept("boix2023/vit-cifar10")[f"vit/scale-{scale:g}"][0]
+VIT = RunKey("vit", experiment="boix2023/vit-cifar10")
 
 
-def epochs(scale: float) -> np.ndarray:
-    return times(vit(scale))
+@dataclass(frozen=True)
+class Trained:
+    """The first seed at one initial scale."""
+
+    init_scale: float
+    ds: xr.Dataset
+
+    @cached_property
+    def epochs(self) -> np.ndarray:
+        """Epoch of each snapshot."""
+        return times(self.ds)
+
+    @cached_property
+    def window(self) -> Window:
+        """Snapshots that B7 judges."""
+        return growth_window(self.ds)
+
+    @cached_property
+    def head_ranks(self) -> dict[Kind, np.ndarray]:
+        """(step, block, head): stable rank of the change; NaN at step 0."""
+        return {kind: change_ranks(self.ds, kind).to_numpy() for kind in KINDS}
+
+    def mean_ranks(self, kind: Kind) -> np.ndarray:
+        """(step, block): mean of `head_ranks` over heads."""
+        ranks: np.ndarray = self.head_ranks[kind].mean(-1)
+        return ranks
+
+    def at_epoch(self, epoch: int) -> int:
+        """Return the position of the snapshot nearest to an epoch."""
+        return int(np.abs(self.epochs - epoch).argmin())
 
 
-def window(scale: float) -> Window:
-    return growth_window(vit(scale))
+def by_init_scale(runs: Runs) -> list[Trained]:
+    """Return the runs from the largest initial scale to the smallest."""
+    by_scale = by_network(runs)[VIT].by("scale")
+    return [Trained(scale, by_scale[scale][min(by_scale[scale])]) for scale in reversed(by_scale)]
 
 
-def at_epoch(scale: float, epoch: int) -> int:
-    """The position of the snapshot nearest to it."""
-    return int(np.abs(epochs(scale) - epoch).argmin())
+def columns_of(vits: list[Trained]) -> tuple[str, ...]:
+    """Return the names of columns."""
+    return tuple(f"scale {vit.init_scale:g}" for vit in vits)
 
 
-@cache
-def head_ranks(scale: float, kind: Kind) -> np.ndarray:
-    """(step, block, head): stable rank of the change; NaN at step 0."""
-    ranks: np.ndarray = change_ranks(vit(scale), kind).to_numpy()
-    return ranks
+def scales_of(vits: list[Trained]) -> np.ndarray:
+    """Return the initial scales."""
+    return np.array([vit.init_scale for vit in vits])
 
 
-def mean_ranks(scale: float, kind: Kind) -> np.ndarray:
-    """(step, block): mean over heads."""
-    ranks: np.ndarray = head_ranks(scale, kind).mean(-1)
-    return ranks
-
-
-def scale_table(title: str, measures: Mapping[str, Read]) -> Table:
-    rows = [(name, *map(read, SCALES)) for name, read in measures.items()]
-    return Table(("", *COLUMNS), tuple(rows), title)
+def scale_table(
+    title: str, vits: list[Trained], readings: Mapping[str, Callable[[Trained], Cell]]
+) -> Table:
+    """Return a table with a row for each reading, a column for each initial scale."""
+    rows = tuple((name, *map(read, vits)) for name, read in readings.items())
+    return Table(("", *columns_of(vits)), rows, title)
 
 
 def span(values: np.ndarray) -> str:
-    """ "1.1 to 1.3", or one number where both look the same; "-" of none."""
-    return tables.span((float(values.min()), float(values.max())) if values.size else None)
+    """Return "1.1 to 1.3", one number if both look the same, "-" without values."""
+    return terminal.span((float(values.min()), float(values.max())) if values.size else None)
 
 
-def growth() -> Table:
-    """Blocks of 6 whose K-Q rank grows, as it is judged and otherwise."""
+def growth(runs: Runs) -> Table:
+    """Blocks of 6 whose K-Q rank grows, in the window of B7 and in others."""
 
-    def trends(scale: float, start: int, last: int) -> np.ndarray:
-        judged = slice(int(np.searchsorted(epochs(scale), start)), last + 1)
-        return rank_correlation(epochs(scale)[judged], mean_ranks(scale, "kq")[judged])
+    def trends(vit: Trained, start: int, last: int) -> np.ndarray:
+        judged = slice(int(np.searchsorted(vit.epochs, start)), last + 1)
+        return rank_correlation(vit.epochs[judged], vit.mean_ranks("kq")[judged])
 
-    def every_epoch(scale: float) -> int:
-        grid = np.arange(1, epochs(scale)[window(scale).last] + 0.5)
-        of_blocks = mean_ranks(scale, "kq")[1:].T
-        each = [np.interp(grid, epochs(scale)[1:], ranks) for ranks in of_blocks]
-        return growing(rank_correlation(grid, np.stack(each, 1)))
+    def grow_at_every_epoch(vit: Trained) -> int:
+        epochs = np.arange(1, vit.epochs[vit.window.last] + 0.5)
+        ranks = [np.interp(epochs, vit.epochs[1:], block) for block in vit.mean_ranks("kq")[1:].T]
+        return growing(rank_correlation(epochs, np.stack(ranks, 1)))
 
-    def failing(scale: float) -> str:
-        below = np.flatnonzero(trends(scale, 3, window(scale).last) < TREND) + 1
+    def failing(vit: Trained) -> str:
+        below = np.flatnonzero(trends(vit, 3, vit.window.last) < TREND) + 1
         return ", ".join(f"block {block}" for block in below) or "none"
-
-    def early(scale: float) -> int:
-        return int(((epochs(scale) >= 1) & (epochs(scale) < 5)).sum())
 
     return scale_table(
         f"blocks with Spearman(time, stable rank) >= {TREND:g}",
+        by_init_scale(runs),
         {
-            "from epoch 1, as judged": lambda s: growing(trends(s, 1, window(s).last)),
-            "from epoch 3": lambda s: growing(trends(s, 3, window(s).last)),
-            "from epoch 3, without": failing,
-            "from epoch 1, every epoch alike": every_epoch,
-            "from epoch 1 to the end": lambda s: growing(trends(s, 1, len(epochs(s)) - 1)),
-            "snapshots that are judged": lambda s: window(s).snapshots,
-            "of these of epochs 1 to 4": early,
+            "from epoch 1, as judged": lambda vit: growing(trends(vit, 1, vit.window.last)),
+            "from epoch 3": lambda vit: growing(trends(vit, 3, vit.window.last)),
+            "from epoch 3, exceptions": failing,
+            "from epoch 1, each epoch counted once": grow_at_every_epoch,
+            "from epoch 1 to the end": lambda vit: growing(trends(vit, 1, len(vit.epochs) - 1)),
+            "snapshots judged": lambda vit: vit.window.snapshots,
+            "of them in epochs 1 to 4": lambda vit: int(
+                ((vit.epochs >= 1) & (vit.epochs < 5)).sum()
+            ),
         },
     )
 
 
 def growing(trends: np.ndarray) -> int:
-    """How many correlations are as high as B7 and B8 ask for."""
+    """Count the correlations that are as high as B7 and B8 ask for."""
     return int((trends >= TREND).sum())
 
 
-def early_ranks() -> Table:
-    """Stable rank of the change of K-Q by block, and how large the change is."""
+def early_ranks(runs: Runs) -> Table:
+    """Stable rank of the change of K-Q by block, and size of the change."""
+    vits = by_init_scale(runs)
 
-    def ranks(scale: float, epoch: int) -> np.ndarray:
-        found: np.ndarray = mean_ranks(scale, "kq")[at_epoch(scale, epoch)]
-        return found
+    def ranks(vit: Trained, epoch: int) -> np.ndarray:
+        at_epoch: np.ndarray = vit.mean_ranks("kq")[vit.at_epoch(epoch)]
+        return at_epoch
 
-    def ends(scale: float) -> np.ndarray:
-        found: np.ndarray = mean_ranks(scale, "kq")[window(scale).last]
-        return found
+    def window_end(vit: Trained) -> np.ndarray:
+        ranks: np.ndarray = vit.mean_ranks("kq")[vit.window.last]
+        return ranks
 
     def counted(blocks: np.ndarray) -> str:
-        return shown(int(blocks.sum()), blocks.size)
+        return out_of(int(blocks.sum()), blocks.size)
 
     return scale_table(
-        f"the first snapshot is at step {int(vit(1.0)['step'][1])}; the window is that of B7",
+        f"the first snapshot is at step {int(vits[0].ds['step'][1])}; the window is that of B7",
+        vits,
         {
-            "rank by block, first snapshot": lambda s: span(mean_ranks(s, "kq")[1]),
-            "epoch 3": lambda s: span(ranks(s, 3)),
-            "end of training, blocks 1 to 4": lambda s: span(mean_ranks(s, "kq")[-1, :4]),
-            "window ends above epoch 3": lambda s: counted(ends(s) > ranks(s, 3)),
-            "window ends below epoch 1": lambda s: counted(ends(s) < ranks(s, 1)),
-            "|change| / |initial K-Q|, epoch 1": lambda s: relative_size(s, 1),
-            "epoch 2": lambda s: relative_size(s, 2),
+            "rank by block, first snapshot": lambda vit: span(vit.mean_ranks("kq")[1]),
+            "epoch 3": lambda vit: span(ranks(vit, 3)),
+            "end of training, blocks 1 to 4": lambda vit: span(vit.mean_ranks("kq")[-1, :4]),
+            "window ends above epoch 3": lambda vit: counted(window_end(vit) > ranks(vit, 3)),
+            "window ends below epoch 1": lambda vit: counted(window_end(vit) < ranks(vit, 1)),
+            "|change| / |initial K-Q|, epoch 1": lambda vit: relative_size(vit, 1),
+            "epoch 2": lambda vit: relative_size(vit, 2),
             "epochs of the lowest V-O": lowest_vo,
         },
     )
 
 
-def relative_size(scale: float, epoch: int) -> float:
-    """Frobenius norm of the change of K-Q over that of the initial product, mean over heads."""
-    ds = vit(scale)
-    change = spectra(ds.isel(step=[at_epoch(scale, epoch)]), "kq", of=CHANGE)[0]
-    initial = spectra(ds.isel(step=[0]), "kq", of=INITIAL)[0]
+def relative_size(vit: Trained, epoch: int) -> float:
+    """Return |change of K-Q|_F over |initial K-Q|_F, mean over heads."""
+    change = spectra(vit.ds.isel(step=[vit.at_epoch(epoch)]), "kq", of=CHANGE)[0]
+    initial = spectra(vit.ds.isel(step=[0]), "kq", of=INITIAL)[0]
     ratio = (change**2).sum("k") / (initial**2).sum("k")
     return float(np.sqrt(ratio).mean())
 
 
-def lowest_vo(scale: float) -> str:
-    """The epochs, from 1 on, at which blocks have their lowest rank of V-O."""
-    first = window(scale).first
-    return span(epochs(scale)[first + mean_ranks(scale, "vo")[first:].argmin(0)])
+def lowest_vo(vit: Trained) -> str:
+    """Return the epochs, from 1 on, at which blocks have their lowest rank of V-O."""
+    first = vit.window.first
+    return span(vit.epochs[first + vit.mean_ranks("vo")[first:].argmin(0)])
 
 
-def starts() -> Table:
-    """Stable rank of the change at the end by block and scale, and the error of these means."""
-    rows: list[Row] = []
+def final_ranks(runs: Runs) -> Table:
+    """Stable rank of the change at the end by block and initial scale, with standard errors."""
+    vits, rows = by_init_scale(runs), list[Row]()
     for kind, name in KINDS.items():
-        ends = np.stack([head_ranks(scale, kind)[-1] for scale in SCALES])  # (scale, block, head)
+        ends = np.stack([vit.head_ranks[kind][-1] for vit in vits])  # (scale, block, head)
         means, errors = ends.mean(-1), standard_error(ends)
-        rho = rank_correlation(np.array(SCALES), means)
-        for block, of in enumerate(means.T):
-            apart = float(of[1:].max() - of[1:].min())
-            below_one = map(float, errors[1:, block])
-            values = (*map(float, of), float(rho[block]), apart, *below_one)
-            rows.append((name, str(block + 1), *values))
-        medians = (float(each) for each in np.median(means, axis=1))
-        rows.append((name, "median", *medians, *[None] * (1 + len(SCALES))))
-    of_errors = (f"error at {scale:g}" for scale in SCALES[1:])
-    columns = ("product", "block", *COLUMNS, "Spearman", "below 1 apart by", *of_errors)
-    return Table(columns, tuple(rows), "mean over heads; error: the standard error of that mean")
+        correlations = rank_correlation(scales_of(vits), means)
+        for block, ranks in enumerate(means.T):
+            apart = float(ranks[1:].max() - ranks[1:].min())
+            values = (*map(float, ranks), float(correlations[block]), apart)
+            rows.append((name, str(block + 1), *values, *map(float, errors[1:, block])))
+        medians = map(float, np.median(means, axis=1))
+        rows.append((name, "median", *medians, *[None] * (1 + len(vits))))
+    error_columns = (f"error at {vit.init_scale:g}" for vit in vits[1:])
+    columns = ("product", "block", *columns_of(vits), "Spearman", "below 1 apart by")
+    title = "mean over heads; error: the standard error of that mean"
+    return Table((*columns, *error_columns), tuple(rows), title)
 
 
 def standard_error(values: np.ndarray) -> np.ndarray:
-    """Of the mean over the last axis: the sample's deviation over the root of its size."""
+    """Return the standard error of the mean over the last axis."""
     error: np.ndarray = values.std(-1, ddof=1) / np.sqrt(values.shape[-1])
     return error
 
 
-def readings() -> Table:
-    """Blocks of 6 whose rank rises with scale, by when and how it is read."""
-    wait = max(stop_steps(vit(scale)) for scale in SCALES)
-    ways: dict[str, Callable[[float, Kind], np.ndarray]] = {
-        "at the end": lambda s, kind: mean_ranks(s, kind)[-1],
-        "at epoch 126": lambda s, kind: mean_ranks(s, kind)[at_epoch(s, 126)],
-        "equally settled": lambda s, kind: mean_ranks(s, kind)[settled_position(vit(s), wait=wait)],
+def trends_by_reading(runs: Runs) -> Table:
+    """Blocks of 6 whose rank rises with the initial scale, by when and how it is read."""
+    vits = by_init_scale(runs)
+    wait = max(stop_steps(vit.ds) for vit in vits)
+
+    def settled(vit: Trained, kind: Kind) -> np.ndarray:
+        ranks: np.ndarray = vit.mean_ranks(kind)[settled_position(vit.ds, wait=wait)]
+        return ranks
+
+    readings: dict[str, Callable[[Trained, Kind], np.ndarray]] = {
+        "at the end": lambda vit, kind: vit.mean_ranks(kind)[-1],
+        "at epoch 126": lambda vit, kind: vit.mean_ranks(kind)[vit.at_epoch(126)],
+        "equally settled": settled,
         "effective rank, end": effective_ranks,
     }
     rows: list[Row] = []
-    for name, read in ways.items():
-        found = {kind: np.stack([read(scale, kind) for scale in SCALES]) for kind in KINDS}
-        counts = (growing(rank_correlation(np.array(SCALES), of)) for of in found.values())
-        rows.append((name, *counts, *map(span, found["kq"])))
-    columns = ("read", *KINDS.values(), *(f"K-Q, {column}" for column in COLUMNS))
+    for name, read in readings.items():
+        ranks = {kind: np.stack([read(vit, kind) for vit in vits]) for kind in KINDS}
+        counts = (growing(rank_correlation(scales_of(vits), ranks[kind])) for kind in KINDS)
+        rows.append((name, *counts, *map(span, ranks["kq"])))
+    columns = ("read", *KINDS.values(), *(f"K-Q, {column}" for column in columns_of(vits)))
     return Table(columns, tuple(rows), f"blocks with Spearman >= {TREND:g}; ranks by block")
 
 
-def effective_ranks(scale: float, kind: Kind) -> np.ndarray:
-    """(block): of the change at the end, mean over heads."""
-    end = products_of(vit(scale).isel(step=[-1]), kind).rankscope.effective_rank(of=CHANGE)
+def effective_ranks(vit: Trained, kind: Kind) -> np.ndarray:
+    """(block): effective rank of the change at the end, mean over heads."""
+    end = products_of(vit.ds.isel(step=[-1]), kind).rankscope.effective_rank(of=CHANGE)
     ranks: np.ndarray = by_head(end.isel(step=0)).mean("head").to_numpy()
     return ranks
 
 
-def ratios(scale: float, kind: Kind) -> np.ndarray:
+def ratios(vit: Trained, kind: Kind) -> np.ndarray:
     """(step, block, head): stable rank of the change over the initial product's."""
-    initial = initial_ranks(vit(scale), kind).to_numpy()
-    ratio: np.ndarray = head_ranks(scale, kind) / initial
+    ratio: np.ndarray = vit.head_ranks[kind] / initial_ranks(vit.ds, kind).to_numpy()
     return ratio
 
 
-def low_ranks() -> Table:
-    """The change's share of the initial stable rank at the end, over heads."""
+def low_ranks(runs: Runs) -> Table:
+    """Stable rank of the change over that of the initial product at the end, over heads."""
     return scale_table(
         "stable rank of the change over that of the initial product",
+        by_init_scale(runs),
         {
-            "K-Q, largest": lambda s: float(ratios(s, "kq")[-1].max()),
-            "V-O, largest": lambda s: float(ratios(s, "vo")[-1].max()),
-            "V-O, median": lambda s: float(np.median(ratios(s, "vo")[-1])),
-            f"V-O, heads above {LOWER:g}": lambda s: int((ratios(s, "vo")[-1] > LOWER).sum()),
+            "K-Q, largest": lambda vit: float(ratios(vit, "kq")[-1].max()),
+            "V-O, largest": lambda vit: float(ratios(vit, "vo")[-1].max()),
+            "V-O, median": lambda vit: float(np.median(ratios(vit, "vo")[-1])),
+            f"V-O, heads above {LOWER:g}": lambda vit: int((ratios(vit, "vo")[-1] > LOWER).sum()),
         },
     )
 
 
-def exceptions_over_time() -> Table:
-    """The V-O above a quarter at scale 1 over time."""
-    ds, course = vit(1.0), ratios(1.0, "vo")
+def exceptions_over_time(runs: Runs) -> Table:
+    """Heads whose V-O is above a quarter at initial scale 1, over time."""
+    vit = by_init_scale(runs)[0]
+    course = ratios(vit, "vo")
     above = course > LOWER
-    same = (above == above[-1]).all((1, 2))
+    as_at_end = (above == above[-1]).all((1, 2))
     rows: list[Row] = []
-    for at in (at_epoch(1.0, epoch) for epoch in (10, 13, 16, 20, 26, 32, 100, 500)):
-        blocks = ", ".join(map(str, np.flatnonzero(above[at].any(-1)) + 1)) or "-"
-        of_heads = (int(above[at].sum()), blocks, bool(same[at]), float(course[at].max()))
-        losses = float(ds["training_loss"][at]), float(ds["validation_accuracy"][at])
-        rows.append((f"{epochs(1.0)[at]:g}", *of_heads, *losses))
+    for position in (vit.at_epoch(epoch) for epoch in (10, 13, 16, 20, 26, 32, 100, 500)):
+        blocks = ", ".join(map(str, np.flatnonzero(above[position].any(-1)) + 1)) or "-"
+        heads = int(above[position].sum()), blocks, bool(as_at_end[position])
+        reached = (
+            float(vit.ds[name][position]) for name in ("training_loss", "validation_accuracy")
+        )
+        rows.append((f"{vit.epochs[position]:g}", *heads, float(course[position].max()), *reached))
     columns = ("epoch", "heads above", "blocks", "as at the end", "largest")
-    values, changed = span(course[-1][above[-1]]), np.flatnonzero(~same)
-    since = f"from epoch {epochs(1.0)[changed[-1] + 1]:g} on" if len(changed) else "all along"
+    values, changed = span(course[-1][above[-1]]), np.flatnonzero(~as_at_end)
+    since = f"from epoch {vit.epochs[changed[-1] + 1]:g} on" if len(changed) else "all along"
     title = f"above {LOWER:g} at the end: {values}; the same heads {since}"
     return Table((*columns, "training loss", "accuracy"), tuple(rows), title)

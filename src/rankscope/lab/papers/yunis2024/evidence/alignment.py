@@ -1,154 +1,151 @@
-"""Y3, Y3b, Y10, Y11: how neighbouring matrices align at the decay of figures 1-3, and around it."""
+"""Y3, Y3b, Y10, Y11: alignment of neighbouring matrices at the base decay and around it."""
 
 from collections import Counter
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import xarray as xr
 
+from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.papers.yunis2024.claims.alignment import (
     AT_CHANCE,
     has_fallen,
     peaks_early,
-    relative_alignment,
     weakness,
 )
 from rankscope.lab.papers.yunis2024.claims.decay import final_relative_alignment
 from rankscope.lab.papers.yunis2024.claims.filters import centre_and_others
 from rankscope.lab.papers.yunis2024.evidence.runs import (
     DIRECTIONS,
-    Measure,
-    Row,
+    Reading,
+    at_base_decay,
     base_run,
-    base_runs,
     by_column,
     decay_columns,
-    decay_table,
-    decays,
     met,
     met_of,
     of_kind,
-    shown,
-    sweep,
+    sweeps_of,
 )
-from rankscope.lab.papers.yunis2024.runs import BASE
+from rankscope.lab.papers.yunis2024.runs import BASE, relative_alignment
+from rankscope.lab.reporting.evidence import Row, out_of
 
 RANDOM_PAIRS = 200_000
-JUMP, NOTABLE = 3.0, 0.05  # a jump: the loss rises to three times as much, and above this
+JUMP, NOTABLE = 3.0, 0.05  # a jump: the loss triples, and is above this
 
 
-def at_chance() -> Table:
-    """Pairs at chance at step 0 and pairs never above 0.5, at the base decay."""
-    parts = {of: weakness(ds) for of, ds in base_runs().items()}
+def at_chance(runs: Runs) -> Table:
+    """Pairs at chance at step 0, and pairs never above 0.5, at the base decay."""
+    tallies = {place: weakness(ds) for place, ds in at_base_decay(runs).items()}
     rows: list[Row] = [
-        (network, seed, met_of(part.at_chance), part.at_chance.share, met_of(part.weak))
-        for (network, seed), part in parts.items()
+        (*place, met_of(parts.at_chance), parts.at_chance.share, met_of(parts.weak))
+        for place, parts in tallies.items()
     ]
-    tallies = [part.at_chance for part in parts.values()]
-    those, every = sum(map(met, tallies)), sum(len(tally.counted) for tally in tallies)
-    rows.append(("together", None, shown(those, every), those / every, None))
+    count = sum(met(parts.at_chance) for parts in tallies.values())
+    total = sum(len(parts.at_chance.counted) for parts in tallies.values())
+    rows.append(("together", None, out_of(count, total), count / total, None))
     rows.append(("random directions", None, None, random_share(), None))
     columns = ("network", "seed", "at chance at step 0", "share", "never above 0.5")
     return Table(columns, tuple(rows), "a(0) / background within 0.75-1.25; a(t) <= 0.5")
 
 
-def strong_pairs() -> Table:
-    """The pairs that lie above 0.5 at some snapshot, by kind, at the base decay."""
+def strong_pairs(runs: Runs) -> Table:
+    """Pairs above 0.5 at some snapshot, by kind, at the base decay."""
     rows: list[Row] = []
-    for (network, seed), ds in base_runs().items():
+    for place, ds in at_base_decay(runs).items():
         kinds = dict(zip(ds["pair"].to_numpy(), ds["pair_kind"].to_numpy(), strict=True))
-        every, strong = Counter(kinds.values()), weakness(ds).weak.exceptions
+        totals, strong = Counter(kinds.values()), weakness(ds).weak.exceptions
         for kind, count in Counter(kinds[name] for name in strong).items():
             first = next(name for name in strong if kinds[name] == kind)
-            rows.append((network, seed, kind, shown(count, every[kind]), first))
-    return Table(("network", "seed", "kind", "pairs", "the first"), tuple(rows), "pairs above 0.5")
+            rows.append((*place, kind, out_of(count, totals[kind]), first))
+    columns = ("network", "seed", "kind", "pairs", "first of them")
+    return Table(columns, tuple(rows), "pairs above 0.5")
 
 
 def random_share() -> float:
-    """Of pairs of random directions, whose overlaps are half-normal, the share called at chance."""
+    """Return the share of pairs of random directions at chance; their overlaps are half-normal."""
     overlaps = np.abs(np.random.default_rng(0).standard_normal((RANDOM_PAIRS, DIRECTIONS)))
     ratio = overlaps.mean(1) / np.sqrt(2 / np.pi)
     return float(np.mean((ratio >= AT_CHANCE[0]) & (ratio <= AT_CHANCE[1])))
 
 
-def peaks_by_kind() -> Table:
+def lm_peaks_by_kind(runs: Runs) -> Table:
     """Transformer: pairs that peak in the first third of steps and fall, by kind."""
-    ds = base_run("lm")
+    ds = base_run(runs, "lm")
     course, falls = relative_alignment(ds), peaks_by_steps(ds)
     kinds = course["pair_kind"].to_numpy()
     rows: list[Row] = []
-    for name, those in {"all": kinds != "", "not qk": kinds != "qk", **_by_kind(kinds)}.items():
-        median = course[:, those].median("pair")
-        at = int(median.argmax("step"))
-        count = shown(int(falls[those].sum()), int(those.sum()))
-        rows.append((name, count, float(median[at]), int(median["step"][at]), float(median[-1])))
+    groups = {"all": kinds != "", "not qk": kinds != "qk", **_by_kind(kinds)}
+    for name, in_group in groups.items():
+        median = course[:, in_group].median("pair")
+        peak = int(median.argmax("step"))
+        count = out_of(int(falls[in_group].sum()), int(in_group.sum()))
+        ends = float(median[peak]), int(median["step"][peak]), float(median[-1])
+        rows.append((name, count, *ends))
     columns = ("kind", "peak early and fall", "highest median", "at step", "at the end")
     return Table(columns, tuple(rows), f"a / background at decay {BASE['lm']:g}")
 
 
-def peaks_by_decay() -> Table:
-    """Transformer: the same of all pairs and of those inside the MLP, by decay."""
+def lm_peaks_by_decay(runs: Runs) -> Table:
+    """Transformer: pairs that peak in the first third of steps and fall, by decay."""
 
-    def median_mlp(ds: xr.Dataset) -> xr.DataArray:
+    def falls_of_mlp(ds: xr.Dataset) -> int:
+        return int(peaks_by_steps(ds)[of_kind(ds, "w1-w2")].sum())
+
+    def median_of_mlp(ds: xr.Dataset) -> xr.DataArray:
         return relative_alignment(ds)[:, of_kind(ds, "w1-w2")].median("pair")
 
-    return decay_table(
+    return sweeps_of(runs, "lm").table(
         "a / background",
-        "lm",
         {
-            "share of all pairs that peak early and fall": lambda ds: float(
-                peaks_by_steps(ds).mean()
-            ),
-            "pairs of the MLP that do": lambda ds: int(
-                peaks_by_steps(ds)[of_kind(ds, "w1-w2")].sum()
-            ),
-            "median of the MLP's, highest": lambda ds: float(median_mlp(ds).max()),
-            "median of the MLP's, at the end": lambda ds: float(median_mlp(ds)[-1]),
+            "share of all pairs": lambda ds: float(peaks_by_steps(ds).mean()),
+            "pairs inside the MLP": falls_of_mlp,
+            "median inside the MLP, highest": lambda ds: float(median_of_mlp(ds).max()),
+            "median inside the MLP, at the end": lambda ds: float(median_of_mlp(ds)[-1]),
         },
     )
 
 
 def peaks_by_steps(ds: xr.Dataset) -> xr.DataArray:
-    """(pair): highest in the first third of training, by steps, and below 80% of it at the end."""
+    """(pair): whether it is highest in the first third of steps and ends below 80% of that."""
     course = relative_alignment(ds)
     early = course["step"][course.argmax("step")] <= course["step"][-1] / 3
     return early & has_fallen(course)
 
 
-def jumps() -> Table:
-    """LSTM: where the training loss jumps, and the alignment of the pair of figure 3 there."""
+def lstm_jumps(runs: Runs) -> Table:
+    """LSTM: jumps of the training loss, and alignment of the pair of figure 3 around them."""
     rows: list[Row] = []
-    for decay, ds in sweep("lstm").items():
+    for decay, ds in sweeps_of(runs, "lstm").first.items():
         loss, steps = ds["training_loss"].to_numpy(), ds["step"].to_numpy()
         pair = relative_alignment(ds).sel(pair=ds.attrs["shown_pair"]).to_numpy()
-        for at in jump_positions(loss):
-            values = (loss[at - 1], loss[at], pair[at - 1], pair[at], pair[-1])
-            rows.append((f"{decay:g}", int(steps[at - 1]), int(steps[at]), *map(float, values)))
+        for place in jump_positions(loss):
+            around = slice(place - 1, place + 1)
+            values = (*loss[around], *pair[around], pair[-1])
+            rows.append((f"{decay:g}", *map(int, steps[around]), *map(float, values)))
     columns = ("decay", "from step", "to", "loss before", "loss after")
-    of_pair = ("pair before", "pair after", "pair at the end")
+    pair_columns = ("pair before", "pair after", "pair at the end")
     title = "jumps of the training loss; a / background of the pair"
-    return Table((*columns, *of_pair), tuple(rows), title)
+    return Table((*columns, *pair_columns), tuple(rows), title)
 
 
 def jump_positions(loss: np.ndarray) -> list[int]:
-    """Of the snapshots at which the loss is a jump higher than at the one before."""
+    """Return the positions of snapshots at which the loss has jumped since the one before."""
     after = np.flatnonzero((loss[1:] > JUMP * loss[:-1]) & (loss[1:] > NOTABLE)) + 1
-    return [int(at) for at in after]
+    return [int(position) for position in after]
 
 
-def lstm_peaks() -> Table:
-    """LSTM: the pairs that meet Y3b's rule, by decay, and how many had fallen before a jump."""
-    return decay_table(
+def lstm_peaks(runs: Runs) -> Table:
+    """LSTM: pairs that meet Y3b's rule, and how many had fallen before the first jump, by decay."""
+    return sweeps_of(runs, "lstm").table(
         "a / background; early: first third of snapshots; fallen: below 80% of the peak",
-        "lstm",
         {
             "share that peaks early and falls": lambda ds: float(meets_y3b(ds).mean()),
             "last step before the first jump": before_jump(lambda _, calm: int(calm["step"][-1])),
-            "of these pairs, fallen by then": before_jump(_fallen_by_then),
-            "share, the fall read then": before_jump(_early_and_fallen_by_then),
-            "share, by the rule up to then": before_jump(
+            "pairs of that share fallen by then": before_jump(_fallen_by_then),
+            "share, if the fall is read then": before_jump(_early_and_fallen_by_then),
+            "share, if training ends then": before_jump(
                 lambda _, calm: float(meets_y3b(calm).mean())
             ),
         },
@@ -161,58 +158,53 @@ def meets_y3b(ds: xr.Dataset) -> xr.DataArray:
     return peaks_early(course) & has_fallen(course)
 
 
-def before_jump(read: Callable[[xr.Dataset, xr.Dataset], Cell]) -> Measure:
-    """Of a run and its part before the first jump of the loss; None where there is no jump."""
+def before_jump(read: Callable[[xr.Dataset, xr.Dataset], Cell]) -> Reading:
+    """Return a reading of a run and of its part before the first jump; None without a jump."""
 
-    def measure(ds: xr.Dataset) -> Cell:
-        found = jump_positions(ds["training_loss"].to_numpy())
-        return read(ds, ds.isel(step=slice(found[0]))) if found else None
+    def read_both(ds: xr.Dataset) -> Cell:
+        jumps = jump_positions(ds["training_loss"].to_numpy())
+        return read(ds, ds.isel(step=slice(jumps[0]))) if jumps else None
 
-    return measure
+    return read_both
 
 
 def _fallen_by_then(ds: xr.Dataset, calm: xr.Dataset) -> str:
-    met = meets_y3b(ds)
-    return shown(int((met & has_fallen(relative_alignment(calm))).sum()), int(met.sum()))
+    in_share = meets_y3b(ds)
+    fallen = in_share & has_fallen(relative_alignment(calm))
+    return out_of(int(fallen.sum()), int(in_share.sum()))
 
 
 def _early_and_fallen_by_then(ds: xr.Dataset, calm: xr.Dataset) -> float:
-    """Early as in all of training."""
     early = peaks_early(relative_alignment(ds))
     return float((early & has_fallen(relative_alignment(calm))).mean())
 
 
-def kinds_by_decay() -> Table:
-    """Median final alignment of each kind of pair in the Transformer, by decay."""
-    kinds = base_run("lm")["pair_kind"].to_numpy()
-    rows = [
-        (
-            f"{kind} ({those.sum()})",
-            *by_column(decays("lm"), sweep("lm"), partial(_final_median, those=those)),
-        )
-        for kind, those in _by_kind(kinds).items()
-    ]
-    columns = ("kind (pairs)", *decay_columns(decays("lm")))
+def lm_kinds_by_decay(runs: Runs) -> Table:
+    """Transformer: median final alignment of each kind of pair, by decay."""
+    lm = sweeps_of(runs, "lm")
+    finals = {decay: final_relative_alignment(ds) for decay, ds in lm.first.items()}
+    kinds = base_run(runs, "lm")["pair_kind"].to_numpy()
+    rows: list[Row] = []
+    for kind, in_kind in _by_kind(kinds).items():
+        medians = {decay: float(final[in_kind].median()) for decay, final in finals.items()}
+        rows.append((f"{kind} ({in_kind.sum()})", *by_column(lm.decays, medians, float)))
+    columns = ("kind (pairs)", *decay_columns(lm.decays))
     return Table(columns, tuple(rows), "median a / background at the end")
-
-
-def _final_median(ds: xr.Dataset, *, those: np.ndarray) -> float:
-    return float(final_relative_alignment(ds)[those].median())
 
 
 def _by_kind(kinds: np.ndarray) -> dict[str, np.ndarray]:
     return {str(kind): kinds == kind for kind in dict.fromkeys(kinds)}
 
 
-def centres() -> Table:
-    """Pairs whose centre tap is above the mean of the others, raw and of unit length."""
+def centres(runs: Runs) -> Table:
+    """VGG and UNet: pairs whose centre tap is above the mean of the others, raw and normalised."""
 
-    def counted(ds: xr.Dataset, of: str) -> str:
-        centre, others = centre_and_others(ds, of)
-        return shown(int((centre > others).sum()), centre.size)
+    def above(ds: xr.Dataset, variable: str) -> str:
+        centre, others = centre_and_others(ds, variable)
+        return out_of(int((centre > others).sum()), centre.size)
 
     rows = tuple(
-        (network, seed, counted(ds, "alignment"), counted(ds, "alignment_normalized"))
-        for (network, seed), ds in base_runs(("vgg", "unet")).items()
+        (*place, above(ds, "alignment"), above(ds, "alignment_normalized"))
+        for place, ds in at_base_decay(runs, "vgg", "unet").items()
     )
     return Table(("network", "seed", "raw", "unit length"), rows, "centre above the other taps")

@@ -1,4 +1,4 @@
-"""Y7: losses of predictors that need no network, on the data of the Transformer and the UNet."""
+"""Y7: losses of predictors without a network, on the data of the Transformer and the UNet."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rankscope.lab.data.images import MNIST
 from rankscope.lab.data.splits import split
-from rankscope.lab.experiments.yunis2024 import lm, unet
 from rankscope.lab.judging.verdict import Table
-from rankscope.lab.papers.yunis2024.evidence.runs import Row
+from rankscope.lab.papers.yunis2024 import lm, unet
+from rankscope.lab.reporting.evidence import Row
 from rankscope.lab.tasks.classification import channel_moments
 from rankscope.lab.tasks.diffusion import Diffusion, sigmoid_betas
 from rankscope.lab.tasks.language import LanguageModelling, spread, windows
@@ -23,9 +23,9 @@ UNSEEN = 0.5  # added to the number of contexts of each token
 
 @dataclass(frozen=True)
 class Bigram:
-    """Kneser-Ney: discounted counts of token pairs, and what that leaves shared out.
+    """Kneser-Ney model: counts of token pairs, less a discount that all tokens share.
 
-    Each token gets of it by how many different tokens it follows.
+    A token's part of the discount is in proportion to how many different tokens it follows.
     """
 
     pairs: np.ndarray  # earlier * vocabulary + later, sorted
@@ -34,25 +34,26 @@ class Bigram:
 
     @classmethod
     def fit(cls, text: np.ndarray, vocabulary: int) -> "Bigram":
+        """Count the pairs of a text."""
         pairs, counts = np.unique(text[:-1] * vocabulary + text[1:], return_counts=True)
         return cls(pairs, counts, vocabulary)
 
     def loss(self, rows: np.ndarray) -> float:
-        """Mean cross-entropy, in nats, of each token of (n, length) after the first of its row."""
+        """Return the mean cross-entropy, in nats, of (n, length) tokens but the first of rows."""
         V = self.vocabulary
         earlier, later = rows[:, :-1].ravel(), rows[:, 1:].ravel()
-        found = np.searchsorted(self.pairs, earlier * V + later).clip(max=len(self.pairs) - 1)
-        seen = np.where(self.pairs[found] == earlier * V + later, self.counts[found], 0)
+        places = np.searchsorted(self.pairs, earlier * V + later).clip(max=len(self.pairs) - 1)
+        seen = np.where(self.pairs[places] == earlier * V + later, self.counts[places], 0)
         total = np.bincount(self.pairs // V, self.counts, V)[earlier]
         followers = np.bincount(self.pairs // V, minlength=V)[earlier]
         contexts = np.bincount(self.pairs % V, minlength=V) + UNSEEN
-        left = np.where(total > 0, DISCOUNT * followers / total.clip(min=1), 1.0)
-        behind = left * (contexts / contexts.sum())[later]
-        return float(-np.log((seen - DISCOUNT).clip(min=0) / total.clip(min=1) + behind).mean())
+        discounted = np.where(total > 0, DISCOUNT * followers / total.clip(min=1), 1.0)
+        shared = discounted * (contexts / contexts.sum())[later]
+        return float(-np.log((seen - DISCOUNT).clip(min=0) / total.clip(min=1) + shared).mean())
 
 
 def token_counts(data: Path) -> Table:
-    """Transformer: what frequencies and counts of token pairs give on the runs' own windows."""
+    """Transformer: losses of counts of tokens and of token pairs in WikiText-2."""
     run = lm.PAPER
     assert isinstance(run.task, LanguageModelling)
     tokens, context = run.task.text.build(folder=data), run.task.model.context
@@ -60,22 +61,22 @@ def token_counts(data: Path) -> Table:
     bigram = Bigram.fit(train, tokens.vocabulary)
     share = np.bincount(train, minlength=tokens.vocabulary) / len(train)
     entropy = float(-(share * np.log(np.where(share > 0, share, 1))).sum())
-    kept = {
+    evaluated = {
         "training": spread(windows(tokens.train, context), run.evaluation_samples),
         "held-out": spread(windows(tokens.validation, context), run.task.validation_windows),
     }
-    losses = [bigram.loss(each.numpy().astype(np.int64)) for each in kept.values()]
+    losses = [bigram.loss(part.numpy().astype(np.int64)) for part in evaluated.values()]
     rows: tuple[Row, ...] = (
         ("token frequencies (entropy)", entropy, None),
         ("pairs, Kneser-Ney", *losses),
     )
     passes = run.steps * run.batch / len(windows(tokens.train, context))
     title = f"cross-entropy; the runs read the text {passes:.0f} times"
-    return Table(("counts of", *(f"{part} windows" for part in kept)), rows, title)
+    return Table(("counts of", *(f"{part} windows" for part in evaluated)), rows, title)
 
 
 def linear_denoisers(data: Path) -> Table:
-    """UNet: losses of the best linear guess of the noise, pixel by pixel and of whole images."""
+    """UNet: losses of the best linear guess of the noise on MNIST, by pixel and by image."""
     task = unet.PAPER.task
     assert isinstance(task, Diffusion)
     images = MNIST.build(data).inputs
@@ -83,21 +84,21 @@ def linear_denoisers(data: Path) -> Table:
     mean, deviation = channel_moments(train)
     pixels = ((train.double() - mean) / deviation).flatten(1)
     covariance = torch.cov(pixels.mT)
-    kept = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
+    alphas = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
     rows = (
-        ("pixel by pixel", denoising_loss(covariance.diagonal(), kept)),
-        ("best linear", denoising_loss(torch.linalg.eigvalsh(covariance), kept)),
+        ("pixel by pixel", denoising_loss(covariance.diagonal(), alphas)),
+        ("best linear", denoising_loss(torch.linalg.eigvalsh(covariance), alphas)),
     )
     return Table(("guess of the noise", "loss"), rows, "expected mean squared error")
 
 
 def denoising_loss(
-    variances: Float64[Tensor, " directions"], kept: Float64[Tensor, " times"]
+    variances: Float64[Tensor, " directions"], alphas: Float64[Tensor, " times"]
 ) -> float:
-    """Mean square that the best linear guess of the noise misses, over directions and times.
+    """Return the mean squared error of the best linear guess of the noise.
 
-    x_t = sqrt(a) x + sqrt(1 - a) noise: of a direction with variance v it misses
-    a v / (a v + 1 - a) of the noise's variance, 1.
+    x_t = sqrt(a) x + sqrt(1 - a) noise. In a direction of variance v the guess misses
+    a v / (a v + 1 - a) of the noise's variance, which is 1. The mean is over directions and times.
     """
-    of_image = kept[:, None] * variances.clamp(min=0)  # (times, directions)
-    return float((of_image / (of_image + 1 - kept[:, None])).mean())
+    signal = alphas[:, None] * variances.clamp(min=0)  # (times, directions)
+    return float((signal / (signal + 1 - alphas[:, None])).mean())

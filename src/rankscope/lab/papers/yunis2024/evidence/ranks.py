@@ -39,7 +39,12 @@ def unet_exceptions(runs: Runs) -> Table:
     )
     behind = lead["matrix"].to_numpy()[lead.to_numpy() <= 0]
     rows = tuple(
-        (str(name), int(min(size["m"], size["n"])), _percent(size), _percent(median.sel(matrix=name)))
+        (
+            str(name),
+            int(min(size["m"], size["n"])),
+            _percent(size),
+            _percent(median.sel(matrix=name)),
+        )
         for name in behind
         for size in [top.sel(matrix=name)]
     )

@@ -52,7 +52,9 @@ def sweeps_of(runs: Runs, network: str) -> Sweeps:
     return Sweeps(
         {
             seed: {
-                decay: seeds[seed] for decay, seeds in by_decay.items() if not collapsed(seeds[seed])
+                decay: seeds[seed]
+                for decay, seeds in by_decay.items()
+                if not collapsed(seeds[seed])
             }
             for seed in runs.of(network).seeds
         }
@@ -91,8 +93,6 @@ def decay_columns(decays: Iterable[float]) -> tuple[str, ...]:
     return tuple(f"decay {decay:g}" for decay in decays)
 
 
-def by_column(
-    decays: Iterable[float], values: Mapping[float, T], read: Callable[[T], Cell]
-) -> Row:
+def by_column(decays: Iterable[float], values: Mapping[float, T], read: Callable[[T], Cell]) -> Row:
     """Return a cell for each decay; None where there is no value."""
     return tuple(read(values[decay]) if decay in values else None for decay in decays)

@@ -1,0 +1,1 @@
+"""Papers for tests of the commands."""
