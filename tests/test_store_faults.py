@@ -26,7 +26,7 @@ from rankscope.store import Writer, files
 
 # A server that has imported everything once, and from which each writer is forked.
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["bare_store", "killed_writer"])
+context.set_forkserver_preload(["killed_writer"])
 
 
 def write_and_kill(path: Path, *, after_commit: bool, seconds: float) -> int | None:

@@ -51,7 +51,6 @@ def _named_after(
     return method
 
 
-@xr.register_dataset_accessor("rankscope")  # type: ignore[no-untyped-call]
 class RankscopeAccessor:
     """Metrics of the spectra in a run: `ds.rankscope.effective_rank(of="change_singular_values")`.
 
