@@ -128,8 +128,8 @@ def test_effective_rank_by_hand(run: xr.Dataset) -> None:
 @pytest.mark.parametrize("name", METRICS)
 def test_metrics_are_those_of_each_spectrum(run: xr.Dataset, of: str, name: str) -> None:
     options = {"energy_rank": {"fraction": 0.8}, "numerical_rank": {"floor": 0.1}}.get(name, {})
-    found = getattr(run.rankscope, name)(of=of, **options)
-    assert found.dims == ("step", SPECTRA[of])
+    values = getattr(run.rankscope, name)(of=of, **options)
+    assert values.dims == ("step", SPECTRA[of])
     for row, (label, width) in enumerate(widths(of).items()):
         m, n = (SHAPES if SPECTRA[of] == "matrix" else PRODUCTS)[label][:2]
         for step in range(STEPS):
@@ -138,7 +138,7 @@ def test_metrics_are_those_of_each_spectrum(run: xr.Dataset, of: str, name: str)
                 expected = METRICS[name](S, R=max(1, min(m, n)))
             else:
                 expected = METRICS[name](S, **options)
-            value = found.isel(step=step).sel({SPECTRA[of]: label})
+            value = values.isel(step=step).sel({SPECTRA[of]: label})
             np.testing.assert_allclose(value, expected, rtol=1e-5, err_msg=f"{label} at {step}")
 
 
@@ -151,8 +151,8 @@ def test_selections_and_other_orders_give_the_same(run: xr.Dataset) -> None:
     np.testing.assert_array_equal(last, whole.isel(step=-1))
     cell = run.isel(step=1).sel(matrix="head").rankscope.stable_rank()
     assert cell.item() == whole.isel(step=1).sel(matrix="head").item()
-    some = run.sel(matrix=["head", "embed"]).rankscope.stable_rank()
-    np.testing.assert_array_equal(some, whole.sel(matrix=["head", "embed"]))
+    two = run.sel(matrix=["head", "embed"]).rankscope.stable_rank()
+    np.testing.assert_array_equal(two, whole.sel(matrix=["head", "embed"]))
     turned = run.transpose("k", "matrix", "step", ...).rankscope.stable_rank()
     xr.testing.assert_equal(turned.transpose("step", "matrix"), whole)
     one_product = run.sel(product="h1.kq", matrix="norm").rankscope.nuclear_norm(
@@ -187,10 +187,10 @@ def test_own_functions(run: xr.Dataset) -> None:
     def gap(S: np.ndarray, *, over: float) -> np.ndarray:
         return (S[..., 0] - S[..., -1]) / over
 
-    found = run.sel(matrix=["embed", "attn.q"]).rankscope.apply(gap, over=2.0)
-    assert found.name == "gap"
+    gaps = run.sel(matrix=["embed", "attn.q"]).rankscope.apply(gap, over=2.0)
+    assert gaps.name == "gap"
     S = spectrum(4, 1, 3)
-    assert found.sel(step=40, matrix="attn.q").item() == pytest.approx((S[0] - S[2]) / 2)
+    assert gaps.sel(step=40, matrix="attn.q").item() == pytest.approx((S[0] - S[2]) / 2)
 
 
 def test_spectra_that_are_not_there(run: xr.Dataset) -> None:

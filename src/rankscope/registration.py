@@ -46,7 +46,8 @@ class XarrayFinder:
             for finder in sys.meta_path:
                 spec = None if finder is self else finder.find_spec(name, path, target)
                 if spec is not None and spec.loader is not None:
-                    spec.loader = RegisteringLoader(spec.loader, self)
+                    loader: Any = RegisteringLoader(spec.loader, self)
+                    spec.loader = loader
                     return spec
         return None
 

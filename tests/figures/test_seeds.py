@@ -51,7 +51,7 @@ def test_headings_count_seeds_name_collapsed_runs_and_say_that_means_include_the
     assert setting().heading == "a network, 3 seeds"
     assert setting(runs=(training(0),)).heading == "a network, 1 seed"
     assert setting(collapsed=("", "", "")).heading == "a network, 3 seeds"
-    every = setting(collapsed=("why", "why not", "why")).heading
-    assert every == "a network, 3 seeds, collapsed: why"
-    some = setting(collapsed=("", "why", "")).heading
-    assert some == "a network, 1 of 3 seeds collapsed, which the mean includes: why"
+    all_collapsed = setting(collapsed=("why", "why not", "why")).heading
+    assert all_collapsed == "a network, 3 seeds, collapsed: why"
+    one_collapsed = setting(collapsed=("", "why", "")).heading
+    assert one_collapsed == "a network, 1 of 3 seeds collapsed, which the mean includes: why"

@@ -1,4 +1,4 @@
-"""What a tracker does unless told otherwise."""
+"""Defaults of a tracker."""
 
 import os
 
