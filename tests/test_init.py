@@ -26,6 +26,20 @@ def test_importing_the_package_loads_no_heavy_library() -> None:
     assert python(f"import sys, rankscope; rankscope.__version__; print({loaded})") == "[]"
 
 
+def test_the_help_of_the_command_line_loads_no_heavy_library() -> None:
+    loaded = f"[name for name in {HEAVY[:-1]} if name in sys.modules]"
+    code = f"""
+import sys
+from rankscope.cli import main
+sys.argv = ["rankscope", "--help"]
+try:
+    main()
+finally:
+    print("loaded:", {loaded})
+"""
+    assert python(code).endswith("loaded: []")
+
+
 def test_opening_a_run_loads_no_torch() -> None:
     assert python("import sys, rankscope; rankscope.open; print('torch' in sys.modules)") == "False"
 
@@ -35,7 +49,7 @@ def test_every_exported_name_is_that_of_its_module() -> None:
         assert getattr(rankscope, module) is import_module(f"rankscope.{module}")
         for name in names:
             assert getattr(rankscope, name) is getattr(import_module(f"rankscope.{module}"), name)
-    assert set(rankscope.__all__) <= set(dir(rankscope))
+    assert dir(rankscope) == sorted(rankscope.__all__)
 
 
 def test_type_checkers_see_the_exported_names() -> None:

@@ -118,7 +118,7 @@ if not TYPE_CHECKING:  # with this in sight, type checkers would accept any name
         return value
 
     def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+        return sorted(__all__)
 
 
 register_accessor()
