@@ -1,4 +1,4 @@
-"""How the tests are spread over the processes that `pytest -n` starts."""
+"""Distribution of the tests over the processes of `pytest -n`."""
 
 from functools import cache
 from pathlib import Path
@@ -9,7 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 
 class Spread(LoadScopeScheduling):
-    """One by one; of a file that has a fixture for all of its tests, all, so that it is made once.
+    """Distributes single tests, but keeps files with a module's fixture whole: it is made once.
 
     xdist's own groups (`--dist loadgroup`, 3.8.0) do nothing under pytest 9.2.
     """

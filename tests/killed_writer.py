@@ -27,7 +27,7 @@ def create(path: Path) -> Writer:
 
 
 def spectra(step: int) -> np.ndarray:
-    """Padded, another length for each matrix."""
+    """Return padded spectra of another length for each matrix."""
     values = np.full((MATRICES, LONGEST), np.nan)
     for row in range(MATRICES):
         values[row, : 5 * row + 5] = step + row / 8
@@ -45,7 +45,7 @@ def append(writer: Writer, step: int) -> None:
 
 
 def extend(writer: Writer, step: int) -> None:
-    """Ten training steps for each snapshot."""
+    """Commit the scalars of ten training steps, those of one snapshot."""
     rows = 10 * step + np.arange(10)
     writer.extend("train_step", rows, {"every": rows / 4})
 
@@ -63,7 +63,7 @@ def write_until_killed(path: Path, acknowledge: Connection) -> None:
 
 
 def check(dataset: xr.Dataset) -> int:
-    """Asserts that every number of the run is right; returns the number of snapshots."""
+    """Assert that every number of the run is right, and return the number of snapshots."""
     steps = range(dataset.sizes["step"])
     assert dataset.indexes["step"].tolist() == list(steps)
     for name, sign in (("singular_values", 1), ("change_singular_values", -1)):

@@ -57,6 +57,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
         "m": labels("matrix", [m for m, _ in SHAPES.values()]),
         "n": labels("matrix", [n for _, n in SHAPES.values()]),
         "dtype": text("matrix", ["float32"] * len(SHAPES)),
+        "part_of": text("matrix", ["", "", "embed", "", ""]),
         "product": text("product", PRODUCTS),
         "product_m": labels("product", [m for m, _, _ in PRODUCTS.values()]),
         "product_n": labels("product", [n for _, n, _ in PRODUCTS.values()]),
@@ -67,6 +68,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     }
     variables = {of: Variable(("step", dim, "k")) for of, dim in SPECTRA.items()}
     variables["alignment"] = Variable(("step", "pair", "i"))
+    variables["alignment_background"] = Variable(("step", "pair"))
     variables["status"] = Variable(("step", "matrix"), np.int8, attrs=FLAGS)
     diagonal = np.full((3, 20), np.nan)
     diagonal[0] = np.arange(20)
@@ -82,7 +84,8 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
             }
             status = np.zeros(len(SHAPES), np.int8)
             status[step % len(SHAPES)] = 1
-            writer.append(10 * step, {**values, "alignment": diagonal, "status": status})
+            values |= {"alignment": diagonal, "alignment_background": [0.5, 2.0, np.nan]}
+            writer.append(10 * step, {**values, "status": status})
     return store.open(path)
 
 
@@ -125,8 +128,8 @@ def test_effective_rank_by_hand(run: xr.Dataset) -> None:
 @pytest.mark.parametrize("name", METRICS)
 def test_metrics_are_those_of_each_spectrum(run: xr.Dataset, of: str, name: str) -> None:
     options = {"energy_rank": {"fraction": 0.8}, "numerical_rank": {"floor": 0.1}}.get(name, {})
-    found = getattr(run.rankscope, name)(of=of, **options)
-    assert found.dims == ("step", SPECTRA[of])
+    values = getattr(run.rankscope, name)(of=of, **options)
+    assert values.dims == ("step", SPECTRA[of])
     for row, (label, width) in enumerate(widths(of).items()):
         m, n = (SHAPES if SPECTRA[of] == "matrix" else PRODUCTS)[label][:2]
         for step in range(STEPS):
@@ -135,7 +138,7 @@ def test_metrics_are_those_of_each_spectrum(run: xr.Dataset, of: str, name: str)
                 expected = METRICS[name](S, R=max(1, min(m, n)))
             else:
                 expected = METRICS[name](S, **options)
-            value = found.isel(step=step).sel({SPECTRA[of]: label})
+            value = values.isel(step=step).sel({SPECTRA[of]: label})
             np.testing.assert_allclose(value, expected, rtol=1e-5, err_msg=f"{label} at {step}")
 
 
@@ -148,8 +151,8 @@ def test_selections_and_other_orders_give_the_same(run: xr.Dataset) -> None:
     np.testing.assert_array_equal(last, whole.isel(step=-1))
     cell = run.isel(step=1).sel(matrix="head").rankscope.stable_rank()
     assert cell.item() == whole.isel(step=1).sel(matrix="head").item()
-    some = run.sel(matrix=["head", "embed"]).rankscope.stable_rank()
-    np.testing.assert_array_equal(some, whole.sel(matrix=["head", "embed"]))
+    two = run.sel(matrix=["head", "embed"]).rankscope.stable_rank()
+    np.testing.assert_array_equal(two, whole.sel(matrix=["head", "embed"]))
     turned = run.transpose("k", "matrix", "step", ...).rankscope.stable_rank()
     xr.testing.assert_equal(turned.transpose("step", "matrix"), whole)
     one_product = run.sel(product="h1.kq", matrix="norm").rankscope.nuclear_norm(
@@ -184,10 +187,10 @@ def test_own_functions(run: xr.Dataset) -> None:
     def gap(S: np.ndarray, *, over: float) -> np.ndarray:
         return (S[..., 0] - S[..., -1]) / over
 
-    found = run.sel(matrix=["embed", "attn.q"]).rankscope.apply(gap, over=2.0)
-    assert found.name == "gap"
+    gaps = run.sel(matrix=["embed", "attn.q"]).rankscope.apply(gap, over=2.0)
+    assert gaps.name == "gap"
     S = spectrum(4, 1, 3)
-    assert found.sel(step=40, matrix="attn.q").item() == pytest.approx((S[0] - S[2]) / 2)
+    assert gaps.sel(step=40, matrix="attn.q").item() == pytest.approx((S[0] - S[2]) / 2)
 
 
 def test_spectra_that_are_not_there(run: xr.Dataset) -> None:
@@ -196,9 +199,33 @@ def test_spectra_that_are_not_there(run: xr.Dataset) -> None:
 
 
 def test_mean_alignment_skips_padding(run: xr.Dataset) -> None:
-    found = run.rankscope.mean_alignment()
-    assert found.dims == ("step", "pair")
-    np.testing.assert_array_equal(found[0], [4.5, 3.0, np.nan])
+    alignment = run.rankscope.mean_alignment()
+    assert alignment.dims == ("step", "pair")
+    np.testing.assert_array_equal(alignment[0], [4.5, 3.0, np.nan])
+
+
+def test_relative_alignment_divides_by_the_background(run: xr.Dataset) -> None:
+    ratio = run.rankscope.relative_alignment()
+    assert ratio.dims == ("step", "pair") and ratio.name == "relative_alignment"
+    np.testing.assert_array_equal(ratio[0], [9.0, 1.5, np.nan])
+    one_pair = run.sel(pair="b", step=10).rankscope.relative_alignment()
+    assert one_pair.item() == 1.5
+
+
+@pytest.mark.parametrize("method", ["mean_alignment", "relative_alignment"])
+def test_alignment_of_a_run_without_pairs(run: xr.Dataset, method: str) -> None:
+    with pytest.raises(ValueError, match="no variable 'alignment'; track it with pairs"):
+        getattr(run.drop_dims("pair").rankscope, method)()
+
+
+def test_whole_matrices_are_no_part_of_another(run: xr.Dataset) -> None:
+    whole = run.rankscope.whole()
+    assert whole["matrix"].to_numpy().tolist() == ["embed", "attn.q", "head", "empty"]
+    assert whole.sizes["product"] == run.sizes["product"]
+    np.testing.assert_array_equal(
+        whole.rankscope.effective_rank(),
+        run.rankscope.effective_rank().sel(matrix=whole["matrix"]),
+    )
 
 
 def test_status_in_words(run: xr.Dataset) -> None:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ MAY_IMPORT = {
     "metrics": set(),
     "store": set(),
     "provenance": set(),
+    "registration": set(),
     "pairs": {"matrices"},
     "spectra": {"matrices"},
     "theory": {"matrices", "spectra"},
@@ -28,6 +30,14 @@ MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
 
 
+def module_name(path: Path) -> str:
+    names = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(names).removesuffix(".__init__")
+
+
+MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
+
+
 def parts() -> list[str]:
     names = {p.stem if p.is_file() else p.name for p in PACKAGE.iterdir()}
     return sorted(names - {"__init__", "__pycache__", "py"})
@@ -39,23 +49,47 @@ def files_of(part: str) -> list[Path]:
 
 
 def imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Yield every module that a file imports, inside functions too, but not for types only.
+
+    What the package itself imports for types are the names that it imports when they are used.
+    """
+    tree = ast.parse(path.read_text())
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        if path != PACKAGE / "__init__.py"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
             assert node.module is not None
-            yield node.module
-            if node.module == "rankscope":
-                yield from (f"rankscope.{alias.name}" for alias in node.names)
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+            yield from submodules
+            if len(submodules) < len(node.names):
+                yield node.module
 
 
 @pytest.mark.parametrize("part", [p for p in parts() if p != "py.typed"])
 def test_imports_point_one_way(part: str) -> None:
     for path in files_of(part):
         used = {name.split(".")[1] for name in imports(path) if name.startswith("rankscope.")}
-        wrong = used - MAY_IMPORT[part] - {part, "__version__"}
+        wrong = used - MAY_IMPORT[part] - {part}
         assert not wrong, f"{path.name} imports {wrong}"
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    graph = {name: MODULES.keys() & set(imports(path)) for name, path in MODULES.items()}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(f"import cycle: {' <- '.join(error.args[1])}")
 
 
 @pytest.mark.parametrize("part", ["spectra", "overlaps", "metrics", "theory"])

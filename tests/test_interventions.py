@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from rankscope.interventions import (
-    kept,
+    directions_kept,
     perturb,
     perturb_relative,
     reestimate_batchnorm,
@@ -106,8 +106,8 @@ def test_top_and_bottom_make_the_whole(build: Callable[[], nn.Module], expected:
 @settings(max_examples=30, deadline=None)
 def test_counts_of_top_and_bottom_add_up(k: int, percent: int) -> None:
     share = percent / 100
-    assert kept(k, share) == (2 * percent * k + 100) // 200
-    assert kept(k, 1 - (1 - share)) == kept(k, share)
+    assert directions_kept(k, share) == (2 * percent * k + 100) // 200
+    assert directions_kept(k, 1 - (1 - share)) == directions_kept(k, share)
 
 
 @given(m=st.integers(1, 9), n=st.integers(1, 9), keep=st.floats(0, 1), seed=st.integers(0, 2**31))
@@ -118,7 +118,9 @@ def test_error_is_the_tail_of_the_spectrum(m: int, n: int, keep: float, seed: in
     top = truncate(model, keep=keep, skip=())
     S = np.linalg.svd(model.weight.detach().numpy(), compute_uv=False)
     error = torch.linalg.matrix_norm(model.weight - top.weight).item()
-    assert error == pytest.approx(np.sqrt((S[kept(min(m, n), keep) :] ** 2).sum()), abs=1e-9)
+    assert error == pytest.approx(
+        np.sqrt((S[directions_kept(min(m, n), keep) :] ** 2).sum()), abs=1e-9
+    )
 
 
 @pytest.mark.parametrize("shape", [(8, 20), (20, 8)])

@@ -72,10 +72,10 @@ def test_signs_and_a_rotation_of_the_shared_space_change_nothing(
 @examples
 @given(sizes, st.integers(1, 4))
 def test_overlaps_lie_between_0_and_1_and_cutting_only_shortens(
-    size: tuple[int, int, int, int], kept: int
+    size: tuple[int, int, int, int], entries: int
 ) -> None:
     decompositions = random_pair(*size)
-    cut = Cut((size[0],), ((0, kept),))
+    cut = Cut((size[0],), ((0, entries),))
     pair = Pair("a", "b", earlier_cut=cut, later_cut=cut)
     raw = overlaps.overlap(pair, decompositions)
     normalized = overlaps.normalized_overlap(pair, decompositions)
@@ -92,7 +92,7 @@ def test_uncut_vectors_need_no_normalising() -> None:
 
 
 def test_normalised_overlaps_are_cosines_of_the_cut_vectors() -> None:
-    """Of (3, 4, 0) / 5 and (0, 0, 1), the first two entries: lengths 1 and 0."""
+    """The first two entries of (3, 4, 0) / 5 and (0, 0, 1) have lengths 1 and 0."""
     U = torch.tensor([[3.0], [4.0], [0.0]], dtype=torch.float64) / 5
     V = torch.tensor([[0.6, 0.0], [0.0, 0.0], [0.8, 1.0]], dtype=torch.float64)
     decompositions = {
@@ -106,7 +106,7 @@ def test_normalised_overlaps_are_cosines_of_the_cut_vectors() -> None:
 
 
 def test_sides_choose_left_or_right_vectors() -> None:
-    """Of diag(2, 1) P and diag(2, 1), P a swap: left vectors are the same, right ones swapped."""
+    """diag(2, 1) P, P a swap, has the left vectors of diag(2, 1), and its right ones swapped."""
     turn = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
     scale = torch.diag(torch.tensor([2.0, 1.0], dtype=torch.float64))
     matrices = {"a": scale @ turn, "b": scale}

@@ -1,5 +1,7 @@
 import re
 import subprocess
+import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -18,9 +20,15 @@ def no_repository_but_the_one_around(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_plain_strings() -> None:
-    found = origin(CPU)
-    assert all(isinstance(value, str) for value in found.values())
-    assert found["torch"] == torch.__version__ and found["device"].startswith("cpu (")
+    attrs = origin(CPU)
+    assert all(isinstance(value, str) for value in attrs.values())
+    assert attrs["torch"] == torch.__version__ and attrs["device"].startswith("cpu (")
+
+
+def test_the_version_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert origin(CPU)["rankscope"] == version("rankscope")
+    monkeypatch.setattr(sys, "path", [])
+    assert origin(CPU)["rankscope"] == "not installed"
 
 
 def test_no_commit_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -46,8 +46,8 @@ def test_shared_heads_are_decomposed_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert len([name for name in solved if name.endswith(".k")]) == 2
     for head in range(4):
         K = model.k_proj.weight.detach().double().numpy()[3 * (head // 2) :][:3]
-        found = seen.values["singular_values"][names.index(f"h{head}.k")][:3]
-        np.testing.assert_allclose(found, np.linalg.svd(K, compute_uv=False), rtol=1e-6)
+        measured = seen.values["singular_values"][names.index(f"h{head}.k")][:3]
+        np.testing.assert_allclose(measured, np.linalg.svd(K, compute_uv=False), rtol=1e-6)
 
 
 def test_portions_do_not_change_what_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""What is written is what xarray reads; what a user gets wrong is said in a sentence."""
+"""Xarray reads what was written; a user's mistake is answered with a sentence."""
 
 import json
 import os
@@ -208,22 +208,22 @@ def test_resume_goes_on(tmp_path: Path, committed: int) -> None:
 
 @pytest.mark.parametrize("before", [0, 7, 16, 17, 39, 40, 100])
 def test_truncate_drops_rows_of_every_axis(tmp_path: Path, before: int) -> None:
-    kept = min(before, 40)
+    rows_left = min(before, 40)
     with make(tmp_path / "run") as writer:
         for step in range(40):
             append(writer, step, **({"loss": step} if step >= 20 else {}))
         writer.extend("train_step", np.arange(0, 40, 2), {"every": np.ones(20)})
         writer.truncate(before)
-        assert writer.steps.tolist() == list(range(kept))
-        assert store.open(tmp_path / "run").sizes["step"] == kept
-        for step in range(kept, kept + 3):
+        assert writer.steps.tolist() == list(range(rows_left))
+        assert store.open(tmp_path / "run").sizes["step"] == rows_left
+        for step in range(rows_left, rows_left + 3):
             writer.append(step, {"singular_values": spectra(step)})
         writer.extend("train_step", [50], {"every": [2.0]})
     dataset = store.open(tmp_path / "run")
-    np.testing.assert_array_equal(dataset["singular_values"], expected(range(kept + 3)))
-    assert (dataset["status"][kept:] == 2).all()  # nothing shines through from the dropped rows
-    assert np.flatnonzero(~np.isnan(dataset["loss"])).tolist() == list(range(20, kept))
-    assert dataset.indexes["train_step"].tolist() == [*range(0, kept, 2), 50]
+    np.testing.assert_array_equal(dataset["singular_values"], expected(range(rows_left + 3)))
+    assert (dataset["status"][rows_left:] == 2).all()  # the dropped rows left nothing
+    assert np.flatnonzero(~np.isnan(dataset["loss"])).tolist() == list(range(20, rows_left))
+    assert dataset.indexes["train_step"].tolist() == [*range(0, rows_left, 2), 50]
 
 
 def test_attributes_can_be_added(tmp_path: Path) -> None:
@@ -407,7 +407,7 @@ def test_a_stale_lock_is_taken_over(tmp_path: Path, change: dict[str, object]) -
 
 
 def test_an_empty_lock_is_taken_over(tmp_path: Path) -> None:
-    """Its holder died before naming itself; one just made is waited for."""
+    """An old one belongs to a process that died; a new one gets time to be written."""
     (tmp_path / ".run.lock").touch()
     os.utime(tmp_path / ".run.lock", (0, 0))
     make(tmp_path / "run").close()
@@ -450,5 +450,5 @@ def test_a_lock_of_another_machine_goes_when_its_holder_is_known_to_be_gone(tmp_
 
 
 def test_the_store_needs_no_torch() -> None:
-    script = "import bare_store, rankscope.store, sys; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", script], check=True, cwd=Path(__file__).parent)
+    script = "import rankscope.store, sys; assert 'torch' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -31,9 +31,9 @@ def dataset() -> xr.Dataset:
 def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     path = tmp_path / "run.zarr.zip"
     path.write_bytes(packed(dataset()))
-    found = open_archive(path)
-    xr.testing.assert_identical(found, dataset())
-    assert {name: found[name].dtype for name in found} == {
+    opened = open_archive(path)
+    xr.testing.assert_identical(opened, dataset())
+    assert {name: opened[name].dtype for name in opened} == {
         name: dataset()[name].dtype for name in dataset()
     }
     assert archive_attrs(path) == dataset().attrs
@@ -53,8 +53,8 @@ def test_other_readers_open_it_too(tmp_path: Path) -> None:
     (tmp_path / "run.zarr.zip").write_bytes(packed(dataset()))
     with zipfile.ZipFile(tmp_path / "run.zarr.zip") as archive:
         archive.extractall(tmp_path / "run")
-    found = xr.open_zarr(tmp_path / "run", consolidated=False, chunks=None)
-    xr.testing.assert_equal(found.load(), dataset())
+    opened = xr.open_zarr(tmp_path / "run", consolidated=False, chunks=None)
+    xr.testing.assert_equal(opened.load(), dataset())
 
 
 def test_what_is_no_whole_archive_has_no_attributes(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "run.zarr.zip"
     data = bytearray(packed(dataset()))
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
-        chunk = next(each for each in archive.infolist() if "/c/" in each.filename)
+        chunk = next(entry for entry in archive.infolist() if "/c/" in entry.filename)
     data[chunk.header_offset + 30 + len(chunk.filename) + chunk.compress_size // 2] ^= 1
     path.write_bytes(data)
     with pytest.raises(ValueError, match=r"run.zarr.zip is damaged \(.*\); restore it"):

@@ -26,11 +26,11 @@ from rankscope.store import Writer, files
 
 # A server that has imported everything once, and from which each writer is forked.
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["bare_store", "killed_writer"])
+context.set_forkserver_preload(["killed_writer"])
 
 
 def write_and_kill(path: Path, *, after_commit: bool, seconds: float) -> int | None:
-    """Kill a writer that long after its start, or its first commit; the last step acknowledged."""
+    """Kill a writer some time after its start or first commit; return its last known step."""
     ours, theirs = context.Pipe(duplex=False)
     writer = context.Process(target=write_until_killed, args=(path, theirs))
     writer.start()
@@ -89,18 +89,18 @@ def test_killed_at_random_moments(
     monkeypatch.setenv("PYTHONPATH", folder, prepend=os.pathsep)  # where the server looks
     path = tmp_path / "run"
     moments = random.Random(kills)
-    found = 0
+    snapshots = 0
     with reading(path):
         for kill in range(kills):
             # Every third may die before its first commit: while it creates the run or resumes it.
             last = write_and_kill(path, after_commit=kill % 3 > 0, seconds=moments.uniform(0, 0.1))
-            acknowledged = found if last is None else last + 1
-            found = check(xr.open_zarr(path)) if path.exists() else 0
-            assert found in (acknowledged, acknowledged + 1)
+            acknowledged = snapshots if last is None else last + 1
+            snapshots = check(xr.open_zarr(path)) if path.exists() else 0
+            assert snapshots in (acknowledged, acknowledged + 1)
     with Writer.resume(path) as writer:
-        append(writer, found)
+        append(writer, snapshots)
         assert not list(path.rglob("*.partial"))
-    assert store.open(path).sizes["step"] == found + 1
+    assert store.open(path).sizes["step"] == snapshots + 1
 
 
 class Crash(BaseException):
@@ -109,7 +109,7 @@ class Crash(BaseException):
 
 @contextlib.contextmanager
 def failing(call: int, failure: BaseException) -> Iterator[None]:
-    """The given replacement of a file (0 is the first) fails."""
+    """Make replacement number `call` of a file fail; 0 is the first."""
     original, left = os.replace, call
 
     def replace(*paths: str | Path) -> None:
@@ -125,7 +125,7 @@ def failing(call: int, failure: BaseException) -> Iterator[None]:
 
 
 def replacements(act: Callable[[], object]) -> int:
-    """How many files `act` replaces."""
+    """Return the number of files that `act` replaces."""
     calls = []
     original = os.replace
     with pytest.MonkeyPatch.context() as patch:

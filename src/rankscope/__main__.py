@@ -1,4 +1,4 @@
-"""`python -m rankscope`: the command line, also for what starts modules, such as torchrun."""
+"""`python -m rankscope`: the command line, for tools that start modules, such as torchrun."""
 
 from rankscope.cli import main
 

@@ -1,7 +1,8 @@
-"""`ds.rankscope`: the metrics on an opened run, computed from its spectra when asked for.
+"""`ds.rankscope`: metrics of an opened run, computed from its spectra on demand.
 
-Spectra are stored padded with NaN to the longest one; here each is cut at its own length first, so
-a NaN in an answer means a zero matrix or a failed decomposition. Long runs are read part by part.
+Spectra are stored padded with NaN to the longest one. A metric sees each spectrum at its own
+length, so a NaN in its result means a zero matrix or a failed decomposition. Long runs are read
+part by part.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -13,7 +14,7 @@ import xarray as xr
 
 from rankscope import metrics
 
-# Spectra looked at in one go; a metric needs about ten times that while it works.
+# Size of spectra read at a time; a metric needs about ten times that while it works.
 PART_BYTES = 16 * 1024 * 1024
 
 Metric = Callable[..., np.ndarray]
@@ -22,7 +23,7 @@ Selection = dict[Hashable, slice | np.ndarray]
 
 
 def _method(metric: Metric) -> Callable[..., xr.DataArray]:
-    """The metric as a method, with the metric's name and documentation."""
+    """Return the metric as a method, with the metric's name and documentation."""
 
     def method(
         self: "RankscopeAccessor", *, of: str = "singular_values", **options: Any
@@ -33,7 +34,7 @@ def _method(metric: Metric) -> Callable[..., xr.DataArray]:
 
 
 def _normalized_method(metric: Metric) -> Callable[..., xr.DataArray]:
-    """The same for a metric that divides by R = min(m, n), more than a product has values."""
+    """Return a metric that divides by R = min(m, n) as a method; a product has fewer values."""
 
     def method(self: "RankscopeAccessor", *, of: str = "singular_values") -> xr.DataArray:
         m, n = self._shape(of)
@@ -47,15 +48,14 @@ def _named_after(
 ) -> Callable[..., xr.DataArray]:
     method.__name__ = metric.__name__
     method.__qualname__ = f"RankscopeAccessor.{metric.__name__}"
-    method.__doc__ = f"{metric.__doc__}\n\n    of: the stored spectra to look at."
+    method.__doc__ = f"{metric.__doc__}\n\n    of: name of the stored spectra."
     return method
 
 
-@xr.register_dataset_accessor("rankscope")  # type: ignore[no-untyped-call]
 class RankscopeAccessor:
     """Metrics of the spectra in a run: `ds.rankscope.effective_rank(of="change_singular_values")`.
 
-    `of` names the stored spectra; the answer has their dimensions without k.
+    `of` names the stored spectra. The result has their dimensions without k.
     """
 
     def __init__(self, dataset: xr.Dataset) -> None:
@@ -75,10 +75,10 @@ class RankscopeAccessor:
     def numerical_rank(
         self, *, of: str = "singular_values", floor: float | xr.DataArray | None = None
     ) -> xr.DataArray:
-        """How many values exceed `floor`.
+        """Number of values above `floor`.
 
-        Unless given, it is the solver's rounding, and for changes of weights the rounding of the
-        type these are stored in, so that a rank-1 change of bfloat16 weights has rank 1.
+        The default floor is the solver's rounding. For changes of weights it is the rounding of
+        their dtype, so that a rank-1 change of bfloat16 weights has rank 1.
         """
         if floor is None and of == "change_singular_values":
             floor = self.rounding_floor()
@@ -88,14 +88,14 @@ class RankscopeAccessor:
         return self.apply(_rank_above_solver, of=of, m=m, n=n).rename("numerical_rank")
 
     def rounding_floor(self, *, safety: float = 2.0) -> xr.DataArray:
-        """The level under which a change of weights is their rounding: `metrics.rounding_floor`."""
+        """Level below which a change of weights is their rounding: `metrics.rounding_floor`."""
         dtype, m, n = (self._dataset[name] for name in ("dtype", "m", "n"))
         norms = self.frobenius_norm()
-        times = [dim for dim in norms.dims if dim not in dtype.dims]
+        other_dims = [dim for dim in norms.dims if dim not in dtype.dims]
 
         def floor(dtype: str, norm: Any, m: Any, n: Any) -> metrics.PerMatrix:
-            kind, norm = getattr(torch, dtype), np.asarray(norm, np.float64)
-            return metrics.rounding_floor(kind, norm, int(m), int(n), safety=safety)
+            torch_dtype, norm = getattr(torch, dtype), np.asarray(norm, np.float64)
+            return metrics.rounding_floor(torch_dtype, norm, int(m), int(n), safety=safety)
 
         floors: xr.DataArray = xr.apply_ufunc(
             floor,
@@ -103,8 +103,8 @@ class RankscopeAccessor:
             norms,
             m,
             n,
-            input_core_dims=[[], times, [], []],
-            output_core_dims=[times],
+            input_core_dims=[[], other_dims, [], []],
+            output_core_dims=[other_dims],
             vectorize=True,
         )
         return floors.transpose(*norms.dims).rename("rounding_floor")
@@ -112,12 +112,25 @@ class RankscopeAccessor:
     def mean_alignment(self, *, of: str = "alignment") -> xr.DataArray:
         """Mean of A_ii over i <= min(10, R) of each pair. yunis2024 Eq. 3.
 
-        This is `overlaps.mean_alignment` on stored values, which are padded with NaN beyond R.
+        This is `overlaps.mean_alignment` of stored values, which are padded with NaN beyond R.
         """
-        return self._dataset[of].isel(i=slice(10)).mean("i", skipna=True).rename("mean_alignment")
+        alignment = self._alignment(of)
+        return alignment.isel(i=slice(10)).mean("i", skipna=True).rename("mean_alignment")
+
+    def relative_alignment(self, *, of: str = "alignment") -> xr.DataArray:
+        """Mean alignment of each pair over its background, the mean overlap off the diagonal.
+
+        Values near 1 are chance. NaN for pairs of single vectors, which have no background.
+        """
+        ratio = self.mean_alignment(of=of) / self._dataset[f"{of}_background"]
+        return ratio.rename("relative_alignment")
+
+    def whole(self) -> xr.Dataset:
+        """The run without matrices that are part of another, such as the heads of a projection."""
+        return self._dataset.isel(matrix=np.flatnonzero(self._dataset["part_of"].to_numpy() == ""))
 
     def status(self) -> xr.DataArray:
-        """The status of each matrix at each step in words."""
+        """Status of each matrix at each step, in words."""
         status = self._dataset["status"]
         words = np.array(status.attrs["flag_meanings"].split())
         return status.copy(data=words[status.to_numpy()])
@@ -125,12 +138,13 @@ class RankscopeAccessor:
     def apply(
         self, function: Metric, *, of: str = "singular_values", **options: Any
     ) -> xr.DataArray:
-        """Your own metric: `function(S, **options)`, from arrays (..., k) cut to length to (...).
+        """Apply your own metric: `function(S, **options)` takes arrays (..., k) and returns (...).
 
-        An option that is a DataArray over steps or matrices is passed on as the matching array.
+        S holds no padding. An option that is a DataArray over steps or matrices reaches the
+        function as the matching array.
         """
         spectra, widths = self._spectra(of), self._widths(of)
-        answers = [
+        results = [
             _apply_by_width(
                 function,
                 spectra.isel(part).load(),
@@ -139,7 +153,12 @@ class RankscopeAccessor:
             )
             for part in _parts(spectra)
         ]
-        return _concat(answers, spectra.dims[0]).rename(function.__name__)
+        return _concat(results, spectra.dims[0]).rename(function.__name__)
+
+    def _alignment(self, of: str) -> xr.DataArray:
+        if of not in self._dataset:
+            raise ValueError(f"this run has no variable {of!r}; track it with pairs")
+        return self._dataset[of]
 
     def _spectra(self, of: str) -> xr.DataArray:
         known = [str(name) for name, array in self._dataset.items() if "k" in array.dims]
@@ -152,9 +171,9 @@ class RankscopeAccessor:
         return self._dataset[f"{prefix}m"], self._dataset[f"{prefix}n"]
 
     def _widths(self, of: str) -> xr.DataArray:
-        """How long each spectrum is: min(m, n), of a product also at most its inner width r.
+        """Length of each spectrum: min(m, n), and at most the inner width r for a product.
 
-        The change of a product is itself one of inner width 2 r.
+        The change of a product is a product of inner width 2 r.
         """
         m, n = self._shape(of)
         if not of.startswith("product_"):
@@ -172,7 +191,7 @@ def _rank_above_solver(S: np.ndarray, m: metrics.PerMatrix, n: metrics.PerMatrix
 
 
 def _parts(spectra: xr.DataArray) -> Iterator[Selection]:
-    """Selections along the first dimension, of bounded size and whole chunks, that make up all."""
+    """Yield selections of whole chunks along the first dimension, of bounded size."""
     dim, length = spectra.dims[0], spectra.shape[0]
     chunk = spectra.encoding.get("preferred_chunks", {}).get(dim, 1)
     chunk_bytes = max(1, spectra.nbytes // max(1, length) * chunk)
@@ -191,7 +210,7 @@ def _apply_by_width(
         return _apply(function, spectra.isel(k=slice(int(widths))), options)
     (dim,) = widths.dims
     groups = [np.flatnonzero(widths == width) for width in np.unique(widths)]
-    answers = [
+    results = [
         _apply(
             function,
             spectra.isel({dim: group, "k": slice(int(widths[group[0]]))}),
@@ -199,7 +218,7 @@ def _apply_by_width(
         )
         for group in groups
     ]
-    return _concat(answers, dim).isel({dim: np.argsort(np.concatenate(groups))})
+    return _concat(results, dim).isel({dim: np.argsort(np.concatenate(groups))})
 
 
 def _apply(function: Metric, spectra: xr.DataArray, options: Options) -> xr.DataArray:
@@ -209,10 +228,10 @@ def _apply(function: Metric, spectra: xr.DataArray, options: Options) -> xr.Data
     def on_arrays(S: np.ndarray, *values: np.ndarray) -> np.ndarray:
         return function(S, **dict(zip(arrays, values, strict=True)), **others)
 
-    answer: xr.DataArray = xr.apply_ufunc(
+    result: xr.DataArray = xr.apply_ufunc(
         on_arrays, spectra, *arrays.values(), input_core_dims=[["k"], *([] for _ in arrays)]
     )
-    return answer
+    return result
 
 
 def _isel(options: Options, selection: Selection) -> Options:
@@ -224,7 +243,7 @@ def _isel(options: Options, selection: Selection) -> Options:
     }
 
 
-def _concat(answers: list[xr.DataArray], dim: Hashable) -> xr.DataArray:
-    if len(answers) == 1:
-        return answers[0]
-    return xr.concat(answers, dim, coords="minimal", compat="override", join="override")
+def _concat(results: list[xr.DataArray], dim: Hashable) -> xr.DataArray:
+    if len(results) == 1:
+        return results[0]
+    return xr.concat(results, dim, coords="minimal", compat="override", join="override")

@@ -1,8 +1,8 @@
-"""Numbers that say what a spectrum looks like: singular values S (*batch, k) -> (*batch).
+"""Metrics of a spectrum: singular values S (*batch, k) -> (*batch).
 
-S holds the min(m, n) singular values of an m x n matrix, in any order, as a tensor or numpy array;
-the answer is of the same kind. NaN in, NaN out. The zero matrix, and one without entries, has norms
-and numerical rank 0; whatever divides by a norm is NaN for it, which plots and averages skip.
+S holds the min(m, n) singular values of an m x n matrix, in any order. Tensors give tensors, numpy
+arrays give numpy arrays. NaN in, NaN out. The zero matrix, and one without entries, has norms and
+numerical rank 0; metrics that divide by a norm are NaN for it, which plots and averages skip.
 """
 
 import functools
@@ -23,7 +23,7 @@ PerMatrix = Real[Tensor, "*#batch"] | Real[np.ndarray, "*#batch"] | float | int
 def _on_arrays(
     metric: Callable[Concatenate[Tensor, Options], Tensor],
 ) -> Callable[Concatenate[Array, Options], Array]:
-    """Lets a metric take numpy arrays too, and sees to spectra of length 0."""
+    """Let a metric take numpy arrays and spectra of length 0 too."""
 
     @functools.wraps(metric)
     def on_arrays(S: Array, /, *args: Options.args, **kwargs: Options.kwargs) -> Array:
@@ -50,9 +50,9 @@ def effective_rank(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
 def normalized_effective_rank(
     S: Float[Tensor, "*batch k"], *, R: PerMatrix | None = None
 ) -> Float[Tensor, "*batch"]:
-    """effective_rank(S) / R, in (0, 1]; what the figures of yunis2024 show.
+    """effective_rank(S) / R, in (0, 1]; the figures of yunis2024 show it.
 
-    R: min(m, n); k unless given. Of a product of factors S has fewer values than that.
+    R: min(m, n), by default k. Pass it for a product of factors, which has fewer values.
     """
     return _entropy(S).exp() / _width(S, R)
 
@@ -61,7 +61,7 @@ def normalized_effective_rank(
 def spectral_entropy(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
     """-sum p log p with p = S / sum(S); between 0 and log k.
 
-    yunis2024 Eq. 1 as printed, `EffRank`; the paper's figures show the exponential of it.
+    yunis2024 Eq. 1 as printed, `EffRank`; the paper's figures show its exponential.
     """
     return _entropy(S)
 
@@ -72,7 +72,7 @@ def normalized_spectral_entropy(
 ) -> Float[Tensor, "*batch"]:
     """spectral_entropy(S) / R, at most log(R) / R. yunis2024 Eq. 1 as printed, `NormEffRank`.
 
-    R: min(m, n); k unless given.
+    R: min(m, n), by default k.
     """
     return _entropy(S) / _width(S, R)
 
@@ -81,7 +81,7 @@ def normalized_spectral_entropy(
 def stable_rank(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
     """|S|_F^2 / |S|_2^2; between 1 and k, r when r values are equal and the rest zero.
 
-    boix2023, app. B and Figs. 4, 12, 14, 16, of the change of each head's products.
+    boix2023, app. B and Figs. 4, 12, 14, 16, show it for the change of each head's products.
     """
     return _relative(S).square().sum(-1)
 
@@ -90,9 +90,9 @@ def stable_rank(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
 def numerical_rank(
     S: Float[Tensor, "*batch k"], *, floor: PerMatrix | None = None
 ) -> Float[Tensor, "*batch"]:
-    """How many values exceed `floor`; `solver_floor(S, k, k)` unless given.
+    """Number of values above `floor`, by default `solver_floor(S, k, k)`.
 
-    For the change of weights give `rounding_floor`, or their rounding counts as rank.
+    For changes of weights pass `rounding_floor`, or their rounding counts as rank.
     """
     k = S.shape[-1]
     level = solver_floor(S, k, k) if floor is None else _tensor(floor, S)
@@ -102,7 +102,7 @@ def numerical_rank(
 
 @_on_arrays
 def energy_rank(S: Float[Tensor, "*batch k"], fraction: float) -> Float[Tensor, "*batch"]:
-    """The smallest r such that the r largest values hold `fraction` of the sum of squares."""
+    """Smallest r such that the r largest values hold `fraction` of the sum of squares."""
     if not 0 < fraction <= 1:
         raise ValueError(f"energy_rank: expected a fraction in (0, 1], got {fraction}")
     # float64: in float32 a square below 1e-7 of the sum so far would add nothing to it.
@@ -121,13 +121,13 @@ def frobenius_norm(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
 
 @_on_arrays
 def spectral_norm(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
-    """The largest value."""
+    """Largest value."""
     return S.amax(-1)
 
 
 @_on_arrays
 def nuclear_norm(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
-    """The sum of the values."""
+    """Sum of the values."""
     return S.sum(-1)
 
 
@@ -141,9 +141,9 @@ def condition_number(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
 def solver_floor(
     S: Float[Tensor, "*batch k"], m: PerMatrix, n: PerMatrix
 ) -> Float[Tensor, "*batch"]:
-    """max(m, n) eps max(S), eps that of the numbers in S: below it may lie a solver's rounding.
+    """max(m, n) eps max(S): values below it may be a solver's rounding.
 
-    The rule of MATLAB and of numpy's matrix_rank.
+    eps is that of the dtype of S. MATLAB and numpy's matrix_rank use this rule.
     """
     size = torch.maximum(_tensor(m, S), _tensor(n, S))
     return size * torch.finfo(S.dtype).eps * S.amax(-1)
@@ -152,16 +152,16 @@ def solver_floor(
 def rounding_floor(
     dtype: torch.dtype, frobenius: PerMatrix, m: int, n: int, *, safety: float = 2.0
 ) -> PerMatrix:
-    """The level under which singular values of W - W0, both stored in `dtype`, are rounding noise.
+    """Level below which singular values of W - W0, both stored in `dtype`, are rounding noise.
 
-    Rounding moves a weight by at most u |w|, evenly, so with variance u^2 w^2 / 3; u is half the
-    spacing of numbers at 1. Two rounded matrices leave noise of deviation s = sqrt(2/3) u rms(W) on
-    each entry of their difference, and a matrix of such entries has spectral norm
+    Rounding moves a weight evenly by at most u |w|, which has variance u^2 w^2 / 3; u is half the
+    spacing of numbers at 1. The difference of two rounded matrices has noise of deviation
+    s = sqrt(2/3) u rms(W) on each entry, and a matrix of such entries has spectral norm
     s (sqrt(m) + sqrt(n)). Below the smallest normal number weights round as coarsely as there.
 
-    frobenius: the Frobenius norm of W, from which rms(W).
-    safety: where rows and columns have like norms the noise reached 1.3 times that spectral norm;
-        where these differ tenfold it reaches 5 times.
+    frobenius: the Frobenius norm of W, which gives rms(W).
+    safety: factor on that spectral norm. We measured noise of up to 1.3 times the norm for rows and
+        columns of similar norms, and of up to 5 times where these differ tenfold.
     """
     limits = torch.finfo(dtype)
     rms: PerMatrix = frobenius / math.sqrt(max(1, m * n)) + limits.smallest_normal
@@ -170,7 +170,7 @@ def rounding_floor(
 
 
 def _entropy(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
-    # Divided by the largest first, so that no sum of large or tiny values leaves the number format.
+    # Dividing by the largest first keeps sums of large or tiny values inside the number format.
     relative = _relative(S)
     p = relative / relative.sum(-1, keepdim=True)
     entropy: Tensor = torch.special.entr(p).sum(-1)
@@ -178,7 +178,7 @@ def _entropy(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
 
 
 def _relative(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch k"]:
-    """S over its largest value: NaN for the zero matrix."""
+    """S over its largest value; NaN for the zero matrix."""
     return S / S.amax(-1, keepdim=True)
 
 
@@ -187,5 +187,5 @@ def _width(S: Float[Tensor, "*batch k"], R: PerMatrix | None) -> Tensor | int:
 
 
 def _tensor(value: PerMatrix, S: Tensor) -> Tensor:
-    """`value` beside S; copied from numpy, whose arrays may be read-only."""
+    """Return `value` on the device of S, copied from numpy, whose arrays may be read-only."""
     return value if isinstance(value, Tensor) else torch.tensor(value, device=S.device)

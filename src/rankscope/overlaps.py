@@ -1,7 +1,7 @@
-"""How singular directions of two matrices meet. yunis2024, Eq. 2, Eq. 3 and App. C.
+"""Overlaps of singular directions of two matrices. yunis2024, Eq. 2, Eq. 3 and App. C.
 
-Vectors that a pair cuts (centre tap, gate block, direction half) are shorter than one, so every
-overlap has a raw form, as in the paper, and a normalised one, which scales the cut vectors back to
+Vectors that a pair cuts (centre tap, gate block, direction half) are shorter than 1. So every
+overlap has a raw form, as in the paper, and a normalised form, which scales the cut vectors back to
 unit length.
 """
 
@@ -18,7 +18,7 @@ from rankscope.spectra import Svd
 
 
 class Overlap(NamedTuple):
-    """What a snapshot keeps of a pair: A_ii and the mean of the rest, raw and normalised."""
+    """Stored overlap of a pair: A_ii and the mean of the other entries, raw and normalised."""
 
     diagonal: Float[Tensor, " i"]
     normalized_diagonal: Float[Tensor, " i"]
@@ -34,7 +34,7 @@ class Agreement(NamedTuple):
 
 
 def measure(pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100) -> Overlap:
-    """Both diagonals and both backgrounds of a pair, from one product of its vectors."""
+    """Return the diagonals and backgrounds of a pair, from one product of its vectors."""
     left, right = _meeting(pair, decompositions, top)
     raw = _inner(left, right)
     normalized = _rescaled(raw, left, right)
@@ -56,10 +56,10 @@ def overlap(
 def normalized_overlap(
     pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100
 ) -> Float[Tensor, "j k"]:
-    """A_jk with the cut vectors scaled to unit length; where a cut leaves nothing, 0.
+    """A_jk with the cut vectors scaled to unit length; 0 for a vector of which nothing is left.
 
-    Equals `overlap` where nothing is cut. Not in the paper, whose raw values a 3x3 centre tap
-    deflates to about a third.
+    Equals `overlap` if nothing is cut. The paper has raw values only, which the centre tap of a 3x3
+    kernel shrinks to about a third.
     """
     left, right = _meeting(pair, decompositions, top)
     return _rescaled(_inner(left, right), left, right)
@@ -68,24 +68,24 @@ def normalized_overlap(
 def alignment(
     pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100
 ) -> Float[Tensor, " i"]:
-    """The diagonal A_ii, i <= top: 1 where the i-th directions coincide. yunis2024 Eq. 2."""
+    """Diagonal A_ii, i <= top: 1 where the i-th directions coincide. yunis2024 Eq. 2."""
     return overlap(pair, decompositions, top=top).diagonal()
 
 
 def normalized_alignment(
     pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100
 ) -> Float[Tensor, " i"]:
-    """The diagonal of `normalized_overlap`."""
+    """Diagonal of `normalized_overlap`."""
     return normalized_overlap(pair, decompositions, top=top).diagonal()
 
 
 def mean_alignment(diagonal: Float[Tensor, "*batch i"]) -> Float[Tensor, "*batch"]:
-    """a = mean of A_ii over i <= min(10, R). yunis2024 Eq. 3, where R < 10 is left open."""
+    """a = mean of A_ii over i <= min(10, R). yunis2024 Eq. 3, which leaves R < 10 open."""
     return diagonal[..., :10].mean(-1)
 
 
 def background(A: Float[Tensor, "j k"]) -> Float[Tensor, ""]:
-    """Mean of the entries off the diagonal, which an alignment has to rise above; NaN for 1 x 1."""
+    """Mean of the entries off the diagonal, the level of chance as measured; NaN for 1 x 1."""
     off_diagonal = ~torch.eye(*A.shape, dtype=torch.bool, device=A.device)
     return A[off_diagonal].mean()
 
@@ -93,19 +93,19 @@ def background(A: Float[Tensor, "j k"]) -> Float[Tensor, ""]:
 def chance_overlap(d: int) -> float:
     """sqrt(2 / (pi d)), the mean |<u, v>| of two random unit vectors in d dimensions, for large d.
 
-    0.05 at d = 256. `exact_chance_overlap` is the mean itself: 13% more at d = 2, 0.1% more at d =
-    256.
+    It is 0.05 at d = 256. The exact mean, `exact_chance_overlap`, is 13% larger at d = 2 and 0.1%
+    larger at d = 256.
     """
     return math.sqrt(2 / (math.pi * d))
 
 
 def exact_chance_overlap(d: int) -> float:
-    """Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2)), the mean itself; 1 at d = 1."""
+    """Gamma(d/2) / (sqrt(pi) Gamma((d+1)/2)), the exact mean of |<u, v>|; 1 at d = 1."""
     return math.exp(math.lgamma(d / 2) - math.lgamma((d + 1) / 2)) / math.sqrt(math.pi)
 
 
 def agreement(now: Svd, before: Svd, *, top: int = 100) -> Agreement:
-    """How far the leading directions of one matrix stayed between two times; 1 where they did."""
+    """Overlap of the leading directions of one matrix at two times; 1 where they stayed."""
     return Agreement(
         out_side=_inner(now.U[:, :top].double(), before.U[:, :top].double()).diagonal(),
         in_side=_inner(now.Vh[:top].double().mT, before.Vh[:top].double().mT).diagonal(),
@@ -115,7 +115,7 @@ def agreement(now: Svd, before: Svd, *, top: int = 100) -> Agreement:
 def balancedness(earlier: Num[Tensor, "d n"], later: Num[Tensor, "m d"]) -> Float[Tensor, ""]:
     """|W'^T W' - W W^T|_F / (|W'^T W'|_F + |W W^T|_F) of W before W'; 0 when balanced, at most 1.
 
-    The assumption under which theory predicts alignment 1; for pairs of plain linear layers.
+    Theory predicts alignment 1 for balanced pairs of plain linear layers.
     """
     out_gram = earlier.double() @ earlier.double().mT  # (d, d)
     in_gram = later.double().mT @ later.double()  # (d, d)
@@ -127,7 +127,7 @@ def balancedness(earlier: Num[Tensor, "d n"], later: Num[Tensor, "m d"]) -> Floa
 def _meeting(
     pair: Pair, decompositions: Mapping[str, Svd], top: int
 ) -> tuple[Float[Tensor, "d j"], Float[Tensor, "d k"]]:
-    """The leading vectors of both matrices, as columns, cut to the entries that meet."""
+    """Return the leading vectors of both matrices, as columns, cut to the entries that meet."""
     left = _vectors(pair.earlier, pair.earlier_side, pair.earlier_cut, decompositions, top)
     right = _vectors(pair.later, pair.later_side, pair.later_cut, decompositions, top)
     if len(left) != len(right):
@@ -165,7 +165,7 @@ def _vectors(
 
 
 def _inner(left: Float[Tensor, "d j"], right: Float[Tensor, "d k"]) -> Float[Tensor, "j k"]:
-    # The bound is Cauchy-Schwarz; rounding passes it by an ulp. NaN stays NaN.
+    # Cauchy-Schwarz bounds the overlap by 1; rounding may exceed it by an ulp. NaN stays NaN.
     return (left.mT @ right).abs().clamp(max=1)
 
 

@@ -1,20 +1,19 @@
-"""Where a result came from: versions, device, the commit of the code that asked for it."""
+"""Origin of a result: versions, device, and the commit of the code that computed it."""
 
 import os
 import platform
 import subprocess
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 
 import torch
 
-from rankscope import __version__
-
 
 def origin(device: torch.device) -> dict[str, str]:
-    """Plain strings for a run's attributes."""
+    """Return the attributes that say where a run came from, as plain strings."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     return {
-        "rankscope": __version__,
+        "rankscope": _version(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "device": f"{device.type} ({name})",
@@ -23,13 +22,20 @@ def origin(device: torch.device) -> dict[str, str]:
     }
 
 
-def _commit() -> str:
-    """The commit checked out where the program runs, or "" outside a repository.
+def _version() -> str:
+    try:
+        return version("rankscope")
+    except PackageNotFoundError:  # a source tree on the path
+        return "not installed"
 
-    A copy of the code that is no checkout can be told by RANKSCOPE_COMMIT where it is from.
+
+def _commit() -> str:
+    """Return the commit checked out in the working directory, or "" outside a repository.
+
+    Set RANKSCOPE_COMMIT where the code is a copy without its history.
     """
-    if told := os.environ.get("RANKSCOPE_COMMIT"):
-        return told
+    if commit := os.environ.get("RANKSCOPE_COMMIT"):
+        return commit
     command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         answer = subprocess.run(command, capture_output=True, text=True, timeout=5, check=False)

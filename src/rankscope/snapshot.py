@@ -1,7 +1,7 @@
-"""One look at a network: every spectrum, change, product and overlap at one moment.
+"""Snapshots of a network: every spectrum, change, product and overlap at one moment.
 
-A `Plan` says what is looked at, `measure` looks, `layout` says how the result is stored. The
-tracker uses them while a network trains; whoever has its weights in another way can use them too.
+A `Plan` says what to measure, `measure` measures it, `layout` says how the result is stored. The
+tracker uses them while a network trains; they also work on weights from elsewhere.
 """
 
 import math
@@ -25,21 +25,23 @@ from rankscope.store import Variable
 
 Item = TypeVar("Item", Reading, ProductReading)
 Solve = Callable[..., dict[str, Svd]]
+Coordinates = dict[str, tuple[tuple[str, ...], np.ndarray]]
 
 STATUS = ("ok", "zero", "failed")
 STATUS_FLAGS = {"flag_values": [0, 1, 2], "flag_meanings": " ".join(STATUS)}
 
-# Matrices are decomposed in portions of this many float64 numbers (512 MiB), so that memory stays
-# bounded by a few portions whatever the size of the model.
+# Matrices are decomposed in portions of this many float64 numbers (512 MiB), which bounds memory by
+# a few portions for models of any size.
 PORTION = 1 << 26
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a snapshot measures: matrices (wholes, and the parts pairs need), products, pairs.
+    """Matrices (whole ones, and the parts that pairs need), products and pairs to measure.
 
-    `top` is how many leading directions enter an overlap; `directions` says how many of a matrix
-    are handed out beside the stored values, on its shorter side, for whoever needs more than these.
+    top: number of leading directions that enter an overlap.
+    directions: number of leading directions to return for each named matrix, on its shorter side,
+        beside the stored values.
     """
 
     readings: tuple[Reading, ...]
@@ -50,7 +52,7 @@ class Plan:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The tensors needed, each once."""
+        """Names of the tensors needed, each once."""
         names = [reading.parameter for reading in self.readings]
         for product in self.products:
             names += [product.left.parameter, product.right.parameter]
@@ -58,15 +60,17 @@ class Plan:
 
     @property
     def k(self) -> int:
-        """The longest spectrum."""
+        """Length of the longest spectrum."""
         widths = [min(reading.m, reading.n) for reading in self.readings]
         return max(widths + [_change_rank(product) for product in self.products], default=0)
 
 
 class Snapshot(NamedTuple):
-    """Stored variables by name, and what could not be decomposed: "fc", "change of fc".
+    """Result of `measure`.
 
-    `directions` are those the plan asks to be handed out, as columns: of U where m <= n, else of V.
+    values: stored variables by name.
+    failed: names of what could not be decomposed: "fc", "change of fc".
+    directions: the directions that the plan asks for, as columns: of U if m <= n, else of V.
     """
 
     values: dict[str, np.ndarray]
@@ -82,19 +86,20 @@ def plan(
     top: int = 100,
     directions: Mapping[str, int] = MappingProxyType({}),
 ) -> Plan:
-    """The plan for the chosen matrices, their products, and the parts that `pairs` name besides."""
-    known = {reading.name: reading for reading in chosen.manifest.readings}
-    _check_pairs(pairs, known)
+    """Return the plan for the chosen matrices, their products, and the parts that `pairs` name."""
+    readings = {reading.name: reading for reading in chosen.manifest.readings}
+    _check_pairs(pairs, readings)
     if unknown := [name for name in directions if name not in chosen.readings]:
         raise ValueError(f"directions are asked of {unknown[0]!r}, which is not among the matrices")
     names = {*chosen.readings, *(n for pair in pairs for n in (pair.earlier, pair.later))}
     parameters = {reading.parameter for reading in chosen.readings.values()}
     return Plan(
-        readings=tuple(reading for name, reading in known.items() if name in names),
+        readings=tuple(reading for name, reading in readings.items() if name in names),
         products=tuple(
-            each
-            for each in (chosen.manifest.products if products else ())
-            if {each.left.parameter, each.right.parameter} <= parameters or each.kind == "lora"
+            product
+            for product in (chosen.manifest.products if products else ())
+            if product.kind == "lora"
+            or {product.left.parameter, product.right.parameter} <= parameters
         ),
         pairs=tuple(pairs),
         top=top,
@@ -102,98 +107,108 @@ def plan(
     )
 
 
-def _check_pairs(pairs: Sequence[Pair], known: Mapping[str, Reading]) -> None:
+def _check_pairs(pairs: Sequence[Pair], readings: Mapping[str, Reading]) -> None:
     for pair in pairs:
         for name in (pair.earlier, pair.later):
-            if name not in known:
+            if name not in readings:
                 raise ValueError(
                     f"pair {pair.name!r} names the matrix {name!r}, which the model does not have; "
                     "rankscope.views(model, parts=True) lists those it has"
                 )
-        earlier, later = (_meeting(pair, known, end) for end in ("earlier", "later"))
+        earlier, later = (_meeting(pair, readings, end) for end in ("earlier", "later"))
         if earlier != later:
             raise ValueError(
                 f"pair {pair.name!r}: {earlier} entries of the earlier vectors meet {later} of the "
                 "later; give it an earlier_cut or later_cut that makes them equal"
             )
-    twice = [name for name, count in Counter(pair.name for pair in pairs).items() if count > 1]
-    if twice:
-        raise ValueError(f"two pairs are named {twice[0]!r}; tell them apart by their label")
+    counts = Counter(pair.name for pair in pairs)
+    if duplicates := [name for name, count in counts.items() if count > 1]:
+        raise ValueError(f"two pairs are named {duplicates[0]!r}; give them different labels")
 
 
-def _meeting(pair: Pair, known: Mapping[str, Reading], end: str) -> int:
-    """How many entries of the vectors of one end take part."""
+def _meeting(pair: Pair, readings: Mapping[str, Reading], end: str) -> int:
+    """Number of entries of the vectors at one end that enter the overlap."""
     cut: Cut | None = getattr(pair, f"{end}_cut")
-    return _length(pair, known, end) if cut is None else cut.size
+    return _length(pair, readings, end) if cut is None else cut.size
 
 
-def _length(pair: Pair, known: Mapping[str, Reading], end: str) -> int:
-    reading = known[getattr(pair, end)]
+def _length(pair: Pair, readings: Mapping[str, Reading], end: str) -> int:
+    """Number of entries of the vectors at one end."""
+    reading = readings[getattr(pair, end)]
     return reading.m if getattr(pair, f"{end}_side") == "out" else reading.n
 
 
 def layout(
     plan: Plan, dtypes: Mapping[str, torch.dtype], *, change: bool
-) -> tuple[dict[str, tuple[tuple[str, ...], np.ndarray]], dict[str, Variable]]:
-    """Coordinates and variables of the store for this plan.
+) -> tuple[Coordinates, dict[str, Variable]]:
+    """Return the coordinates and variables of the store for this plan.
 
-    Spectra are kept in float32, which is below the rounding of weights stored in float32 or less,
-    and in float64 when any weight is.
+    Spectra are stored in float32, whose rounding is below that of the weights, and in float64 if
+    any weight is.
     """
     real = np.dtype("float64" if torch.float64 in dtypes.values() else "float32")
-    readings, pairs, products = plan.readings, plan.pairs, plan.products
-    coords: dict[str, tuple[tuple[str, ...], np.ndarray]] = {
-        "matrix": _names("matrix", [r.name for r in readings]),
-        "m": (("matrix",), np.array([r.m for r in readings])),
-        "n": (("matrix",), np.array([r.n for r in readings])),
-        "kind": _names("matrix", [r.kind for r in readings]),
-        "part_of": _names("matrix", [r.part_of or "" for r in readings]),
-        "dtype": _names(
-            "matrix", [str(dtypes[r.parameter]).removeprefix("torch.") for r in readings]
-        ),
-        "k": (("k",), np.arange(plan.k)),
-    }
+    coords = {**_matrix_coords(plan.readings, dtypes), "k": (("k",), np.arange(plan.k))}
     variables = {
         "singular_values": Variable(("step", "matrix", "k"), real),
         "status": Variable(("step", "matrix"), np.dtype("int8"), fill=2, attrs=STATUS_FLAGS),
     }
     if change:
         variables["change_singular_values"] = Variable(("step", "matrix", "k"), real)
-    if products:
-        coords |= {
-            "product": _names("product", [p.name for p in products]),
-            "product_kind": _names("product", [p.kind for p in products]),
-            "product_m": (("product",), np.array([p.left.m for p in products])),
-            "product_n": (("product",), np.array([p.right.m for p in products])),
-            "product_r": (("product",), np.array([p.left.n for p in products])),
-        }
+    if plan.products:
+        coords |= _product_coords(plan.products)
         variables["product_singular_values"] = Variable(("step", "product", "k"), real)
         if change:
             variables["product_change_singular_values"] = Variable(("step", "product", "k"), real)
-    if pairs:
-        coords |= {
-            "pair": _names("pair", [p.name for p in pairs]),
-            "pair_kind": _names("pair", [p.kind for p in pairs]),
-            "earlier": _names("pair", [p.earlier for p in pairs]),
-            "later": _names("pair", [p.later for p in pairs]),
-            "chance": (("pair",), np.array([_chance(p, readings) for p in pairs])),
-            "i": (("i",), np.arange(1, plan.top + 1)),
-        }
+    if plan.pairs:
+        coords |= {**_pair_coords(plan), "i": (("i",), np.arange(1, plan.top + 1))}
         for name in ("alignment", "alignment_normalized"):
             variables[name] = Variable(("step", "pair", "i"), np.dtype("float32"))
             variables[f"{name}_background"] = Variable(("step", "pair"), np.dtype("float32"))
     return coords, variables
 
 
-def _chance(pair: Pair, readings: Sequence[Reading]) -> float:
-    """The mean raw overlap of random directions, of which only the entries that meet count.
+def _matrix_coords(readings: Sequence[Reading], dtypes: Mapping[str, torch.dtype]) -> Coordinates:
+    names = [str(dtypes[r.parameter]).removeprefix("torch.") for r in readings]
+    return {
+        "matrix": _names("matrix", [r.name for r in readings]),
+        "m": (("matrix",), np.array([r.m for r in readings])),
+        "n": (("matrix",), np.array([r.n for r in readings])),
+        "kind": _names("matrix", [r.kind for r in readings]),
+        "part_of": _names("matrix", [r.part_of or "" for r in readings]),
+        "dtype": _names("matrix", names),
+    }
 
-    d of D and d of D' entries meet: each part has length about sqrt(d / D), and the parts overlap
-    as unit vectors in d dimensions do.
+
+def _product_coords(products: Sequence[ProductReading]) -> Coordinates:
+    return {
+        "product": _names("product", [p.name for p in products]),
+        "product_kind": _names("product", [p.kind for p in products]),
+        "product_m": (("product",), np.array([p.left.m for p in products])),
+        "product_n": (("product",), np.array([p.right.m for p in products])),
+        "product_r": (("product",), np.array([p.left.n for p in products])),
+    }
+
+
+def _pair_coords(plan: Plan) -> Coordinates:
+    pairs = plan.pairs
+    return {
+        "pair": _names("pair", [p.name for p in pairs]),
+        "pair_kind": _names("pair", [p.kind for p in pairs]),
+        "earlier": _names("pair", [p.earlier for p in pairs]),
+        "later": _names("pair", [p.later for p in pairs]),
+        "chance": (("pair",), np.array([_chance(p, plan.readings) for p in pairs])),
+    }
+
+
+def _chance(pair: Pair, readings: Sequence[Reading]) -> float:
+    """Return the mean raw overlap of random directions, cut to the entries that meet.
+
+    d of D and d of D' entries meet. The cut vectors have lengths of about sqrt(d / D) and
+    sqrt(d / D'), and overlap as unit vectors in d dimensions do.
     """
-    known = {reading.name: reading for reading in readings}
-    meeting = _meeting(pair, known, "earlier")
-    lengths = [_length(pair, known, end) for end in ("earlier", "later")]
+    by_name = {reading.name: reading for reading in readings}
+    meeting = _meeting(pair, by_name, "earlier")
+    lengths = [_length(pair, by_name, end) for end in ("earlier", "later")]
     return chance_overlap(meeting) * meeting / math.sqrt(math.prod(lengths))
 
 
@@ -204,9 +219,9 @@ def measure(
     *,
     threads: int | None = None,
 ) -> Snapshot:
-    """Every stored variable of one snapshot; each matrix is decomposed once.
+    """Measure one snapshot; each matrix is decomposed once.
 
-    Changes are those of whole matrices; parts are there for the overlaps they enter.
+    Changes are measured for whole matrices only. Parts serve the overlaps they enter.
     """
     failed: list[str] = []
     solve = partial(decompose, threads=threads, on_failure=failed.extend)
@@ -221,8 +236,8 @@ def measure(
         values |= _products(plan, tensors, reference, solve)
     if plan.pairs:
         values |= _alignments(plan, vectors)
-    wanted = {name: _short_side(vectors[name], rank) for name, rank in plan.directions.items()}
-    return Snapshot(values, tuple(failed), wanted)
+    directions = {name: _short_side(vectors[name], rank) for name, rank in plan.directions.items()}
+    return Snapshot(values, tuple(failed), directions)
 
 
 def _matrices(
@@ -232,13 +247,13 @@ def _matrices(
     solve: Solve,
 ) -> tuple[list[np.ndarray], list[np.ndarray], dict[str, Svd]]:
     # Query heads that share a key head name the same matrix; it is decomposed under one name.
-    first: dict[Reading, str] = {}
-    same = {r.name: first.setdefault(replace(r, name=""), r.name) for r in plan.readings}
-    paired = {same[name] for pair in plan.pairs for name in (pair.earlier, pair.later)}
+    names: dict[Reading, str] = {}
+    first_name = {r.name: names.setdefault(replace(r, name=""), r.name) for r in plan.readings}
+    paired = {first_name[name] for pair in plan.pairs for name in (pair.earlier, pair.later)}
     spectra: dict[str, np.ndarray] = {}
     changes: dict[str, np.ndarray] = {}
     vectors: dict[str, Svd] = {}
-    unique = [reading for reading in plan.readings if same[reading.name] == reading.name]
+    unique = [reading for reading in plan.readings if first_name[reading.name] == reading.name]
     for portion in _portions(unique, size=lambda reading: reading.m * reading.n):
         jobs: dict[str, Tensor | View | Product] = {}
         for reading in portion:
@@ -251,26 +266,26 @@ def _matrices(
         for reading in portion:
             if (rank := plan.directions.get(reading.name, 0)) > ranks.get(reading.name, 0):
                 ranks[reading.name] = rank
-        found = solve(jobs, ranks=ranks)
+        svds = solve(jobs, ranks=ranks)
         for reading in portion:
-            spectra[reading.name] = _array(found[reading.name].S)
-            change = found.get(_change_name(reading.name))
+            spectra[reading.name] = _array(svds[reading.name].S)
+            change = svds.get(_change_name(reading.name))
             changes[reading.name] = np.empty(0) if change is None else _array(change.S)
-        vectors |= {name: found[name] for name in ranks}
-    order = [same[reading.name] for reading in plan.readings]
-    aliases = {name: vectors[of] for name, of in same.items() if of in vectors}
-    return [spectra[name] for name in order], [changes[name] for name in order], aliases
+        vectors |= {name: svds[name] for name in ranks}
+    order = [first_name[reading.name] for reading in plan.readings]
+    by_name = {name: vectors[first] for name, first in first_name.items() if first in vectors}
+    return [spectra[name] for name in order], [changes[name] for name in order], by_name
 
 
 def _short_side(svd: Svd, rank: int) -> Tensor:
     short = svd.U if svd.U.shape[0] <= svd.Vh.shape[1] else svd.Vh.mT
-    return short[:, :rank].clone()  # a view would hold, and send, all of them
+    return short[:, :rank].clone()  # a view would hold, and send, all directions
 
 
 def _difference(W: Tensor, W0: Tensor) -> Tensor:
-    """W - W0, rounded once, to float32 or better: less than the weights were rounded themselves."""
-    at_least = torch.promote_types(W.dtype, torch.float32)
-    return W.to(at_least) - W0.to(at_least)
+    """W - W0, rounded once to float32 or better, which is finer than the weights' own rounding."""
+    dtype = torch.promote_types(W.dtype, torch.float32)
+    return W.to(dtype) - W0.to(dtype)
 
 
 def _products(
@@ -316,7 +331,7 @@ def _alignments(plan: Plan, vectors: Mapping[str, Svd]) -> dict[str, np.ndarray]
 
 
 def _portions(items: Sequence[Item], *, size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """The items, large ones first, in lists of at most PORTION numbers."""
+    """Yield the items, large ones first, in lists of at most PORTION numbers."""
     portion: list[Item] = []
     total = 0
     for item in sorted(items, key=size, reverse=True):

@@ -4,7 +4,6 @@ import xarray as xr
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from lab.papers.yunis2024.figures.closed_form import factor
 from rankscope.figures.over_time import (
     chosen_values,
     draw_band,
@@ -19,8 +18,12 @@ from rankscope.figures.over_time import (
 )
 
 
+def factor(seed: int) -> float:
+    return 0.9 + 0.1 * seed
+
+
 def bands(axes: object) -> list[PolyCollection]:
-    return [each for each in axes.collections if isinstance(each, PolyCollection)]
+    return [band for band in axes.collections if isinstance(band, PolyCollection)]
 
 
 def extent(band: PolyCollection, x: float) -> tuple[float, float]:

@@ -1,9 +1,15 @@
 from operator import itemgetter
 
 import numpy as np
+import xarray as xr
 
-from lab.papers.yunis2024.figures.closed_form import training
 from rankscope.figures.seeds import Setting, average, over_seeds, steps_of
+
+
+def training(seed: int) -> xr.Dataset:
+    """The loss of seed 1 lies in the middle of those of seeds 0 and 2."""
+    loss = (0.9 + 0.1 * seed) * np.linspace(2.5, 0.5, 6)
+    return xr.Dataset({"training_loss": ("step", loss)}, coords={"step": 10 * np.arange(6)})
 
 
 def setting(**changes: object) -> Setting:
@@ -11,8 +17,8 @@ def setting(**changes: object) -> Setting:
 
 
 def test_the_mean_of_the_seeds_is_the_middle_one() -> None:
-    found = average(setting(), itemgetter("training_loss"))
-    np.testing.assert_allclose(found, training(1)["training_loss"])
+    mean = average(setting(), itemgetter("training_loss"))
+    np.testing.assert_allclose(mean, training(1)["training_loss"])
 
 
 def test_a_run_that_ended_early_is_missing_from_later_means() -> None:
@@ -20,32 +26,32 @@ def test_a_run_that_ended_early_is_missing_from_later_means() -> None:
     runs = Setting("one diverged", (short, training(1), training(2)))
     steps = steps_of([runs])
     assert steps.tolist() == training(1)["step"].to_numpy().tolist()
-    found = over_seeds(runs, itemgetter("training_loss"), steps)
-    assert found.dims == ("seed", "step")
-    assert np.isnan(found[0]).to_numpy().tolist() == [False, False, True, True, True, True]
+    by_seed = over_seeds(runs, itemgetter("training_loss"), steps)
+    assert by_seed.dims == ("seed", "step")
+    assert np.isnan(by_seed[0]).to_numpy().tolist() == [False, False, True, True, True, True]
     want = (training(1)["training_loss"] + training(2)["training_loss"])[2:] / 2
-    np.testing.assert_allclose(found.mean("seed")[2:], want)
+    np.testing.assert_allclose(by_seed.mean("seed")[2:], want)
 
 
 def test_what_is_not_finite_is_left_out() -> None:
     broken = training(2).copy(deep=True)
     broken["training_loss"][3] = np.inf
     runs = (training(0), training(1), broken)
-    found = average(setting(runs=runs), itemgetter("training_loss"))
+    mean = average(setting(runs=runs), itemgetter("training_loss"))
     want = (training(0)["training_loss"][3] + training(1)["training_loss"][3]) / 2
-    np.testing.assert_allclose(found[3], want)
+    np.testing.assert_allclose(mean[3], want)
 
 
 def test_steps_that_no_seed_has_are_missing_without_a_warning() -> None:
-    found = average(setting(), itemgetter("training_loss"), np.array([0, 7]))
-    assert np.isnan(found).to_numpy().tolist() == [False, True]
+    mean = average(setting(), itemgetter("training_loss"), np.array([0, 7]))
+    assert np.isnan(mean).to_numpy().tolist() == [False, True]
 
 
 def test_headings_count_seeds_name_collapsed_runs_and_say_that_means_include_them() -> None:
     assert setting().heading == "a network, 3 seeds"
     assert setting(runs=(training(0),)).heading == "a network, 1 seed"
     assert setting(collapsed=("", "", "")).heading == "a network, 3 seeds"
-    every = setting(collapsed=("why", "why not", "why")).heading
-    assert every == "a network, 3 seeds, collapsed: why"
-    some = setting(collapsed=("", "why", "")).heading
-    assert some == "a network, 1 of 3 seeds collapsed, which the mean includes: why"
+    all_collapsed = setting(collapsed=("why", "why not", "why")).heading
+    assert all_collapsed == "a network, 3 seeds, collapsed: why"
+    one_collapsed = setting(collapsed=("", "why", "")).heading
+    assert one_collapsed == "a network, 1 of 3 seeds collapsed, which the mean includes: why"

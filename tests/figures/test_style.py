@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from rankscope.figures import save
 from rankscope.figures.style import (
     draw_order_bar,
     evenly,
@@ -15,6 +14,7 @@ from rankscope.figures.style import (
     mixed,
     panels,
     power_of_ten,
+    save,
     shades,
 )
 

@@ -1,10 +1,16 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
+from matplotlib.figure import Figure
+from torch import nn
 
-from rankscope.figures import (
+import rankscope as rs
+from rankscope.figures.training import (
     alignment_over_time,
     effective_rank_by_depth,
     mean_alignment_by_pair,
@@ -164,3 +170,25 @@ def test_unknown_names_list_the_known() -> None:
         alignment_over_time(plain, "fc1 > fc2")
     with pytest.raises(ValueError, match="no variable 'alignment'"):
         mean_alignment_by_pair(plain)
+
+
+@pytest.mark.parametrize("steps", [0, 1, 3])
+@pytest.mark.parametrize("draw", [overview, effective_rank_by_depth, mean_alignment_by_pair])
+def test_any_tracked_run_can_be_drawn(tmp_path: Path, draw, steps: int) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 1), nn.Linear(1, 8))
+    nn.init.zeros_(model[1].weight)
+    with rs.Tracker(model, tmp_path / "run", schedule=1, pairs=[rs.Pair("0", "1")]) as tracker:
+        for step in range(steps):
+            tracker.observe(step)
+    figure: Figure = draw(rs.open(tmp_path / "run"))
+    figure.draw_without_rendering()
+
+
+def test_a_run_without_matrices(tmp_path: Path) -> None:
+    with rs.Tracker(nn.ReLU(), tmp_path / "run") as tracker:
+        tracker.observe(0)
+    ds = rs.open(tmp_path / "run")
+    for draw in (overview, effective_rank_by_depth):
+        with pytest.raises(ValueError, match="no matrices; look at its attribute 'coverage'"):
+            draw(ds)

@@ -1,7 +1,7 @@
-"""What the processes of `test_distributed` do, and the one that has imported all they need.
+"""Processes of `test_distributed`: the ranks of a training, and a nursery that forks them.
 
-Importing torch's sharding takes seconds, so it happens once: ranks are forked from a nursery, which
-itself is spawned and has no threads that a fork could lose.
+Importing torch's sharding takes seconds, so it happens once, in the nursery. That process is
+spawned and has no threads that a fork could lose.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 import rankscope as rs
 import rankscope.snapshot
 
-SOON = 90.0  # seconds; a rank that waits for another one longer than this waits for ever
+SOON = 90.0  # seconds after which a rank that waits for another is taken to hang
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Nursery:
         theirs.close()
 
     def launch(self, case: Case) -> list[str | int | None]:
-        """What each rank says at its end; its exit code if it says nothing, None if it hangs."""
+        """Return each rank's message; its exit code if it sends none, None if it hangs."""
         self._connection.send(case)
         answers: list[str | int | None] = self._connection.recv()
         return answers
@@ -74,13 +74,13 @@ def _launch(case: Case) -> list[str | int | None]:
         process.start()
         theirs.close()
         ranks.append((process, ours))
-    said: list[str | int | None] = []
+    answers: list[str | int | None] = []
     for process, ours in ranks:
         process.join(SOON)
-        said.append(ours.recv() if process.exitcode == 0 else process.exitcode)
+        answers.append(ours.recv() if process.exitcode == 0 else process.exitcode)
         process.kill()
         process.join()
-    return said
+    return answers
 
 
 def _live(case: Case, rank: int, connection: Connection) -> None:
@@ -112,7 +112,7 @@ def network(way: str) -> nn.Module:
 
 
 def refusal(case: Case, model: nn.Module, rank: int) -> str:
-    """A folder with something else in it, of which only the writing rank knows."""
+    """Track into a folder that is not empty, which only the writing rank notices."""
     if rank == 0:
         case.path.mkdir()
         (case.path / "in the way").touch()
@@ -125,7 +125,7 @@ def refusal(case: Case, model: nn.Module, rank: int) -> str:
 
 
 def train(case: Case, model: nn.Module) -> str:
-    """Four steps and a snapshot at the end; says why the tracker failed, or None."""
+    """Train four steps, take a snapshot, and return why the tracker failed, or None."""
     optimizer, path = torch.optim.SGD(model.parameters(), lr=0.1), case.path
     if case.trouble == "disk":
         path.touch()

@@ -42,8 +42,8 @@ def test_non_finite_weights_give_nan_and_one_warning(tmp_path, poison: float) ->
     assert np.isfinite(ds.singular_values.sel(matrix="2").values[:, :4]).all()
     assert list(ds.status.sel(matrix="0").values) == [0, 2, 2, 2]
     assert np.isnan(ds.alignment.sel(step=3).values).all()
-    told = [str(w.message) for w in caught if "'0'" in str(w.message)]
-    assert len(told) == 1, told
+    messages = [str(w.message) for w in caught if "'0'" in str(w.message)]
+    assert len(messages) == 1, messages
 
 
 def test_a_matrix_of_zeros_is_zero_not_failed(tmp_path) -> None:
@@ -105,7 +105,7 @@ def test_a_full_disk(tiny_disk: Path) -> None:
 
 
 class Fatal(BaseException):
-    """What ends a thread and is no Exception."""
+    """An error that ends a thread and is no Exception."""
 
 
 def test_a_dead_worker_does_not_stop_training(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +330,7 @@ def test_fifty_kills(tmp_path) -> None:
 
 
 def watch_and_kill(path: Path, start: int, *, after: float) -> list[int]:
-    """Runs the child, reads its run all the while, kills it; the steps it said were committed."""
+    """Kill the child while its run is being read; return the steps it printed as committed."""
     command = [sys.executable, "-c", CHILD, str(path), str(start)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as child:

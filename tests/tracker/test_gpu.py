@@ -38,8 +38,8 @@ def test_weights_overwritten_right_after_observe_are_not_seen(tmp_path, device, 
                 model[0].weight.zero_()
             expected.append(step + 1.0)
     ds = rs.open(tmp_path / "run")
-    found = ds.singular_values.sel(matrix="0").values
-    np.testing.assert_allclose(found, np.outer(expected, np.ones(512)), rtol=1e-6)
+    measured = ds.singular_values.sel(matrix="0").values
+    np.testing.assert_allclose(measured, np.outer(expected, np.ones(512)), rtol=1e-6)
 
 
 def test_all_ways_agree(tmp_path) -> None:

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 import rankscope as rs
-from rankscope.tracker.shared import Layout, SharedMemory
+from rankscope.tracker.shared_memory import Layout, SharedMemory
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "memfd_create"), reason="sharing memory without a path needs Linux"
@@ -137,12 +137,12 @@ def test_shared_memory_holds_every_dtype_and_shape() -> None:
         "double": torch.randn(7, dtype=torch.float64),
         "float": torch.randn(2, 3, 4),
     }
-    memory = SharedMemory.create(Layout.of(tensors, places=2))
-    for place in (0, 1):
-        for name, shared in memory.tensors(place).items():
-            shared.copy_(tensors[name] + place)
+    memory = SharedMemory.create(Layout.of(tensors, blocks=2))
+    for block in (0, 1):
+        for name, shared in memory.tensors(block).items():
+            shared.copy_(tensors[name] + block)
     again = SharedMemory(memory.descriptor, memory.layout)
-    for place in (0, 1):
-        for name, shared in again.tensors(place).items():
-            assert torch.equal(shared, tensors[name] + place), name
+    for block in (0, 1):
+        for name, shared in again.tensors(block).items():
+            assert torch.equal(shared, tensors[name] + block), name
     memory.close()

@@ -1,4 +1,4 @@
-"""What a tracker measures besides spectra, beside training."""
+"""Probes: measurements of the user's own at each snapshot."""
 
 import threading
 from collections.abc import Mapping

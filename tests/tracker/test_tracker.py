@@ -1,4 +1,4 @@
-"""What a tracked run holds, against a dense computation of the same weights."""
+"""Contents of a tracked run, against a dense computation of the same weights."""
 
 import json
 import time
@@ -14,7 +14,7 @@ import rankscope as rs
 
 
 class Training:
-    """SGD on a small net; keeps every step's weights, which is what the tracker must see."""
+    """SGD on a small net. `history` holds the weights that the tracker must see at each step."""
 
     def __init__(self, model: nn.Module, width: int, *, seed: int = 0) -> None:
         self.model = model
@@ -59,9 +59,9 @@ def test_singular_values_are_those_of_the_weights_at_each_step(tmp_path) -> None
     for step, weights in enumerate(training.history):
         for name in ("0", "2"):
             dense = np.linalg.svd(weights[f"{name}.weight"], compute_uv=False)
-            found = ds.singular_values.sel(step=step, matrix=name).values
-            np.testing.assert_allclose(found[: len(dense)], dense, rtol=2e-6)
-            assert np.isnan(found[len(dense) :]).all()
+            measured = ds.singular_values.sel(step=step, matrix=name).values
+            np.testing.assert_allclose(measured[: len(dense)], dense, rtol=2e-6)
+            assert np.isnan(measured[len(dense) :]).all()
 
 
 def test_changes_are_measured_from_the_first_snapshot(tmp_path) -> None:
@@ -70,8 +70,8 @@ def test_changes_are_measured_from_the_first_snapshot(tmp_path) -> None:
     first = training.history[0]["0.weight"]
     for step, weights in enumerate(training.history):
         dense = np.linalg.svd(weights["0.weight"] - first, compute_uv=False)
-        found = ds.change_singular_values.sel(step=step, matrix="0").values
-        np.testing.assert_allclose(found[: len(dense)], dense, atol=1e-6 * max(dense[0], 1e-12))
+        measured = ds.change_singular_values.sel(step=step, matrix="0").values
+        np.testing.assert_allclose(measured[: len(dense)], dense, atol=1e-6 * max(dense[0], 1e-12))
 
 
 @pytest.mark.parametrize("form", ["file", "state dict", "model"])
@@ -87,8 +87,8 @@ def test_changes_from_a_given_reference(tmp_path, form: str) -> None:
     ds = rs.open(tmp_path / "run")
     change = training.history[1]["2.weight"] - other[2].weight.detach().double().numpy()
     dense = np.linalg.svd(change, compute_uv=False)
-    found = ds.change_singular_values.sel(step=1, matrix="2").values[: len(dense)]
-    np.testing.assert_allclose(found, dense, rtol=2e-6)
+    measured = ds.change_singular_values.sel(step=1, matrix="2").values[: len(dense)]
+    np.testing.assert_allclose(measured, dense, rtol=2e-6)
 
 
 def test_no_reference_no_change(tmp_path) -> None:
@@ -102,10 +102,10 @@ def test_alignment_of_given_pairs(tmp_path) -> None:
     U, _, _ = np.linalg.svd(training.history[3]["0.weight"])
     _, _, Vh = np.linalg.svd(training.history[3]["2.weight"])
     A = np.abs(U[:, :3].T @ Vh[:3].T)
-    found = ds.sel(step=3, pair="0 > 2")
-    np.testing.assert_allclose(found.alignment.values, np.diag(A), atol=1e-5)
+    measured = ds.sel(step=3, pair="0 > 2")
+    np.testing.assert_allclose(measured.alignment.values, np.diag(A), atol=1e-5)
     background = A[~np.eye(3, dtype=bool)].mean()
-    np.testing.assert_allclose(float(found.alignment_background), background, atol=1e-5)
+    np.testing.assert_allclose(float(measured.alignment_background), background, atol=1e-5)
     assert list(ds.i.values) == [1, 2, 3]
 
 
@@ -166,8 +166,8 @@ def test_products_of_attention_heads(tmp_path) -> None:
 
     now = model.in_proj_weight.detach().double()
     change = np.linalg.svd(kq(now, 1) - kq(start, 1), compute_uv=False)
-    found = ds.product_change_singular_values.sel(step=1, product="h1.kq").values
-    np.testing.assert_allclose(found[:8], change, atol=1e-6 * change[0])
+    measured = ds.product_change_singular_values.sel(step=1, product="h1.kq").values
+    np.testing.assert_allclose(measured[:8], change, atol=1e-6 * change[0])
     assert set(ds["product"].values) == {"h0.kq", "h1.kq", "h0.vo", "h1.vo"}
 
 
@@ -305,7 +305,7 @@ def test_a_snapshot_after_the_end_is_warned_of(tmp_path) -> None:
 
 
 def test_a_snapshot_of_a_step_that_was_observed(tmp_path) -> None:
-    """Not due, it is taken; due, it is there. Scalars of every step come from `observe` alone."""
+    """It is taken if the step was not due. Scalars of every step come from `observe` alone."""
     with rs.Tracker(mlp(), tmp_path / "run", schedule=[0, 3], every_step=("loss",)) as tracker:
         for step in range(4):
             tracker.observe(step, loss=float(step))

@@ -1,8 +1,7 @@
 """Panels whose horizontal axis is training: lines with bands over seeds, heat maps, ticks.
 
-Time runs along the snapshots, as in yunis2024: they stand at equal distances and the ticks give the
-training step of each. Schedules are dense early and sparse late, so early changes stay visible this
-way.
+Snapshots stand at equal distances, as in yunis2024, and the ticks give their training steps.
+Schedules are dense early and sparse late, so early changes stay visible.
 """
 
 import math
@@ -26,17 +25,17 @@ Line = Literal["-", "--", "-.", ":"]
 MOST_LINES = 100
 MOST_LABELS = 60
 BANDED = {4**power for power in range(8)}
-LEADING = 10  # values that are all drawn, however many there are
-THIN = 35  # of colour bars, length to width
+LEADING = 10  # leading values that are always drawn
+THIN = 35  # length of a thin colour bar over its width
 INDEX = "index (1 = largest)"
 TIME = "training step (snapshots at equal distances)"
 
 
 def draw_spectrum(axes: Axes, S: xr.DataArray, *, most: int = MOST_LINES) -> Normalize:
-    """Singular values over (seed, step, k) as lines, darker where larger; returns the shades.
+    """Draw singular values over (seed, step, k) as lines, darker where larger.
 
-    Lines are means over seeds. The 1st, 4th, 16th, 64th, ... value has its band too: on a linear
-    axis, which shows that large values outgrow small ones, more of them would cover each other.
+    Lines are means over seeds. The 1st, 4th, 16th, 64th, ... value has a band from least to most;
+    more bands would cover each other on a linear axis. Returns the scale of the shades.
     """
     means = trimmed(S.mean("seed").to_numpy())
     low, high = S.min("seed").to_numpy(), S.max("seed").to_numpy()
@@ -53,13 +52,13 @@ def draw_spectrum(axes: Axes, S: xr.DataArray, *, most: int = MOST_LINES) -> Nor
 
 
 def chosen_values(k: int, most: int) -> list[int]:
-    """At most `most` positions of k values: the leading ones, and others at equal distances."""
+    """Return at most `most` positions of k values: the leading ones, others evenly spread."""
     leading = min(k, LEADING)
     return [*range(leading), *(leading + i for i in evenly(k - leading, most - leading))]
 
 
 def draw_shades(axes: Axes, shade: Normalize, *others: Axes) -> None:
-    """The bar that explains the colours of singular values, beside `axes` and others below it."""
+    """Draw the colour bar of singular values beside `axes` and the `others` below it."""
     mappable = ScalarMappable(shade, COLOURS)
     bar = axes.figure.colorbar(mappable, ax=[axes, *others], label=INDEX, aspect=THIN)
     bar.ax.invert_yaxis()
@@ -75,7 +74,7 @@ def draw_band(
     width: float = 1.4,
     label: str = "",
 ) -> None:
-    """The mean over seeds of (seed, step) as a line, and what lies between least and most."""
+    """Draw the mean over seeds of (seed, step) as a line, in a band from least to most."""
     mean = values.mean("seed").to_numpy()
     x = np.arange(len(mean)) if x is None else x
     if values.sizes["seed"] > 1:
@@ -92,12 +91,12 @@ def draw_heat_map(
     lowest: float | None = None,
     highest: float | None = None,
 ) -> QuadMesh:
-    """One cell per row and snapshot centred on whole numbers, first row on top; NaN is grey."""
+    """Draw one cell per row and snapshot, the first row on top; NaN is grey."""
     return _draw_cells(axes, values, Normalize(lowest, highest), COLOURS)
 
 
 def draw_ratio_map(axes: Axes, values: Num[np.ndarray, "row step"], *, highest: float) -> QuadMesh:
-    """The same of ratios, on a log scale: 1 is white, `highest` and 1 / `highest` darkest."""
+    """Draw a heat map of ratios on a log scale: 1 is white, `highest` and its inverse darkest."""
     return _draw_cells(axes, values, LogNorm(1 / highest, highest, clip=True), RATIOS)
 
 
@@ -114,28 +113,28 @@ def _draw_cells(
 
 
 def highest_ratio(ratios: Num[np.ndarray, "..."]) -> float:
-    """Where a scale of ratios ends: at the highest, or at 2 if none is higher.
+    """Return the end of a scale of ratios: the highest one, at least 2.
 
-    Low ones do not widen it: that of a pair with one direction comes as near 0 as chance has it,
-    and all others would fade.
+    Low ratios do not widen the scale. A pair with one direction may come near 0 by chance, and all
+    other pairs would fade.
     """
     return float(ratios[np.isfinite(ratios)].max(initial=2.0))
 
 
 def ends_of_bar(ratios: Num[np.ndarray, "..."], highest: float) -> Literal["min", "neither"]:
-    """Whether the colour bar points at ratios below its lower end, 1 / `highest`."""
+    """Return "min" if some ratios lie below the colour bar, which ends at 1 / `highest`."""
     return "min" if np.nanmin(ratios, initial=1.0) < 1 / highest else "neither"
 
 
 def ratio_ticks(highest: float) -> list[float]:
-    """1, and powers of 2 (of 4 from 20 on, of 10 from 200 on) on both sides of it."""
+    """Return ticks at 1 and powers on both sides of it: of 2, of 4 from 20 on, of 10 from 200."""
     base = 2 if highest < 20 else 4 if highest < 200 else 10
     most = int(math.log(highest, base) + 1e-9)
     return [float(base) ** power for power in range(-most, most + 1)]
 
 
 def mark_one(bar: Colorbar, highest: float, *, size: str = "medium") -> None:
-    """Ticks for the colour bar of ratios, and a line across it at 1."""
+    """Put ticks on the colour bar of ratios, and a line across it at 1."""
     ticks = ratio_ticks(highest)
     bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks], fontsize=size)
     bar.minorticks_off()
@@ -144,7 +143,7 @@ def mark_one(bar: Colorbar, highest: float, *, size: str = "medium") -> None:
 
 
 def share_heights(column: Sequence[Axes], *, bottom: float | None = None) -> None:
-    """One vertical range for panels that are drawn already, from `bottom` if given."""
+    """Give finished panels one vertical range, from `bottom` if given."""
     limits = [axes.get_ylim() for axes in column]
     low = min(low for low, _ in limits) if bottom is None else bottom
     for axes in column:
@@ -159,30 +158,30 @@ def label_time(
     size: str = "medium",
     label: str = TIME,
 ) -> None:
-    """Ticks at some snapshots, each with its training step."""
+    """Put ticks at some snapshots, with their training steps."""
     ticks = evenly(len(steps), most)
     axes.set_xticks(ticks, labels=[str(steps[i]) for i in ticks], fontsize=size)
     axes.set_xlabel(label, fontsize=size)
 
 
 def label_rows(axes: Axes, names: list[str]) -> None:
-    """Names of the rows of a heat map, every second or third only where they would overlap."""
+    """Name the rows of a heat map, or every second or third where names would overlap."""
     ticks = range(0, len(names), math.ceil(len(names) / MOST_LABELS))
     axes.set_yticks(ticks, labels=[names[i] for i in ticks], fontsize="x-small")
 
 
 def number_rows(axes: Axes, count: int, *, most: int = MOST_TICKS, size: str = "medium") -> None:
-    """Ticks at some of the rows of a heat map, counted from 1."""
+    """Number some rows of a heat map, counted from 1."""
     ticks = evenly(count, most)
     axes.set_yticks(ticks, labels=[str(i + 1) for i in ticks], fontsize=size)
 
 
 def point_or_line(values: Num[np.ndarray, " step ..."]) -> str:
-    """A line through one snapshot cannot be seen."""
+    """Return the marker "." for one snapshot, through which no line can be seen, else none."""
     return "." if len(values) == 1 else ""
 
 
 def trimmed(values: Num[np.ndarray, "step k"]) -> Num[np.ndarray, "step r"]:
-    """Without the NaN columns that pad a short spectrum to the longest one of the run."""
+    """Return the columns without the NaN that pad a short spectrum to the longest of the run."""
     measured = np.flatnonzero(~np.isnan(values).all(axis=0))
     return values[:, : measured[-1] + 1 if len(measured) else 0]

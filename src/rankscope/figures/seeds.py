@@ -1,4 +1,4 @@
-"""Runs that differ by their seed only, put together: their mean, and a band from least to most."""
+"""Runs that differ only by their seed: values over seeds, and their mean."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -11,9 +11,9 @@ Read = Callable[[xr.Dataset], xr.DataArray]
 
 
 class Setting(NamedTuple):
-    """One setting, run with some seeds.
+    """Runs of one setting with several seeds.
 
-    collapsed: for each run why it takes no part in trends, "" if it does; () for runs that all do.
+    collapsed: for each run the reason why it is left out of trends, "" for none; () if no run is.
     """
 
     title: str
@@ -22,7 +22,7 @@ class Setting(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The title, and what a reader has to know of the runs: means have all seeds in them."""
+        """The title, the number of seeds, and which runs have collapsed; means include them."""
         reasons = [reason for reason in self.collapsed if reason]
         seeds = number_of_seeds(len(self.runs))
         if not reasons:
@@ -34,11 +34,11 @@ class Setting(NamedTuple):
 
 
 def number_of_seeds(count: int) -> str:
-    return f"{count} seed{'s' * (count != 1)}"
+    return "1 seed" if count == 1 else f"{count} seeds"
 
 
 def steps_of(settings: Sequence[Setting]) -> Int[np.ndarray, " step"]:
-    """Every step at which some run has a snapshot: a run that diverged has fewer of them."""
+    """Return the steps at which any run has a snapshot; a run that diverged has fewer."""
     runs = [ds for setting in settings for ds in setting.runs]
     return np.unique(np.concatenate([ds["step"].to_numpy() for ds in runs]))
 
@@ -46,19 +46,19 @@ def steps_of(settings: Sequence[Setting]) -> Int[np.ndarray, " step"]:
 def over_seeds(
     setting: Setting, read: Read, steps: Int[np.ndarray, " step"] | None = None
 ) -> xr.DataArray:
-    """What `read` finds in each run, over seed and then its own dimensions.
+    """Return `read` of each run, over seed and then its own dimensions.
 
-    With `steps`, at these, NaN where a run has no snapshot. What is not finite becomes NaN.
+    steps: steps to select, with NaN where a run has no snapshot. Infinite values become NaN.
     """
-    found = [read(ds).reset_coords(drop=True) for ds in setting.runs]
+    arrays = [read(ds).reset_coords(drop=True) for ds in setting.runs]
     if steps is not None:
-        found = [values.reindex(step=steps).transpose("step", ...) for values in found]
-    together = xr.concat(found, "seed", join="override", coords="minimal", compat="override")
-    return together.where(np.isfinite(together))
+        arrays = [array.reindex(step=steps).transpose("step", ...) for array in arrays]
+    by_seed = xr.concat(arrays, "seed", join="override", coords="minimal", compat="override")
+    return by_seed.where(np.isfinite(by_seed))
 
 
 def average(
     setting: Setting, read: Read, steps: Int[np.ndarray, " step"] | None = None
 ) -> xr.DataArray:
-    """The mean over the seeds that have a value."""
+    """Return the mean over the seeds that have a value."""
     return over_seeds(setting, read, steps).mean("seed")

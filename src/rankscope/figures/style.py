@@ -1,4 +1,4 @@
-"""What the figures share: colours, the papers' symbols, ticks, panels, files."""
+"""Style of all figures: colours, symbols, ticks, panels, files."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,37 +16,37 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 Colour = tuple[float, float, float, float]
 
-# Even in lightness, read alike with and without colour blindness; its palest end vanishes on white.
+# Even in lightness, and readable with colour blindness. Its palest end would vanish on white.
 COLOURS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.92, 256)), name="rankscope")
-# Of ratios: blue below 1, white at 1, red above; told apart with colour blindness too.
+# For ratios: blue below 1, white at 1, red above; readable with colour blindness.
 RATIOS = colormaps["RdBu_r"]
-MISSING = "0.85"  # grey of what could not be measured
-IDLE = "0.75"  # grey of what stays negligible
-DARK = "0.2"  # a single line
-BAND = 0.3  # opacity
+MISSING = "0.85"  # grey for values that could not be measured
+IDLE = "0.75"  # grey for lines that stay negligible
+DARK = "0.2"  # for a single line
+BAND = 0.3  # opacity of bands
 MOST_TICKS = 7
 FIGURE_DPI = 160
-LEGEND_WIDTH = 2.6  # inches, of one entry
-LOG_FROM = 20  # the ratio of largest to smallest loss from which an axis is logarithmic
+LEGEND_WIDTH = 2.6  # inches per entry
+LOG_FROM = 20  # ratio of largest to smallest loss from which an axis is logarithmic
 
 SYMBOLS = {"kq": r"$W_K W_Q^{\top}$", "vo": r"$W_V W_O^{\top}$", "z": "$z$"}
 RESCALED_TIME = r"rescaled time $t \,/\, \log(1/\alpha)$"
 
 
 def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
-    """Write `path`.png and `path`.svg (`path` has no suffix) and return both."""
+    """Write `path`.png and `path`.svg and return both; `path` has no suffix."""
     png, svg = (Path(f"{path}.{suffix}") for suffix in ("png", "svg"))
     png.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(png, dpi=FIGURE_DPI)
     engine = figure.get_layout_engine()
-    figure.set_layout_engine(None)  # it is laid out now, which is half of the work
+    figure.set_layout_engine(None)  # laying out again would double the time
     figure.savefig(svg)
     figure.set_layout_engine(engine)
     return png, svg
 
 
 def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
-    """One legend for all panels, under them, in as few rows as the width has room for."""
+    """Draw one legend for all panels under them, in as few rows as the width allows."""
     room = max(int(figure.get_figwidth() / LEGEND_WIDTH), 1)
     rows = -(-len(handles) // room)
     columns = -(-len(handles) // rows)
@@ -54,12 +54,15 @@ def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
 
 
 def band_of_heads() -> Line2D:
-    """What a legend shows for bands over attention heads."""
+    """Return the legend entry for bands over attention heads."""
     return Line2D([], [], color=DARK, alpha=BAND, linewidth=7, label="band: std over heads")
 
 
 def log_axis(axes: Axes) -> None:
-    """Of what is drawn already: powers of ten along x, 2 and 5 times them where these are few."""
+    """Make the x axis of a finished panel logarithmic, with ticks at powers of ten.
+
+    Where there are few, 2 and 5 times these powers have ticks too.
+    """
     axes.set_xscale("log")
     low, high = axes.get_xlim()
     few = high < 200 * low
@@ -69,29 +72,29 @@ def log_axis(axes: Axes) -> None:
 
 
 def evenly(count: int, most: int = MOST_TICKS) -> list[int]:
-    """At most `most` positions of range(count), evenly spread, first and last among them."""
+    """Return at most `most` positions of range(count), evenly spread, with first and last."""
     spread = np.linspace(0, count - 1, min(count, most)).round()
     return [int(position) for position in np.unique(spread)]
 
 
 def power_of_ten(exponent: float | int) -> str:
-    """10 to the `exponent` as the papers write it; the number itself may be below every float."""
+    """Return 10 to the `exponent` as TeX; the number itself may be too small for a float."""
     return f"$10^{{{exponent:g}}}$"
 
 
 def log_inverse(log10_alpha: float | int) -> float:
-    """The natural log(1/alpha), by which times and log coordinates are rescaled."""
+    """Return the natural log(1/alpha), by which times and log coordinates are rescaled."""
     return -log10_alpha * math.log(10)
 
 
 def shades(count: int) -> list[Colour]:
-    """`count` colours from dark to light, for things that have an order."""
-    return [COLOURS(place) for place in np.linspace(0, 1, max(count, 2))][:count]
+    """Return `count` colours from dark to light, for things that have an order."""
+    return [COLOURS(position) for position in np.linspace(0, 1, max(count, 2))][:count]
 
 
 def mixed(colour: Colour, other: float, share: float) -> Colour:
-    """`colour` with a `share` of a grey between 0, black, and 1, white."""
-    red, green, blue = (share * other + (1 - share) * part for part in colour[:3])
+    """Return `colour` mixed with a `share` of the grey `other`: 0 is black, 1 is white."""
+    red, green, blue = (share * other + (1 - share) * channel for channel in colour[:3])
     return red, green, blue, 1.0
 
 
@@ -103,7 +106,7 @@ def draw_lines(
     *,
     opacity: float = 1.0,
 ) -> None:
-    """Each column of `values` as a line: grey and thin unless `colours` has it, and then on top."""
+    """Draw each column of `values` as a line; those without a colour thin and grey, below."""
     for i in (i for i in range(values.shape[1]) if i not in colours):
         axes.plot(time, values[:, i], color=IDLE, linewidth=0.5, alpha=opacity, zorder=1.5)
     for i in reversed(list(colours)):  # the first last, on top
@@ -111,12 +114,12 @@ def draw_lines(
 
 
 def numbered(count: int) -> range:
-    """Ticks at 1, 2, ... `count`, at most 10 of them at equal distances."""
+    """Return ticks at 1, 2, ... `count`, at most 10 of them, at equal distances."""
     return range(1, count + 1, max(math.ceil(count / 10), 1))
 
 
 def draw_order_bar(figure: Figure, axes: Sequence[Axes], count: int, label: str) -> None:
-    """A colour bar of one field for each of `count` shades, 1 on top; none for none."""
+    """Draw a colour bar with one field for each of `count` shades, 1 on top."""
     if count == 0:
         return
     fields = BoundaryNorm(np.arange(count + 1) + 0.5, count)
@@ -128,13 +131,13 @@ def draw_order_bar(figure: Figure, axes: Sequence[Axes], count: int, label: str)
 
 
 def panels(figure: Figure, count: int, *, columns: int) -> list[Axes]:
-    """`count` panels in rows, with common axes whose ticks are labelled on the outside only."""
+    """Return `count` panels in rows that share axes, with tick labels on the outside only."""
     columns = min(columns, count)
     grid = figure.subplots(
         math.ceil(count / columns), columns, sharex=True, sharey=True, squeeze=False
     ).ravel()
     for axes in grid[count:]:
         axes.remove()
-    for axes in grid[max(count - columns, 0) : count]:  # also above an empty place
+    for axes in grid[max(count - columns, 0) : count]:  # also above an empty cell
         axes.tick_params(labelbottom=True)
     return list(grid[:count])

@@ -1,13 +1,13 @@
-"""Figures of one training run: spectra, ranks and alignment over time (yunis2024, figs. 1-3).
+"""Figures of one tracked run: spectra, ranks and alignment over time.
 
-Those of several seeds and networks are in `networks` and `sweeps`; `over_time` has what they share.
+They need nothing but what a `Tracker` writes: pass the Dataset that `rankscope.open` returns. The
+figure numbers are those of yunis2024.
 """
 
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
 from rankscope.figures.over_time import (
     draw_heat_map,
     draw_shades,
@@ -22,21 +22,24 @@ from rankscope.figures.style import COLOURS
 
 
 def singular_values_over_time(ds: xr.Dataset, matrix: str) -> Figure:
-    """Each singular value of `matrix` as a line over time, darker where larger (fig. 1)."""
+    """Draw each singular value of `matrix` as a line over time, darker where larger (fig. 1)."""
     figure = Figure(figsize=(5.5, 4), layout="constrained")
     draw_singular_values(figure.add_subplot(), ds, matrix)
     return figure
 
 
 def effective_rank_by_depth(ds: xr.Dataset) -> Figure:
-    """Heat map of normalised effective rank: whole matrices in model order over time (fig. 2)."""
+    """Draw a heat map of normalised effective rank: whole matrices in model order (fig. 2)."""
     figure = Figure(figsize=(6.5, heat_map_height(len(whole_matrices(ds)))), layout="constrained")
     draw_effective_rank(figure.add_subplot(), ds)
     return figure
 
 
 def overview(ds: xr.Dataset, matrix: str | None = None) -> Figure:
-    """Singular values of one matrix (the middle one unless named) beside the ranks of all."""
+    """Draw the singular values of one matrix beside the ranks of all.
+
+    matrix: its name; the default is the middle one of the model.
+    """
     names = whole_matrices(ds)
     figure = Figure(figsize=(11, heat_map_height(len(names))), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(5, 6))
@@ -46,14 +49,13 @@ def overview(ds: xr.Dataset, matrix: str | None = None) -> Figure:
 
 
 def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
-    """Heat map of A_ii of one pair, i against time (fig. 3 top); below it its mean beside chance.
+    """Draw a heat map of A_ii of one pair (fig. 3 top), and below it the mean beside chance.
 
-    The paper draws no reference level. The lower panel sets the mean over the first min(10, R)
-    directions (Eq. 3) against the background, the pair's mean off-diagonal overlap: chance as
-    measured.
+    The lower panel shows the mean over the first min(10, R) directions (Eq. 3) and the background,
+    the pair's mean off-diagonal overlap: chance as measured. The paper draws no such level.
     """
-    found = select(ds, "pair", pair)
-    values = trimmed(found["alignment"].to_numpy())  # (step, i)
+    selected = select(ds, "pair", pair)
+    values = trimmed(selected["alignment"].to_numpy())  # (step, i)
     figure = Figure(figsize=(6.5, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
     mesh = draw_heat_map(upper, values.T)
@@ -62,12 +64,12 @@ def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
     figure.colorbar(mesh, ax=upper, label="alignment $A_{ii}$")
     marker = point_or_line(values)
     lower.plot(
-        found.rankscope.mean_alignment().to_numpy(),
+        selected.rankscope.mean_alignment().to_numpy(),
         marker=marker,
         color=COLOURS(0.0),
         label="mean, $i$ ≤ 10",
     )
-    background = found["alignment_background"].to_numpy()
+    background = selected["alignment_background"].to_numpy()
     lower.plot(background, marker=marker, color="0.5", label="background (chance as measured)")
     lower.set(ylabel="alignment", ylim=(0, None))
     lower.legend(frameon=False, fontsize="small")
@@ -76,15 +78,13 @@ def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
 
 
 def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
-    """Heat map of a(t), the mean of A_ii over i <= min(10, R), for all pairs (fig. 3 bottom).
+    """Draw a heat map of mean alignment over i <= min(10, R) for all pairs (fig. 3 bottom).
 
     Lines across the colour bar mark the lowest and the highest background of a pair (median over
-    snapshots): narrow heads meet by chance more than wide layers do.
+    snapshots). Narrow heads overlap more by chance than wide layers do.
     """
-    if "alignment" not in ds:
-        raise ValueError("this run has no variable 'alignment'; track it with pairs")
-    names = [str(name) for name in ds["pair"].to_numpy()]
     values = ds.rankscope.mean_alignment().transpose("pair", "step").to_numpy()
+    names = [str(name) for name in ds["pair"].to_numpy()]
     figure = Figure(figsize=(8, heat_map_height(len(names))), layout="constrained")
     axes = figure.add_subplot()
     mesh = draw_heat_map(axes, values, lowest=0.0)
@@ -101,7 +101,7 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
 
 
 def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
-    """Draw fig. 1."""
+    """Draw the lines of `singular_values_over_time`."""
     values = select(ds, "matrix", matrix)["singular_values"].expand_dims("seed")
     draw_shades(axes, draw_spectrum(axes, values))
     axes.set(title=matrix, ylabel="singular value")
@@ -109,10 +109,13 @@ def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
 
 
 def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
-    """Draw fig. 2; colours span the values found, since changes are small beside 0 to 1."""
+    """Draw the heat map of `effective_rank_by_depth`.
+
+    Colours span the measured values, because changes are small beside the range 0 to 1.
+    """
     names = whole_matrices(ds)
-    ranks = ds.rankscope.normalized_effective_rank().sel(matrix=names).transpose("matrix", "step")
-    mesh = draw_heat_map(axes, ranks.to_numpy())
+    ranks = ds.rankscope.whole().rankscope.normalized_effective_rank()
+    mesh = draw_heat_map(axes, ranks.transpose("matrix", "step").to_numpy())
     label_rows(axes, names)
     axes.set(title="normalised effective rank", ylabel="matrix, in model order")
     label_time(axes, ds["step"].to_numpy())
@@ -120,15 +123,20 @@ def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
 
 
 def heat_map_height(rows: int) -> float:
+    """Height in inches of a figure with that many rows."""
     return min(max(3.5, 1.5 + 0.16 * rows), 8.0)
 
 
 def whole_matrices(ds: xr.Dataset) -> list[str]:
     """Names of the matrices that are not part of another, in model order."""
-    return [str(name) for name in ds["matrix"].to_numpy()[ds["part_of"].to_numpy() == ""]]
+    names = [str(name) for name in ds.rankscope.whole()["matrix"].to_numpy()]
+    if not names:
+        raise ValueError("this run has no matrices; look at its attribute 'coverage'")
+    return names
 
 
 def select(ds: xr.Dataset, dim: str, name: str) -> xr.Dataset:
+    """Return `ds.sel({dim: name})`; ValueError with the known names if there is no such one."""
     known = [str(other) for other in ds[dim].to_numpy()] if dim in ds.coords else []
     if name not in known:
         raise ValueError(f"this run has no {dim} {name!r}; it has {', '.join(known) or 'none'}")

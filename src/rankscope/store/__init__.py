@@ -1,4 +1,4 @@
-"""One run, one Zarr v3 group: written snapshot by snapshot, readable at every moment."""
+"""Store of runs: one run is one Zarr v3 group, written snapshot by snapshot, always readable."""
 
 from rankscope.store.layout import Variable
 from rankscope.store.reader import open

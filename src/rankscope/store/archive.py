@@ -1,4 +1,4 @@
-"""A Dataset as one file: a Zarr store in a zip, the same bytes for the same Dataset."""
+"""Archives: a Dataset as one file, a Zarr store in a zip; equal Datasets give equal bytes."""
 
 import json
 import zipfile
@@ -15,11 +15,11 @@ from zarr.storage import MemoryStore, ZipStore
 
 SUFFIX = ".zarr.zip"
 ROOT = "zarr.json"
-LEVEL = 7  # of Blosc's zstd; its highest, 9, saves a fifteenth and takes twenty times as long
+LEVEL = 7  # of Blosc's zstd; level 9 saves a fifteenth and takes twenty times as long
 
 
 def packed(ds: xr.Dataset) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the archive of `ds`."""
     bare = ds.drop_encoding()
     files: dict[str, Any] = {}
     bare.to_zarr(
@@ -36,7 +36,7 @@ def packed(ds: xr.Dataset) -> bytes:
 
 
 def open_archive(path: Path) -> xr.Dataset:
-    """The Dataset in the file at `path`, read whole."""
+    """Read the Dataset in the archive at `path`, all of it."""
     if not zipfile.is_zipfile(path):
         raise ValueError(f"{path} is not a run in one file; give a {SUFFIX}, or a run's folder")
     try:
@@ -50,7 +50,7 @@ def open_archive(path: Path) -> xr.Dataset:
 
 
 def archive_attrs(path: Path) -> dict[str, Any]:
-    """The attributes of the Dataset at `path`; none where there is no file, or no whole one."""
+    """Read the attributes of the archive at `path`; {} if there is none or it is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             attrs: dict[str, Any] = json.loads(archive.read(ROOT))["attributes"]
@@ -60,21 +60,21 @@ def archive_attrs(path: Path) -> dict[str, Any]:
 
 
 def _encoding(array: xr.Variable) -> dict[str, Any]:
-    """One chunk for all of an array."""
+    """Return the encoding of an array in one chunk."""
     if not array.ndim:
         return {}
-    found: dict[str, Any] = {"chunks": tuple(max(1, size) for size in array.shape)}
+    encoding: dict[str, Any] = {"chunks": tuple(max(1, size) for size in array.shape)}
     if np.issubdtype(array.dtype, np.floating):
-        found["compressors"] = [BloscCodec(cname="zstd", clevel=LEVEL, shuffle="shuffle")]
-    return found
+        encoding["compressors"] = [BloscCodec(cname="zstd", clevel=LEVEL, shuffle="shuffle")]
+    return encoding
 
 
 def _zipped(files: Mapping[str, bytes]) -> bytes:
-    """In the order of their names and without the time of day."""
-    found = BytesIO()
-    with zipfile.ZipFile(found, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+    """Return a zip of `files`, sorted by name and without time stamps."""
+    data = BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name in sorted(files):
             entry = zipfile.ZipInfo(name)
             entry.compress_type = zipfile.ZIP_DEFLATED
             archive.writestr(entry, files[name])
-    return found.getvalue()
+    return data.getvalue()

@@ -1,4 +1,4 @@
-"""How a run begins: written whole under another name, then renamed; and what may be resumed."""
+"""Creation of a run, written whole under another name and then renamed; checks on resuming."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ def new_contents(
     attrs: Mapping[str, Json],
     chunk_steps: int,
 ) -> Contents:
-    """A run of no rows. First dimensions grow, the others have their size from `coords`."""
+    """Return the contents of a run without rows; first dimensions grow, `coords` size the rest."""
     axes = tuple(dict.fromkeys(variable.dims[0] for variable in variables.values()))
     counters = {axis: Variable((axis,), np.int64) for axis in axes}
     sizes: dict[str, int] = {}
@@ -48,10 +48,10 @@ def new_contents(
 
 
 def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, durable: bool) -> None:
-    """Put a run of no rows at `path` in one step; the caller holds the lock."""
+    """Put a run without rows at `path` in one step; the caller holds the lock."""
     partial = path.with_name(f".{path.name}.partial")
     if partial.exists():
-        shutil.rmtree(partial)  # of a creator that died
+        shutil.rmtree(partial)  # left by a process that died
     try:
         partial.mkdir()
         for name, layout in contents.layouts.items():
@@ -72,7 +72,7 @@ def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, dura
 
 
 def refuse_what_is_there(path: Path) -> None:
-    """ValueError unless `path` is free or an empty folder."""
+    """Raise ValueError unless `path` is free or an empty folder."""
     if (path / ROOT).exists():
         contents = read_contents(path)
         count = contents.lengths[contents.axes[0]] if contents.axes else 0
@@ -85,7 +85,7 @@ def refuse_what_is_there(path: Path) -> None:
 
 
 def read_contents(path: Path) -> Contents:
-    """What is committed at `path`; ValueError if that is not a run."""
+    """Read what is committed at `path`; ValueError if that is not a run."""
     try:
         return Contents.from_json((path / ROOT).read_bytes())
     except (FileNotFoundError, NotADirectoryError):
@@ -97,26 +97,26 @@ def read_contents(path: Path) -> Contents:
 def check_same(
     path: Path, contents: Contents, coords: Coordinates, variables: Mapping[str, Variable]
 ) -> None:
-    """ValueError if the run at `path` was created with other coordinates or variables than these.
+    """Raise ValueError if the run at `path` has other coordinates or variables than these.
 
-    Scalars may come and go: one that is not given is NaN from here on, a new one is NaN so far.
+    Scalars may come and go: one that is not given is NaN from here on, a new one is NaN before.
     """
     advice = "resume with what the run was created with, or choose another path"
     group = zarr.open_group(path, mode="r")
     for name, ((dim,), values) in coords.items():
         layout = contents.layouts.get(name)
-        alike = layout is not None and layout.dims == (dim,)
-        if not alike or read_rows(group, name).tolist() != values.tolist():
+        same_dims = layout is not None and layout.dims == (dim,)
+        if not same_dims or read_rows(group, name).tolist() != values.tolist():
             raise ValueError(f"{path} holds another {name!r} than the one given; {advice}")
     if not variables:
         return
     for name, variable in variables.items():
-        given, stored = Layout.of(variable, contents.lengths, 1), contents.layouts.get(name)
-        if stored is None and not given.row_shape:
+        wanted, stored = Layout.of(variable, contents.lengths, 1), contents.layouts.get(name)
+        if stored is None and not wanted.row_shape:
             continue
-        if stored is None or (stored.dims, stored.dtype) != (given.dims, given.dtype):
+        if stored is None or (stored.dims, stored.dtype) != (wanted.dims, wanted.dtype):
             raise ValueError(
-                f"{path} holds no {name!r} of {given.dtype} over {given.dims}; {advice}"
+                f"{path} holds no {name!r} of {wanted.dtype} over {wanted.dims}; {advice}"
             )
     for name, stored in contents.layouts.items():
         if stored.row_shape and name not in variables:

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Files that are replaced in one step."""
 
 import contextlib
 import json
@@ -12,9 +12,9 @@ ROOT = "zarr.json"
 
 
 def replace_file(path: Path, data: bytes, *, durable: bool) -> None:
-    """Put `data` at `path` in one step: a reader finds the old file or the new one, never a piece.
+    """Put `data` at `path` in one step: a reader finds the old file or the new one, never a part.
 
-    `durable` waits until file and folder entry are on the disk, to survive a loss of power.
+    durable: wait until file and folder entry are on the disk, to survive a loss of power.
     """
     partial = path.with_name(path.name + ".partial")
     try:
@@ -44,7 +44,7 @@ def sync_folder(folder: Path) -> None:
 def write_own_metadata(
     run: Path, contents: Contents, names: Iterable[str], *, durable: bool
 ) -> None:
-    """The zarr.json of each named array, for readers that do not look into the root's."""
+    """Write the zarr.json of each named array, for readers that do not use the root's."""
     for name in names:
         data = json.dumps(contents.metadata(name)).encode()
         replace_file(run / name / ROOT, data, durable=durable)

@@ -1,6 +1,6 @@
-"""What a run's files say: Zarr v3 metadata and chunk bytes, made here and read back by zarr itself.
+"""Format of a run's files: Zarr v3 metadata and chunk bytes, written here and read by zarr itself.
 
-Only the part of the format that a run needs: arrays that grow along their first axis, one chunk
+This is the part of the format that a run needs: arrays that grow along their first axis, one chunk
 across all others, little-endian numbers or UTF-8 strings, zstd.
 """
 
@@ -17,13 +17,13 @@ from numpy.typing import DTypeLike
 
 SCHEMA = 1
 
-# The fastest level that still removes NaN padding: it packs 3 MB of half-padded spectra in 1 ms,
-# less than writing them unpacked costs; higher levels gain a tenth of the size for three times
-# the time.
+# The fastest level that still removes NaN padding. It packs 3 MB of half-padded spectra in 1 ms,
+# less than writing them unpacked takes. Higher levels save a tenth of the size for three times the
+# time.
 ZSTD_LEVEL = -1
 
-# Chunks of small rows hold many steps (a scalar: 4096), chunks of huge rows few, so that a long
-# run is not a great many files and the unfinished chunk of a large model fits in memory.
+# Chunks of small rows hold many steps (4096 of a scalar), so that a long run has few files. Chunks
+# of huge rows hold few, so that the unfinished chunk of a large model fits in memory.
 SMALL_CHUNK_BYTES = 32 * 1024
 LARGE_CHUNK_BYTES = 16 * 1024 * 1024
 
@@ -35,11 +35,13 @@ Json = Any
 
 @dataclass(frozen=True)
 class Variable:
-    """An array that grows along dims[0]; `fill` stands where nothing was written.
+    """An array that grows along dims[0].
 
-    Without `fill`: NaN for floats, "" for strings, 0 for the rest. A variable named as its only
-    dimension sets the type of that axis: Variable(("time",), float); axes are counted in int64
-    otherwise. `attrs` are the array's own, such as flag_values and flag_meanings of a code.
+    A variable named as its only dimension sets the dtype of that axis: Variable(("time",), float).
+    The default dtype of an axis is int64.
+
+    fill: value where nothing was written; by default NaN for floats, "" for strings, 0 for others.
+    attrs: attributes of the array, such as flag_values and flag_meanings.
     """
 
     dims: tuple[str, ...]
@@ -50,7 +52,7 @@ class Variable:
 
 @dataclass(frozen=True)
 class Layout:
-    """How one array lies on disk; its length along dims[0] is kept in `Contents`."""
+    """Format of one array on disk; `Contents` holds its length along dims[0]."""
 
     dims: tuple[str, ...]
     dtype: str
@@ -83,8 +85,8 @@ class Layout:
         )
 
     def metadata(self, length: int) -> Json:
-        """The array's zarr.json at `length` rows."""
-        # Zarr knows no chunk of size 0: an axis of size 0 has chunks of 1 that are never written.
+        """Return the array's zarr.json for `length` rows."""
+        # Zarr has no chunks of size 0: an axis of size 0 gets chunks of 1 that are never written.
         chunk_shape = [self.chunk_rows, *(max(1, size) for size in self.row_shape)]
         bytes_codec = {"name": "bytes", "configuration": {"endian": "little"}}
         string_codec = {"name": "vlen-utf8", "configuration": {}}
@@ -104,7 +106,7 @@ class Layout:
         }
 
     def blank(self, rows: int) -> np.ndarray:
-        """An array of `rows` rows that hold nothing yet."""
+        """Return an array of `rows` rows that hold nothing yet."""
         dtype = object if self.dtype == "string" else np.dtype(self.dtype).newbyteorder("<")
         return np.full((rows, *self.row_shape), self.fill, dtype)
 
@@ -112,7 +114,7 @@ class Layout:
         return ".".join(["c", str(index), *("0" for _ in self.row_shape)])
 
     def encode(self, chunk: np.ndarray) -> bytes:
-        """The bytes of one whole chunk."""
+        """Return the bytes of one whole chunk."""
         data = _string_bytes(chunk) if self.dtype == "string" else np.ascontiguousarray(chunk)
         return bytes(Zstd(level=ZSTD_LEVEL).encode(data))
 
@@ -124,7 +126,7 @@ def _default_fill(dtype: str) -> int | float | str:
 
 
 def _string_bytes(chunk: np.ndarray) -> bytes:
-    """Zarr's vlen-utf8: the number of items, then the length and bytes of each."""
+    """Return Zarr's vlen-utf8: the number of items, then the length and bytes of each."""
     packed = {}
     for text in set(chunk.flat):
         data = text.encode()
@@ -134,11 +136,11 @@ def _string_bytes(chunk: np.ndarray) -> bytes:
 
 @dataclass(frozen=True)
 class Contents:
-    """Everything the root zarr.json says: the arrays, all lengths, the attributes.
+    """Contents of the root zarr.json: arrays, lengths, attributes.
 
     `lengths` holds every dimension; `axes` names those that grow. The file holds the metadata of
-    every array (Zarr calls it consolidated), so a reader takes all lengths from one file,
-    replaced at once.
+    every array (Zarr calls it consolidated), so a reader takes all lengths from one file, which is
+    replaced in one step.
     """
 
     layouts: Mapping[str, Layout]
@@ -190,11 +192,11 @@ class Contents:
         return layout.metadata(self.lengths[layout.dims[0]])
 
     def along(self, axis: str) -> dict[str, Layout]:
-        """The arrays that grow along `axis`, its own coordinate among them."""
+        """Return the arrays that grow along `axis`, with its own coordinate."""
         return {name: layout for name, layout in self.layouts.items() if layout.dims[0] == axis}
 
     def with_scalars(self, along: str, names: Iterable[str]) -> "Contents":
-        """Itself with an array for each name not known yet, and for the axis if that is new."""
+        """Return contents with an array for each new name, and for the axis if it is new."""
         scalar = Layout.of(Variable((along,), np.float64), {}, 1)
         layouts = dict(self.layouts)
         for name in names:
@@ -213,7 +215,7 @@ class Contents:
         return Contents(layouts, lengths, (*self.axes, along), self.attrs)
 
     def fixed(self) -> set[str]:
-        """The names of the coordinates that never grow."""
+        """Return the names of the coordinates that never grow."""
         return {name for name, layout in self.layouts.items() if layout.dims[0] not in self.axes}
 
 

@@ -1,8 +1,8 @@
-"""One writer per run: a lock file beside the run names the process that writes it.
+"""Locks: one writer per run. A file beside the run names the process that writes it.
 
-Beside and not inside, so that creation is covered too and a copied run brings no lock along. No
-flock, which cluster and cloud file systems often lack and a forked data-loader worker would keep
-alive.
+The lock lies beside the run, not inside, so that it covers creation and a copied run has no lock.
+flock would not do: cluster and cloud file systems often lack it, and a forked data-loader worker
+would keep it alive.
 """
 
 import json
@@ -12,13 +12,13 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-# Between making a file and writing into it no process takes longer than this many seconds.
+# Longest time in seconds that a process takes between creating a file and writing into it.
 PATIENCE = 5.0
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A process; its start time tells it from a later one with the same number."""
+    """A process; its start time tells it from a later one with the same id."""
 
     pid: int
     host: str
@@ -30,7 +30,7 @@ class Holder:
 
     def may_be_running(self) -> bool:
         if self.host != socket.gethostname() or os.name != "posix":
-            return True  # no harmless way to ask
+            return True  # there is no harmless way to find out
         if Path("/proc/self/stat").exists():
             return self.started == _start_time(self.pid)
         try:
@@ -43,13 +43,13 @@ class Holder:
 
 
 def _start_time(pid: int) -> str | None:
-    """Clock ticks from boot to the start of a living process, where /proc tells."""
+    """Return the clock ticks from boot to the start of a living process, if there is a /proc."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
     state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else fields[18]  # a zombie writes no more
+    return None if state in "ZX" else fields[18]  # a zombie no longer writes
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Lock:
 
     @classmethod
     def take(cls, run: Path) -> "Lock":
-        """The lock of `run`; ValueError while another writer holds it."""
+        """Take the lock of `run`; ValueError while another writer holds it."""
         lock = cls(_path(run), Holder.me())
         while True:
             try:
@@ -78,19 +78,19 @@ class Lock:
             return lock
 
     def is_mine(self) -> bool:
-        """Not so in a forked child, which must not end its parent's run on leaving the block."""
+        """Return False in a forked child, which must not end its parent's run."""
         return self.holder.pid == os.getpid()
 
     def release(self) -> None:
-        """Let another process take it."""
+        """Let another process take the lock."""
         if self.is_mine():
             self.path.unlink(missing_ok=True)
 
 
 def forget(run: Path, holder: Holder) -> None:
-    """Remove the lock that `holder` left on `run`, for who knows that this process is gone.
+    """Remove the lock that `holder` left on `run`, if you know that this process is gone.
 
-    On another machine nobody else can tell.
+    For a process of another machine, the lock itself cannot tell.
     """
     if _read(_path(run)) == holder:
         _path(run).unlink(missing_ok=True)
@@ -103,8 +103,8 @@ def _path(run: Path) -> Path:
 def _remove_if_stale(path: Path, run: Path) -> None:
     """Remove the lock of a process that is gone.
 
-    A second file sees to it that one process at a time looks and removes, or the slower of two
-    could remove the fresh lock of the faster.
+    A second file lets one process at a time look and remove. Otherwise the slower of two could
+    remove the fresh lock of the faster.
     """
     guard = path.with_name(path.name + ".check")
     try:
@@ -126,7 +126,7 @@ def _remove_if_stale(path: Path, run: Path) -> None:
     finally:
         guard.unlink(missing_ok=True)
     if path.exists():
-        time.sleep(0.05)  # just made: its holder is about to name itself
+        time.sleep(0.05)  # a new lock, whose holder is about to write its name
 
 
 def _age(path: Path) -> float:
@@ -137,7 +137,7 @@ def _age(path: Path) -> float:
 
 
 def _read(path: Path) -> Holder | None:
-    """Who holds the lock; None when it is gone or its holder has not named itself."""
+    """Return the holder of the lock; None if it is gone or has no name in it yet."""
     try:
         return Holder(**json.loads(path.read_text()))
     except (FileNotFoundError, json.JSONDecodeError):

@@ -1,4 +1,4 @@
-"""Opening a run."""
+"""Reading of runs."""
 
 from pathlib import Path
 
@@ -9,11 +9,11 @@ from rankscope.store.layout import SCHEMA
 
 
 def open(path: str | Path) -> xr.Dataset:
-    """The run at `path`, a folder or a URL that zarr can open; values are read when they are used.
+    """Open the run at `path`: a folder, a URL that zarr can open, or a `.zarr.zip` archive.
 
-    One of the results that are kept as a file each, `.zarr.zip`, is read at once.
-    All lengths come from one file, so a run being written shows whole snapshots only; open it
-    again to see more. Plain `xarray.open_zarr(path)` gives the same dataset.
+    Values are read when they are used; those of an archive at once. A run that is being written
+    shows whole snapshots only; open it again to see more. Plain `xarray.open_zarr(path)` gives the
+    same Dataset.
     """
     if str(path).endswith(SUFFIX):
         return open_archive(Path(path))

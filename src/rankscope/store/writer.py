@@ -1,9 +1,9 @@
-"""Writing a run so that a snapshot appears at once or not at all, whatever happens to the writer.
+"""Writing of runs: a snapshot appears whole or not at all, whatever happens to the writer.
 
-A commit: chunks first, each replaced whole; then the root zarr.json, which alone says how long
-every array is. Rows beyond the committed length may lie in a chunk; no reader sees them, and the
-next writer overwrites them. Each array's own zarr.json, for readers that do not look into the
-root's, follows now and then and on closing: at every commit it would double the files written.
+A commit replaces the chunks first, each in one step, and then the root zarr.json, which alone says
+how long every array is. Rows beyond the committed length may lie in a chunk; no reader sees them,
+and the next writer overwrites them. Each array's own zarr.json, for readers that do not use the
+root's, is written now and then and on closing. At every commit it would double the files written.
 """
 
 import contextlib
@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import Any, SupportsFloat
 
 import numpy as np
@@ -30,19 +29,19 @@ from rankscope.store.files import ROOT, replace_file, write_own_metadata
 from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
 from rankscope.store.lock import Lock
 
-# Commits between two times that the arrays' own metadata follow the root's.
+# Number of commits after which the arrays' own metadata are written again.
 OWN_METADATA_EVERY = 16
 
 
 class Writer:
-    """The one writer of a run. When `append` or `extend` returns, what it was given is committed.
+    """The one writer of a run. When `append` or `extend` returns, its rows are committed.
 
-    An OSError (disk full, no permission) leaves the run as it was; the same call may be made again
-    later. One thread writes; others may look at `steps`.
+    An OSError (disk full, no permission) leaves the run as it was; make the same call again later.
+    One thread writes; others may read `steps`.
     """
 
     def __init__(self, path: Path, contents: Contents, *, lock: Lock, durable: bool) -> None:
-        """Of a run that exists and whose lock is held: use `create` or `resume`."""
+        """Take a run that exists and its lock. Use `create` or `resume` instead."""
         self.path = path
         self._contents = contents
         self._lock = lock
@@ -62,11 +61,11 @@ class Writer:
         durable: bool = False,
         chunk_steps: int = 8,
     ) -> "Writer":
-        """A new run of no steps at `path`.
+        """Create a run without steps at `path`.
 
-        coords: name -> ((dimension,), values), which give each dimension that does not grow its
-            size and labels; several may share one: matrix(matrix), m(matrix), n(matrix).
-        attrs: anything JSON can say.
+        coords: name -> ((dimension,), values). They size and label the dimensions that do not grow;
+            several may share one: matrix(matrix), m(matrix), n(matrix).
+        attrs: anything JSON can hold.
         durable: wait for the disk at each commit, so that it survives a loss of power.
         """
         path = Path(path)
@@ -87,13 +86,13 @@ class Writer:
         attrs: Mapping[str, Json] | None = None,
         durable: bool = False,
     ) -> "Writer":
-        """The run at `path`, to go on after its last committed row.
+        """Continue the run at `path` after its last committed row.
 
-        `coords` and `variables`, where given, must be those it was created with. Those of `attrs`
-        that differ from the stored ones become one more entry of the attribute `resumed`.
+        `coords` and `variables`, if given, must be those it was created with. Values of `attrs`
+        that differ from the stored ones become an entry of the attribute `resumed`.
         """
         path = Path(path)
-        read_contents(path)  # refuses what is not a run before a lock is left beside it
+        read_contents(path)  # raises before there is a lock, if this is not a run
         with _locked(path) as lock:
             contents = read_contents(path)
             check_same(path, contents, coords or {}, variables or {})
@@ -106,16 +105,16 @@ class Writer:
 
     @property
     def steps(self) -> np.ndarray:
-        """The committed steps."""
+        """Committed steps."""
         return self.positions("step")
 
     def positions(self, along: str) -> np.ndarray:
-        """The committed positions along an axis."""
+        """Return the committed positions along an axis."""
         return self._positions[along]
 
     @property
     def attrs(self) -> Mapping[str, Json]:
-        """The run's attributes."""
+        """Attributes of the run."""
         return self._contents.attrs
 
     def append(
@@ -128,10 +127,9 @@ class Writer:
     ) -> None:
         """Commit one row of the axis `along`: a snapshot.
 
-        A value is an array, or a mapping from labels of the variable's second dimension to
-        arrays. What is shorter than its dimension, or not given, is padded with the variable's
-        fill. Scalars are stored under their own names; one never seen before is NaN at all
-        earlier steps.
+        values: an array for each variable, or a mapping from labels of the variable's second
+            dimension to arrays. Values that are too short or missing are padded with the fill.
+        scalars: numbers stored under their own names. A new one is NaN at all earlier steps.
         """
         rows = {}
         for name, value in values.items():
@@ -146,15 +144,15 @@ class Writer:
         self._commit_rows(along, np.array([position]), rows)
 
     def extend(self, along: str, positions: Any, values: Mapping[str, Any]) -> None:
-        """Commit many rows of one axis at once, such as scalars of every step; names may be new."""
+        """Commit many rows of one axis, such as scalars of every step; names may be new."""
         rows = {name: np.asarray(column) for name, column in values.items()}
         if np.size(positions):
             self._commit_rows(along, np.atleast_1d(positions), rows)
 
     def truncate(self, before: SupportsFloat) -> None:
-        """Drop the rows at `before` and later along every axis, to go on from an older checkpoint.
+        """Drop the rows at `before` and later along every axis, to continue from a checkpoint.
 
-        Whoever has the run open should open it again.
+        Readers that have the run open should open it again.
         """
         lengths = {
             axis: int(np.searchsorted(positions, float(before)))
@@ -172,7 +170,7 @@ class Writer:
         self._commit(replace(self._contents, attrs=attrs))
 
     def close(self) -> None:
-        """Let another writer go on; everything was committed before."""
+        """Release the run to other writers; everything is committed already."""
         if not self._closed and self._lock.is_mine():
             self._write_own_metadata()
         self._closed = True
@@ -181,12 +179,7 @@ class Writer:
     def __enter__(self) -> "Writer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def _variable(self, name: str, along: str) -> Layout:
@@ -204,7 +197,7 @@ class Writer:
         for label, entry in entries.items():
             if label not in positions:
                 raise ValueError(f"{name!r}: {self.path} has no {layout.dims[1]} {label!r}")
-            _place(row[positions[label] : positions[label] + 1], np.asarray(entry)[None], name)
+            _insert(row[positions[label] : positions[label] + 1], np.asarray(entry)[None], name)
         return row
 
     def _commit_rows(
@@ -216,10 +209,10 @@ class Writer:
         rows = {**rows, along: _increasing(along, before, positions, contents.layouts[along])}
         columns = {}
         for name, layout in contents.along(along).items():
-            # One without values is written too: its chunk may hold rows that were never committed.
+            # Arrays without values are written too: a chunk may hold rows that were not committed.
             block = layout.blank(len(positions))
             if name in rows:
-                _place(block, rows[name], name)
+                _insert(block, rows[name], name)
             column = self._columns.get(name) or Column.new(self.path / name, layout)
             columns[name] = column.with_rows(len(before), block, durable=self._durable)
         lengths = {**contents.lengths, along: len(before) + len(positions)}
@@ -237,7 +230,7 @@ class Writer:
             self._write_own_metadata()
 
     def _write_own_metadata(self) -> None:
-        # What it says is committed already, so trouble here is none of the caller's.
+        # The root's metadata are committed already, so the caller need not know of a failure here.
         with contextlib.suppress(OSError):
             names = self._contents.layouts.keys() - self._contents.fixed()
             write_own_metadata(self.path, self._contents, sorted(names), durable=False)
@@ -247,7 +240,7 @@ class Writer:
             raise ValueError(f"the writer of {self.path} is closed; resume the run to go on")
 
     def _read_back(self) -> None:
-        """Take positions, labels and unfinished chunks from what is committed."""
+        """Read the committed positions, labels and unfinished chunks."""
         group = zarr.open_group(self.path, mode="r")
         contents = self._contents
         self._positions = {axis: read_rows(group, axis) for axis in contents.axes}
@@ -262,18 +255,18 @@ class Writer:
         }
 
     def _remove_leftovers(self) -> None:
-        """Remove what a writer that died, or rows that were dropped, left behind."""
+        """Remove the leftovers of a writer that died and of dropped rows."""
         for column in self._columns.values():
             column.remove_beyond(self._contents.lengths[column.layout.dims[0]])
         for folder in self.path.iterdir():
             if folder.is_dir() and folder.name not in self._contents.layouts:
-                Column.clear(folder)  # a scalar whose first commit never came
+                Column.clear(folder)  # a scalar that was never committed
         self._write_own_metadata()
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[Lock]:
-    """Takes the lock, and gives it back only if what follows fails."""
+    """Take the lock, and release it only if the context fails."""
     lock = Lock.take(path)
     try:
         yield lock
@@ -283,7 +276,7 @@ def _locked(path: Path) -> Iterator[Lock]:
 
 
 def _json(attrs: Mapping[str, Json]) -> dict[str, Json]:
-    """What a reader will find."""
+    """Return the attributes as a reader will find them."""
     if reserved := RESERVED_ATTRS & attrs.keys():
         raise ValueError(f"attributes {sorted(reserved)} are the store's own; rename them")
     try:
@@ -295,10 +288,10 @@ def _json(attrs: Mapping[str, Json]) -> dict[str, Json]:
 def _increasing(
     along: str, before: np.ndarray, positions: np.ndarray, layout: Layout
 ) -> np.ndarray:
-    """`positions` in the type of their axis, if they go on where `before` ends."""
+    """Return `positions` in the dtype of their axis; ValueError unless they follow `before`."""
     stored = positions.astype(layout.dtype)
-    every = np.concatenate([before[-1:], stored])
-    if not (np.array_equal(stored, positions) and np.all(every[1:] > every[:-1])):
+    joined = np.concatenate([before[-1:], stored])
+    if not (np.array_equal(stored, positions) and np.all(joined[1:] > joined[:-1])):
         raise ValueError(
             f"positions along {along!r} must be {layout.dtype} and increase: got "
             f"{positions.tolist()[:3]} after {before[-1:].tolist()}; steps must increase over the "
@@ -307,12 +300,12 @@ def _increasing(
     return stored
 
 
-def _place(block: np.ndarray, rows: np.ndarray, name: str) -> None:
-    """Put `rows` into `block`, whose further entries keep their fill."""
+def _insert(block: np.ndarray, rows: np.ndarray, name: str) -> None:
+    """Put `rows` into `block`, whose other entries stay as they are."""
     fits = len(rows) == len(block) and rows.ndim == block.ndim
-    if not fits or any(given > room for given, room in zip(rows.shape, block.shape, strict=True)):
+    if not fits or any(size > room for size, room in zip(rows.shape, block.shape, strict=True)):
         raise ValueError(
             f"{name!r}: expected rows of shape {block.shape} or smaller, got {rows.shape}"
         )
-    with np.errstate(over="ignore"):  # what float32 cannot hold is stored as infinity
+    with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
         block[tuple(slice(size) for size in rows.shape)] = rows

@@ -1,4 +1,4 @@
-"""Follow a network's spectra while it trains."""
+"""Track the spectra of a network while it trains."""
 
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.schedules import At, Epochs, Every, LogEpochs, LogSpaced, Schedule

@@ -1,4 +1,4 @@
-"""What a tracker does when it is not told: which pairs, which device, how many threads."""
+"""Defaults of a tracker: which pairs, which device, which measurer, how many threads."""
 
 import os
 from typing import Literal
@@ -10,22 +10,28 @@ from rankscope import snapshot
 from rankscope.matrices import Views, unwrap
 from rankscope.pairs import Pair, inside_pairs
 
+MeasurerKind = Literal["thread", "process"]
+
 # Up to this shorter side, the host decomposes the matrices of a model that trains on a GPU.
 HOST_SIDE = 1024
 
 
-def pairs_of(model: nn.Module, chosen: Views) -> tuple[Pair, ...]:
-    """The pairs a model declares, else those inside its modules, among the chosen matrices."""
+def default_pairs(model: nn.Module, chosen: Views) -> tuple[Pair, ...]:
+    """Return the pairs a model declares, else those inside its modules, of chosen matrices."""
     model = unwrap(model)
     declare = getattr(model, "alignment_pairs", None)
     pairs = tuple(declare()) if declare is not None else inside_pairs(model)
-    parameters = {reading.parameter for reading in chosen.readings.values()}
-    of = {reading.name: reading.parameter for reading in chosen.manifest.readings}
-    return tuple(p for p in pairs if {of.get(p.earlier), of.get(p.later)} <= parameters)
+    chosen_parameters = {reading.parameter for reading in chosen.readings.values()}
+    parameters = {reading.name: reading.parameter for reading in chosen.manifest.readings}
+    return tuple(
+        pair
+        for pair in pairs
+        if {parameters.get(pair.earlier), parameters.get(pair.later)} <= chosen_parameters
+    )
 
 
-def where_to_measure(home: torch.device, plan: snapshot.Plan) -> torch.device:
-    """On the host, unless matrices are large and the model is elsewhere.
+def measuring_device(home: torch.device, plan: snapshot.Plan) -> torch.device:
+    """Return the host, or `home` (the device of the model) for large matrices.
 
     GPU eigen-solvers take matrices of this size one by one and gain nothing over a few host cores,
     which leave the GPU to training (benchmarks/README.md has the numbers).
@@ -34,16 +40,22 @@ def where_to_measure(home: torch.device, plan: snapshot.Plan) -> torch.device:
     return home if largest > HOST_SIDE else torch.device("cpu")
 
 
-def what_measures(home: torch.device, device: torch.device) -> Literal["thread", "process"]:
-    """A process where threads would delay the one that launches a GPU's kernels.
+def measurer_kind(home: torch.device, device: torch.device) -> MeasurerKind:
+    """Return "process" where threads would delay the one that launches a GPU's kernels.
 
-    Memory for a process that has no path to it needs Linux.
+    The process shares memory that has no path, which needs Linux.
     """
     apart = home.type == "cuda" and device.type == "cpu" and hasattr(os, "memfd_create")
     return "process" if apart else "thread"
 
 
 def worker_threads(home: torch.device) -> int:
-    """One beside training that needs the cores itself; a quarter of them where a GPU trains."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return 1 if home.type == "cpu" else max(1, (cores or 1) // 4)
+    """Return 1 where the CPU trains and needs the cores itself, else a quarter of the cores."""
+    return 1 if home.type == "cpu" else max(1, cores() // 4)
+
+
+def cores() -> int:
+    """Number of cores this process may use; in a container fewer than the machine has."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

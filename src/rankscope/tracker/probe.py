@@ -1,4 +1,4 @@
-"""What else to measure at a snapshot, beside training: a loss, an accuracy, a truncated network."""
+"""Probes measure more at a snapshot: a loss, an accuracy, a truncated network."""
 
 from collections.abc import Mapping
 from typing import Protocol, SupportsFloat, runtime_checkable
@@ -8,16 +8,16 @@ from torch import Tensor
 
 @runtime_checkable
 class Probe(Protocol):
-    """Numbers of the weights at a snapshot, stored with it as scalars.
+    """A function of the weights at a snapshot; the numbers it returns are stored with it.
 
-    Called on the tracker's own thread, without gradients, with a copy of every parameter and buffer
-    by name, and with the leading directions it asks for, so that no matrix is decomposed again:
-    columns of U for a matrix with m <= n, else of V. It must neither change nor keep these tensors.
+    The tracker calls it on its own thread, without gradients. It passes a copy of every parameter
+    and buffer by name, and the leading directions that the probe asks for: columns of U for a
+    matrix with m <= n, else of V. The probe must neither change nor keep these tensors.
     """
 
     @property
     def directions(self) -> Mapping[str, int]:
-        """How many leading directions it needs, by matrix; {} for none."""
+        """Number of leading directions it needs of each matrix; {} for none."""
 
     def __call__(
         self, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]

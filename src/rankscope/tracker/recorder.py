@@ -1,25 +1,45 @@
-"""The worker's side of a tracker: measures staged weights and writes them to the run."""
+"""The worker's side of a tracker: measures copied weights and writes them to the run."""
 
+import contextlib
 import queue
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from rankscope import snapshot
-from rankscope.store import Writer
-from rankscope.tracker.measurers import Measurer
+from rankscope.store import Variable, Writer
+from rankscope.tracker.buffers import Buffer, BufferPool, Handoff
+from rankscope.tracker.defaults import MeasurerKind
+from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.reference import InitialWeights
-from rankscope.tracker.staging import Handoff, Place
+from rankscope.tracker.shared_memory import Layout, SharedMemory
 
 EVERY_STEP = "train_step"
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """Options of `Tracker` that concern its run and its measurer."""
+
+    every_step: tuple[str, ...]
+    probe: Probe | None
+    buffers: int
+    measurer: MeasurerKind
+    threads: int
+    resume: bool
+    durable: bool
+
+
 class Recorder:
-    """Turns staged copies into committed snapshots. Used by one thread at a time."""
+    """Turns copied weights into committed snapshots. Used by one thread at a time."""
 
     def __init__(
         self,
@@ -30,15 +50,15 @@ class Recorder:
         initial: InitialWeights | None,
         probe: Probe | None = None,
     ) -> None:
-        """`initial`: where to keep the weights of the first snapshot, if they are the reference."""
+        """`initial` stores the weights of the first snapshot, if they are the reference."""
         self._probe = probe
         self._plan = plan
         self._writer = writer
         self._measurer = measurer
         self._initial = initial
-        self._from_first = initial is not None and not initial.kept
-        self._failing: set[str] = set()
-        self._untold: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._first_is_reference = initial is not None and not initial.stored
+        self._failed_matrices: set[str] = set()
+        self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stream: torch.cuda.Stream | None = None
 
     @property
@@ -46,71 +66,134 @@ class Recorder:
         """The last step that is safely in the run."""
         return int(self._writer.steps[-1]) if len(self._writer.steps) else None
 
-    def record(self, step: int, place: Place, scalars: Handoff, *, wait_seconds: float) -> None:
-        """Measures the copy in `place` and commits it as the snapshot of `step`."""
+    def record(self, step: int, buffer: Buffer, scalars: Handoff, *, wait_seconds: float) -> None:
+        """Measure the copy in `buffer` and commit it as the snapshot of `step`."""
         began = time.perf_counter()
-        with torch.no_grad(), self._beside_training(place):
-            place.wait_filled()
-            if self._initial is not None and self._from_first:
-                self._measurer.keep_reference(place)
-                self._initial.save({n: place.tensors[n] for n in self._plan.parameters})
-                self._from_first = False
-            values, failed, directions = self._measurer.measure(place)
-            given = {name: column[0] for name, column in scalars.read().items()}
+        with torch.no_grad(), self._own_stream(buffer):
+            buffer.wait_filled()
+            if self._initial is not None and self._first_is_reference:
+                self._measurer.keep_reference(buffer)
+                self._initial.save({n: buffer.tensors[n] for n in self._plan.parameters})
+                self._first_is_reference = False
+            values, failed, directions = self._measurer.measure(buffer)
+            numbers = {name: column[0] for name, column in scalars.read().items()}
             if self._probe is not None:
-                probed = self._probe(place.tensors, directions)
-                given |= {name: float(value) for name, value in probed.items()}
-            place.measured()
-        given |= {
-            "tracker_copy_seconds": place.copy_seconds,
+                probed = self._probe(buffer.tensors, directions)
+                numbers |= {name: float(value) for name, value in probed.items()}
+            buffer.mark_measured()
+        numbers |= {
+            "tracker_copy_seconds": buffer.copy_seconds,
             "tracker_wait_seconds": wait_seconds,
             "tracker_compute_seconds": time.perf_counter() - began,
         }
-        self._writer.append(step, values, scalars=given)
+        self._writer.append(step, values, scalars=numbers)
         for name in failed:
-            if name not in self._failing:
-                self._failing.add(name)
-                self._untold.put(name)
+            if name not in self._failed_matrices:
+                self._failed_matrices.add(name)
+                self._unreported.put(name)
 
-    def newly_failed(self) -> list[str]:
-        """What could not be decomposed, each told once."""
-        return [self._untold.get() for _ in range(self._untold.qsize())]
+    def new_failures(self) -> str:
+        """Return a warning of matrices that fail for the first time, or "" if there are none."""
+        names = [self._unreported.get() for _ in range(self._unreported.qsize())]
+        if not names:
+            return ""
+        shown = ", ".join(repr(name) for name in names[:5]) + (" ..." if len(names) > 5 else "")
+        return (
+            f"rankscope: {len(names)} matrices cannot be decomposed, their spectra are NaN: "
+            f"{shown}; look for NaN or Inf in these weights"
+        )
 
     def record_rows(self, steps: Sequence[int], scalars: Handoff) -> None:
-        """Commits scalars of every step."""
+        """Commit the scalars of every step."""
         columns = {f"{name}_every_step": column for name, column in scalars.read().items()}
         self._writer.extend(EVERY_STEP, np.array(steps), columns)
 
     def record_gap(self, step: int) -> None:
-        """Notes a snapshot that was due and skipped."""
+        """Note a snapshot that was due and skipped."""
         self._writer.set_attrs({"skipped": [*self._writer.attrs.get("skipped", []), step]})
 
     def record_wall(self, seconds: float) -> None:
-        """Adds to the time this run has been open, in all its lives."""
+        """Add to the time for which this run has been open, over all resumes."""
         self._writer.set_attrs(
             {"wall_seconds": self._writer.attrs.get("wall_seconds", 0.0) + seconds}
         )
 
     def forget_from(self, step: int) -> None:
-        """Drops what an earlier life of this run committed from `step` on: it is trained again."""
+        """Drop the snapshots from `step` on: a resumed training takes them again."""
         self._writer.truncate(step)
         if self._initial is not None and not len(self._writer.steps):
-            self._from_first = True  # nothing is left of the run whose first weights were kept
+            self._first_is_reference = True  # the stored reference belongs to a dropped snapshot
 
     def close(self) -> None:
         self._measurer.close()
         self._writer.close()
 
     @contextmanager
-    def _beside_training(self, place: Place) -> Iterator[None]:
-        """On a GPU, a stream of the worker's own, so that its kernels overlap with training."""
-        device = next(iter(place.tensors.values())).device if place.tensors else torch.device("cpu")
+    def _own_stream(self, buffer: Buffer) -> Iterator[None]:
+        """Use a stream of the worker's own on a GPU, so that its kernels overlap with training."""
+        tensors = buffer.tensors.values()
+        device = next(iter(tensors)).device if tensors else torch.device("cpu")
         if device.type != "cuda":
             yield
             return
         with torch.cuda.device(device):
-            # Of the pool of high priority: torch hands out each pool's few streams in turn, and one
-            # that a training captures a graph on must not be shared with a tracker.
+            # torch hands out the few streams of each priority in turn, and a tracker must not share
+            # one on which training captures a graph. Training rarely uses high priority.
             self._stream = self._stream or torch.cuda.Stream(device, priority=-1)
             with torch.cuda.stream(self._stream):
                 yield
+
+
+def open_run(
+    path: Path,
+    plan: snapshot.Plan,
+    tensors: Mapping[str, Tensor],
+    options: RunOptions,
+    *,
+    reference: Mapping[str, Tensor] | None,
+    from_init: bool,
+    attrs: Mapping[str, Any],
+) -> tuple[Recorder, BufferPool]:
+    """Create the run at `path`, or resume it, and start what measures it.
+
+    `from_init` measures changes from the first snapshot, otherwise `reference` does if given.
+    """
+    dtypes = {name: tensors[name].dtype for name in plan.parameters}
+    coords, variables = snapshot.layout(plan, dtypes, change=from_init or reference is not None)
+    for name in options.every_step:
+        variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
+    make = Writer.resume if options.resume and path.exists() else Writer.create
+    writer = make(path, coords=coords, variables=variables, attrs=attrs, durable=options.durable)
+    with contextlib.ExitStack() as on_failure:
+        on_failure.callback(writer.close)
+        _check_same_reference(writer, attrs["reference"])
+        initial = InitialWeights(path) if from_init else None
+        weights = reference if initial is None else initial.load()
+        measurer, pool = _start_measurer(plan, tensors, weights, options)
+        on_failure.pop_all()
+    return Recorder(plan, writer, measurer, initial=initial, probe=options.probe), pool
+
+
+def _check_same_reference(writer: Writer, wanted: str) -> None:
+    stored = writer.attrs["reference"]
+    if stored != wanted:
+        raise ValueError(
+            f"{writer.path} measures changes from {stored!r}, not {wanted!r}; "
+            "resume it with the same reference or choose another path"
+        )
+
+
+def _start_measurer(
+    plan: snapshot.Plan,
+    tensors: Mapping[str, Tensor],
+    reference: Mapping[str, Tensor] | None,
+    options: RunOptions,
+) -> tuple[Measurer, BufferPool]:
+    if options.measurer == "thread":
+        here = HereMeasurer(plan, reference=reference, threads=options.threads)
+        return here, BufferPool(options.buffers)
+    memory = SharedMemory.create(Layout.of(tensors, blocks=options.buffers))
+    if any(tensor.is_cuda for tensor in tensors.values()):
+        memory.pin()
+    process = ProcessMeasurer(plan, reference=reference, threads=options.threads, memory=memory)
+    return process, BufferPool(options.buffers, memory=memory)

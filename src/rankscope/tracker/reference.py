@@ -1,4 +1,4 @@
-"""What a change is measured from."""
+"""Reference weights: what changes are measured from."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,14 +15,14 @@ Reference = str | Path | nn.Module | Mapping[str, Tensor] | None
 
 
 def describe_reference(reference: Reference) -> str:
-    """What a run says of its reference."""
+    """Return the run's attribute `reference`."""
     if isinstance(reference, str | Path):
         return str(reference)
     return "none" if reference is None else "given weights"
 
 
 def given_reference(reference: Reference, plan: Plan) -> dict[str, Tensor] | None:
-    """The reference weights a user named, or None for "init" and for no reference at all."""
+    """Return the weights a user gave as reference, or None for "init" and None."""
     if reference is None or reference == "init":
         return None
     if isinstance(reference, str | Path):
@@ -31,16 +31,15 @@ def given_reference(reference: Reference, plan: Plan) -> dict[str, Tensor] | Non
         tensors = named_tensors(reference)
     else:
         tensors = state_dict_tensors(reference, known=plan.parameters)
-    parameters = plan.parameters
-    missing = [name for name in parameters if name not in tensors]
+    missing = [name for name in plan.parameters if name not in tensors]
     if missing:
         raise ValueError(
-            f"the reference lacks {len(missing)} of the tracked tensors, {missing[0]!r} for one; "
+            f"the reference lacks {len(missing)} of the tracked tensors, such as {missing[0]!r}; "
             "pass a checkpoint of the same model"
         )
-    weights = {name: full_tensor(tensors[name]).clone() for name in parameters}
+    weights = {name: full_tensor(tensors[name]).clone() for name in plan.parameters}
     for reading in plan.readings:
-        reading.view(weights[reading.parameter])  # says so if a shape does not fit
+        reading.view(weights[reading.parameter])  # raises if a shape does not fit
     return weights
 
 
@@ -53,7 +52,7 @@ def _load(path: Path) -> dict[str, Tensor]:
         return _load_safetensors(path)
     try:
         loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as damage:  # what torch's unpickler meets first in bytes that are no pickle
+    except Exception as damage:  # torch's unpickler raises nearly anything on bytes of no pickle
         raise ValueError(f"{path} cannot be read as a checkpoint: {damage}") from None
     if not isinstance(loaded, Mapping):
         raise ValueError(f"reference {str(path)!r} does not hold a state dict (names to tensors)")
@@ -68,19 +67,19 @@ def _load_safetensors(path: Path) -> dict[str, Tensor]:
 
 
 class InitialWeights:
-    """The weights of a run's first snapshot, kept with it so that a resumed run has them."""
+    """The weights of a run's first snapshot, stored in the run for when it is resumed."""
 
     def __init__(self, run: Path) -> None:
         self._file = run / "reference.safetensors"
 
     @property
-    def kept(self) -> bool:
-        """False before the first snapshot."""
+    def stored(self) -> bool:
+        """Whether the first snapshot has been taken."""
         return self._file.exists()
 
     def load(self) -> dict[str, Tensor] | None:
-        """None before the first snapshot."""
-        return _load_safetensors(self._file) if self.kept else None
+        """Return the weights, or None before the first snapshot."""
+        return _load_safetensors(self._file) if self.stored else None
 
     def save(self, tensors: Mapping[str, Tensor]) -> None:
         partial = self._file.with_suffix(".partial")

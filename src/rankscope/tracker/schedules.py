@@ -1,5 +1,8 @@
-"""When to take a snapshot: functions of the step alone, so that every process of a distributed run
-agrees and runs of unknown length need no plan."""
+"""Schedules say which steps are snapshots.
+
+They are functions of the step alone: the processes of a distributed run agree without talking, and
+a training of unknown length needs no plan.
+"""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Schedule(Protocol):
-    """Anything that says whether a step is due."""
+    """A function that returns whether a step is due."""
 
     def __call__(self, step: int) -> bool: ...
 
@@ -59,11 +62,10 @@ class At:
 
 @dataclass(frozen=True)
 class Epochs:
-    """The end of each epoch of `steps_per_epoch` steps, step 0, and `first` equal parts of the
-    first epoch.
+    """Step 0, `first` steps inside the first epoch, and the end of each epoch.
 
     The default is the cadence of yunis2024: at initialisation, four times inside the first epoch,
-    then every epoch. `every` thins out the later epochs.
+    then every epoch. With `every=n` later epochs count only if n divides them.
     """
 
     steps_per_epoch: int
@@ -81,10 +83,7 @@ class Epochs:
 
 @dataclass(frozen=True)
 class LogEpochs:
-    """As `Epochs`, but of all epochs about `per_decade` in every factor of ten.
-
-    For long trainings in which most happens early.
-    """
+    """`Epochs` for long trainings: about `per_decade` epochs in every factor of ten."""
 
     steps_per_epoch: int
     first: int = 4
@@ -101,12 +100,12 @@ class LogEpochs:
 
 
 def _begins_part(step: int, steps: int, parts: int) -> bool:
-    """Whether a part other than the first begins here, of so many equal ones."""
+    """Return whether a later one of `parts` equal parts of range(steps) begins at `step`."""
     return any(step == i * steps // parts for i in range(1, parts))
 
 
 def as_schedule(schedule: Schedule | int | Iterable[int] | None) -> Schedule:
-    """A schedule from what people write: every n, a list of steps, a schedule, or nothing."""
+    """Return the schedule for every n steps, a list of steps, a schedule, or None."""
     if schedule is None:
         return LogSpaced()
     if isinstance(schedule, int):

@@ -5,11 +5,9 @@
             ...
             tracker.observe(step, loss=loss)
 
-What it may and may not do to somebody's training stands in docs/tracker.md; the tests hold it to
-that.
+docs/tracker.md says what a tracker may do to somebody's training; the tests hold it to that.
 """
 
-import math
 import os
 import time
 import warnings
@@ -17,7 +15,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, SupportsFloat
 
 import torch
@@ -27,53 +24,71 @@ from rankscope import snapshot
 from rankscope.matrices import views
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
+from rankscope.tracker.buffers import Buffer, Handoff, RowBuffer, detached
 from rankscope.tracker.defaults import (
-    pairs_of,
-    what_measures,
-    where_to_measure,
+    MeasurerKind,
+    default_pairs,
+    measurer_kind,
+    measuring_device,
     worker_threads,
 )
-from rankscope.tracker.opening import open_run
+from rankscope.tracker.distributed import Trouble, gathered, is_sharded, is_writer, worst_of_ranks
 from rankscope.tracker.probe import Probe
-from rankscope.tracker.recorder import Recorder
+from rankscope.tracker.recorder import Recorder, RunOptions, open_run
 from rankscope.tracker.reference import Reference, describe_reference, given_reference
 from rankscope.tracker.schedules import Schedule, as_schedule
-from rankscope.tracker.sharding import gathered, is_sharded, is_writer, worst_of_ranks
-from rankscope.tracker.staging import Handoff, Place, Staging, kept
 from rankscope.tracker.watch import Watch
 from rankscope.tracker.worker import Worker
 
-# Buffered every-step scalars go to the worker at the latest when this many steps have gathered.
+# Scalars of every step go to the worker when this many steps have gathered, or at a snapshot.
 ROWS = 1024
 
 
 class Tracker:
-    """Follows every spectrum of `model` while it trains, and writes them to the run at `path`.
+    """Measures every spectrum of `model` while it trains, and writes them to the run at `path`.
 
-    schedule: which steps are snapshots: a schedule, n for every n steps, a list of steps;
-        log-spaced by default.
-    pairs: whose overlaps to follow; by default those the model declares (`alignment_pairs()`), else
-        those inside its attention and recurrent modules; `discover_pairs` finds all.
-    reference: what changes are measured from: "init" (the weights at the first snapshot), a
-        checkpoint file, a state dict, a model, or None.
-    products: also follow the products of attention heads and of LoRA pairs.
+    What to measure:
+
+    schedule: steps at which to take a snapshot: a schedule, n for every n steps, or a list of
+        steps. The default is log-spaced.
+    pairs: pairs of matrices whose overlaps to measure. The default are those the model declares
+        (`alignment_pairs()`), else those inside its attention and recurrent modules;
+        `discover_pairs` finds all.
+    reference: weights from which changes are measured: "init" (the first snapshot), a checkpoint
+        file, a state dict, a model, or None.
+    products: measure the products of attention heads and of LoRA pairs too.
     include, exclude: patterns on matrix names, as in `views`; products and default pairs follow.
-    top: how many leading directions enter an overlap.
-    every_step: names of scalars to keep at every step, not only at snapshots.
-    probe: what else to measure of the weights at each snapshot, beside training: see `Probe`.
-    when_full: what to do when scheduled snapshots come faster than they are measured: "block" or
-        "skip".
-    places: how many copies of the watched weights may wait to be measured.
-    device: where to decompose; by default on the host, for matrices of a shorter side above 1024
-        where the model is.
-    beside: what decomposes there: a "thread" of this process or a "process" of its own; by default
-        a process where a GPU trains and the host decomposes, else a thread.
-    threads: how many cores it uses; by default one where the CPU trains, else half of them.
-    resume: go on with the run at `path` if there is one; steps seen again are trained anew.
+    top: number of leading directions that enter an overlap.
+    every_step: names of scalars to store at every step, not only at snapshots.
+    probe: a function of the weights that is called at each snapshot, beside training: see `Probe`.
+
+    Where to measure, beside training:
+
+    when_full: what to do when snapshots come faster than they are measured: "block" or "skip".
+    places: number of copies of the watched weights that may wait to be measured.
+    device: device that decomposes. The default is the host, or the model's device if the shorter
+        side of a matrix is above 1024.
+    beside: decompose in a "thread" of this process or in a "process" of its own. The default is a
+        process if a GPU trains and the host decomposes, else a thread.
+    threads: number of cores that decompose. The default is one if the CPU trains, else a quarter of
+        those this process may use.
+
+    The run:
+
+    resume: continue the run at `path` if there is one. Snapshots at or after the first step
+        observed again are dropped.
     durable: wait for the disk at each commit, so that it survives a loss of power.
-    strict: raise where it would otherwise warn once and let training go on.
-    attrs: anything JSON can say about the run (its declaration, its seed), stored with it.
+    strict: raise an exception instead of one warning when tracking fails.
+    attrs: anything JSON can hold about the run (its declaration, its seed), stored with it.
     """
+
+    failed: str | None = None  # why tracking has stopped
+    _failure: BaseException | None = None
+    _stopped = False
+    _pauses = 0
+    _last_due: int | None = None  # the same on all ranks
+    _worker: Worker | None = None
+    _recorder: Recorder | None = None
 
     def __init__(
         self,
@@ -92,7 +107,7 @@ class Tracker:
         when_full: Literal["block", "skip"] = "block",
         places: int = 2,
         device: torch.device | str | None = None,
-        beside: Literal["thread", "process"] | None = None,
+        beside: MeasurerKind | None = None,
         threads: int | None = None,
         resume: bool = False,
         durable: bool = False,
@@ -104,82 +119,82 @@ class Tracker:
         if min(places, top) < 1:
             raise ValueError(f"places and top must be at least 1, got {places} and {top}")
         self.path = Path(path)
-        self.failed: str | None = None
         self._schedule = as_schedule(schedule)
-        self._every_step = tuple(every_step)
         self._block = when_full == "block"
         self._strict = strict
-        self._failure: BaseException | None = None
-        self._stopped = False
-        self._pauses = 0
-        self._first_after_resume = resume
-        self._latest: int | None = None  # the last step that was due; the same on all ranks
-        self._rows: list[tuple[int, Mapping[str, SupportsFloat]]] = []
+        self._resuming = resume  # until the first step is seen
+        self._rows = RowBuffer(every_step)
         self._began = time.perf_counter()
 
         chosen = views(model, include=include, exclude=exclude)
         self.coverage = chosen.coverage
         self.plan = snapshot.plan(
             chosen,
-            pairs=pairs_of(model, chosen) if pairs is None else pairs,
+            pairs=default_pairs(model, chosen) if pairs is None else pairs,
             products=products,
             top=top,
             directions={} if probe is None else probe.directions,
         )
         self._watch = Watch(model, self.plan, everything=probe is not None)
+        self._place_work(device, beside)
+        self._open(
+            RunOptions(
+                every_step=self._rows.names,
+                probe=probe,
+                buffers=places,
+                measurer=beside or measurer_kind(self._home, self._device),
+                threads=threads or worker_threads(self._home),
+                resume=resume,
+                durable=durable,
+            ),
+            reference,
+            {
+                **(attrs or {}),
+                "schedule": repr(self._schedule),
+                "reference": describe_reference(reference),
+                "coverage": str(self.coverage),
+                "manifest": chosen.manifest.to_json(),
+            },
+        )
+
+    def _place_work(self, device: torch.device | str | None, beside: MeasurerKind | None) -> None:
+        """Set where the model trains and where its copies are decomposed."""
         tensors = self._watch.tensors()
         self._sharded = is_sharded(tensors)
-        home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
-        self._device = where_to_measure(home, self.plan) if device is None else torch.device(device)
+        self._home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
+        asked = None if device is None else torch.device(device)
+        self._device = asked or measuring_device(self._home, self.plan)
         if beside == "process" and self._device.type != "cpu":
             raise ValueError('a process measures on the host; pass device="cpu" or beside="thread"')
-        self._home = home
-        self._worker: Worker | None = None
-        self._recorder: Recorder | None = None
+
+    def _open(self, options: RunOptions, reference: Reference, attrs: Mapping[str, Any]) -> None:
+        """Open the run in the process that writes it; all ranks learn if that fails."""
         # On every rank: a sharded reference is gathered by all of them.
         weights = given_reference(reference, self.plan)
         if is_writer():
-            self._start(
-                lambda: open_run(
+            try:
+                self._recorder, self._pool = open_run(
                     self.path,
                     self.plan,
-                    tensors,
-                    every_step=self._every_step,
+                    self._watch.tensors(),
+                    options,
                     reference=weights,
                     from_init=reference == "init",
-                    places=places,
-                    beside=beside or what_measures(home, self._device),
-                    threads=threads or worker_threads(home),
-                    resume=resume,
-                    durable=durable,
-                    probe=probe,
-                    attrs={
-                        **origin(home),
-                        **(attrs or {}),
-                        "schedule": repr(self._schedule),
-                        "reference": describe_reference(reference),
-                        "coverage": str(self.coverage),
-                        "manifest": chosen.manifest.to_json(),
-                    },
+                    attrs={**origin(self._home), **attrs},
                 )
-            )
+            except ValueError as mistake:
+                self.failed, self._failure = str(mistake), mistake  # raised when all ranks know it
+            except Exception as failure:  # a disk in trouble must not end training
+                self._fail(failure)
+            else:
+                self._worker = Worker()
+                self._finalize = weakref.finalize(
+                    self, _finish, os.getpid(), self._worker, self._recorder
+                )
         if self._sharded:
             self._stop_together()
         if isinstance(self._failure, ValueError):
             raise self._failure
-
-    def _start(self, start: Callable[[], tuple[Recorder, Staging]]) -> None:
-        """Opens the run and starts the worker; a disk in trouble must not end training."""
-        try:
-            self._recorder, self._staging = start()
-        except ValueError as mistake:
-            self.failed, self._failure = str(mistake), mistake  # raised when all ranks know of it
-            return
-        except Exception as failure:
-            self._fail(failure)
-            return
-        self._worker = Worker()
-        self._finalize = weakref.finalize(self, _finish, os.getpid(), self._worker, self._recorder)
 
     @property
     def committed(self) -> int | None:
@@ -187,7 +202,10 @@ class Tracker:
         return self._recorder.committed if self._recorder is not None else None
 
     def observe(self, step: int, **scalars: SupportsFloat) -> None:
-        """Call once per step. Unless a snapshot is due it returns without touching a tensor."""
+        """Take a snapshot if one is due at `step`; else return without touching a tensor.
+
+        Call it once per step. Scalars are stored at snapshots, those of `every_step` always.
+        """
         if self._stopped or self._pauses:
             return
         try:
@@ -196,19 +214,19 @@ class Tracker:
             self._fail(failure)
 
     def snapshot(self, step: int, **scalars: SupportsFloat) -> None:
-        """A snapshot whatever the schedule says, of the end of training for instance.
+        """Take a snapshot whatever the schedule says, for instance at the end of training.
 
-        It waits for a free place. Nothing happens where `step` was the last one due, even if that
-        was skipped; a later `observe` of the same step takes none. Steps go forward.
+        This waits for a free buffer. It does nothing if `step` was the last one due, even if that
+        was skipped; a later `observe` of the same step takes none. Steps must increase.
         """
-        if self._stopped and self.failed is None:  # a failure was warned of when it came
+        if self._stopped and self.failed is None:  # a failure has had its warning
             warnings.warn(
                 f"{self.path} is closed, so no snapshot of step {step} is taken; call it inside "
                 "the tracker's with block",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if self._stopped or self._pauses or step == self._latest:
+        if self._stopped or self._pauses or step == self._last_due:
             return
         try:
             self._begin(step)
@@ -218,70 +236,64 @@ class Tracker:
 
     def _observe(self, step: int, scalars: Mapping[str, SupportsFloat]) -> None:
         self._begin(step)
-        if self._every_step:
-            self._keep_row(step, scalars)
-        if self._schedule(step) and step != self._latest:
+        if self._rows.names:
+            self._rows.add(step, scalars)
+            if len(self._rows) >= ROWS:
+                self._send_rows()
+        if self._schedule(step) and step != self._last_due:
             self._take(step, scalars, block=self._block)
 
     def _begin(self, step: int) -> None:
-        """What a resumed run has from its first step on is trained anew."""
-        if self._first_after_resume:
-            self._first_after_resume = False
+        """Drop what a resumed run has from its first step on: it is trained anew."""
+        if self._resuming:
+            self._resuming = False
             self._submit(lambda recorder: recorder.forget_from(step))
 
     def _take(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
-        self._hear_worker()
+        self._report_worker()
         if self._sharded and self._stop_together():
             return
-        self._latest = step
+        self._last_due = step
         if self._sharded or self._worker is not None:
             self._copy(step, scalars, block=block)
 
     def _copy(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
         tensors = self._watch.tensors()
-        columns = {name: [kept(value)] for name, value in scalars.items()}
+        columns = {name: [detached(value)] for name, value in scalars.items()}
         began = time.perf_counter()
-        place = self._free_place(block=block)
+        buffer = self._free_buffer(block=block)
         waited = time.perf_counter() - began
         whole = gathered(tensors)
         try:
-            if place is not None:
-                place.fill(whole, device=self._device)
+            if buffer is not None:
+                buffer.fill(whole, device=self._device)
         finally:
             if self._sharded:
                 for _ in whole:
-                    pass  # gathering is collective: a rank that keeps nothing still takes part
+                    pass  # gathering is collective: a rank that copies nothing still takes part
         self._send_rows()
-        if place is None:
+        if buffer is None:
             self._submit(lambda recorder: recorder.record_gap(step))
             return
-        handoff, staging = Handoff(columns), self._staging
+        handoff, pool = Handoff(columns), self._pool
         self._submit(
-            lambda recorder: recorder.record(step, place, handoff, wait_seconds=waited),
-            after=lambda: staging.give_back(place),
+            lambda recorder: recorder.record(step, buffer, handoff, wait_seconds=waited),
+            after=lambda: pool.give_back(buffer),
         )
 
-    def _free_place(self, *, block: bool) -> Place | None:
-        """A place to copy to; None if this process does not write, or if full and not to wait."""
-        place = None
-        while place is None and self._worker is not None and self._worker.alive:
-            place = self._staging.take(timeout=0.2 if block else 0.0)
+    def _free_buffer(self, *, block: bool) -> Buffer | None:
+        """Return a free buffer; None in a process that does not write, or if none is free."""
+        buffer = None
+        while buffer is None and self._worker is not None and self._worker.alive:
+            buffer = self._pool.take(timeout=0.2 if block else 0.0)
             if not block:
                 break
-        return place
-
-    def _keep_row(self, step: int, scalars: Mapping[str, SupportsFloat]) -> None:
-        self._rows.append((step, {n: kept(scalars.get(n, math.nan)) for n in self._every_step}))
-        if len(self._rows) >= ROWS:
-            self._send_rows()
+        return buffer
 
     def _send_rows(self) -> None:
-        rows, self._rows = self._rows, []
-        if not rows:
-            return
-        steps = [step for step, _ in rows]
-        columns = Handoff({name: [row[name] for _, row in rows] for name in self._every_step})
-        self._submit(lambda recorder: recorder.record_rows(steps, columns))
+        if len(self._rows):
+            steps, columns = self._rows.take()
+            self._submit(lambda recorder: recorder.record_rows(steps, columns))
 
     def _submit(
         self, job: Callable[[Recorder], None], *, after: Callable[[], None] | None = None
@@ -291,19 +303,21 @@ class Tracker:
             self._worker.submit(lambda: job(recorder), after=after)
 
     def flush(self) -> None:
-        """Waits until everything observed so far is committed (or the tracker has failed)."""
+        """Wait until everything observed so far is committed, or the tracker has failed."""
         if self._pauses:
             raise ValueError("flush and close wait for the worker, which rests inside paused()")
         self._send_rows()
         if self._worker is None or self._stopped:
             return
         self._worker.drain()
-        self._hear_worker()
+        self._report_worker()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Inside, nothing is observed and the worker rests: for CUDA-graph capture, which no other
-        thread may disturb."""
+        """Observe nothing inside this context, and let the worker rest.
+
+        Capture CUDA graphs inside it: no other thread may disturb a capture.
+        """
         rest = self._worker is not None and not self._pauses
         self._pauses += 1
         try:
@@ -313,7 +327,7 @@ class Tracker:
             self._pauses -= 1
 
     def close(self) -> None:
-        """Commits what is waiting and ends the run; safe to call twice."""
+        """Commit what is waiting and close the run; safe to call twice."""
         if self._worker is None or self._recorder is None or not self._worker.alive:
             return
         wall = time.perf_counter() - self._began
@@ -328,25 +342,18 @@ class Tracker:
     def __enter__(self) -> "Tracker":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _hear_worker(self) -> None:
-        """Takes over what the worker met with since: warnings belong to the training thread."""
-        if self._recorder is not None:
-            unreadable = self._recorder.newly_failed()
-            if unreadable:
-                warnings.warn(_unreadable(unreadable), RuntimeWarning, stacklevel=5)
+    def _report_worker(self) -> None:
+        """Warn of the worker's troubles, in the training thread, where warnings belong."""
+        if self._recorder is not None and (message := self._recorder.new_failures()):
+            warnings.warn(message, RuntimeWarning, stacklevel=5)
         if self._worker is not None and self._worker.failure is not None:
             self._fail(self._worker.failure)
 
     def _fail(self, failure: BaseException) -> None:
-        """Warns once and lets training go on; `strict` raises instead."""
+        """Warn once and let training go on; raise instead if `strict`."""
         if self.failed is None:
             self.failed = f"{type(failure).__name__}: {failure}"
             self._failure = failure
@@ -355,24 +362,27 @@ class Tracker:
                     f"rankscope stopped tracking {self.path} and training goes on: {self.failed}"
                 )
                 warnings.warn(message, RuntimeWarning, stacklevel=4)
-        # Ranks that gather shards stop together, at the next snapshot; alone, this one stops at
-        # once.
+        # Ranks that gather shards stop together, at the next snapshot; others stop at once.
         self._stopped = self._stopped or not self._sharded
         if self._strict and self._stopped:
             raise failure
 
     def _stop_together(self) -> bool:
-        """True on every rank once any has failed; a collective."""
-        mistaken = isinstance(self._failure, ValueError) and self._worker is None
-        verdict = worst_of_ranks(2 if mistaken else int(self.failed is not None), home=self._home)
-        if verdict == 0:
+        """Return True on every rank once any has failed; a collective."""
+        worst = worst_of_ranks(self._trouble(), home=self._home)
+        if worst == Trouble.NONE:
             return False
         self._stopped = True
         self.failed = self.failed or "the tracker of another rank failed"
-        if self._strict or verdict == 2:
-            # A user's mistake in the constructor ends every rank, as it would end one process.
-            raise self._failure or (ValueError if verdict == 2 else RuntimeError)(self.failed)
+        if self._strict or worst == Trouble.MISTAKE:
+            error = ValueError if worst == Trouble.MISTAKE else RuntimeError
+            raise self._failure or error(self.failed)
         return True
+
+    def _trouble(self) -> Trouble:
+        if isinstance(self._failure, ValueError) and self._worker is None:
+            return Trouble.MISTAKE
+        return Trouble.NONE if self.failed is None else Trouble.FAILURE
 
 
 def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -> None:
@@ -380,16 +390,8 @@ def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
 
 
-def _unreadable(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:5]) + (" ..." if len(names) > 5 else "")
-    return (
-        f"rankscope: {len(names)} matrices cannot be decomposed, their spectra are NaN: "
-        f"{shown}; look for NaN or Inf in these weights"
-    )
-
-
 def _finish(pid: int, worker: Worker, recorder: Recorder) -> None:
-    """Ends a run: also at interpreter exit, and never from a forked child, which has no worker."""
+    """Close a run, also at interpreter exit, but not in a forked child, which has no worker."""
     if os.getpid() == pid:
         worker.drain()
         worker.close()

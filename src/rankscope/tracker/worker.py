@@ -15,8 +15,8 @@ Entry = tuple[Job, Job | None]
 class Worker:
     """Runs jobs one after another on a thread of its own.
 
-    After a job has failed the rest are dropped, `failure` says why, and nobody ever waits in vain:
-    `drain` returns when no job is left or the thread is gone.
+    After a job has failed, the rest are dropped and `failure` holds the exception. `drain` returns
+    when no job is left or the thread is gone, so nobody waits for ever.
     """
 
     def __init__(self) -> None:
@@ -31,24 +31,24 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """False after `close`, when the thread died, and in a forked child, which has no thread."""
+        """Whether jobs run: not after `close`, nor in a forked child, which has no thread."""
         return self._thread.is_alive() and os.getpid() == self._pid
 
     def submit(self, job: Job, *, after: Job | None = None) -> None:
-        """Queues `job`; `after` runs when it has ended, failed or been dropped."""
+        """Queue `job`; `after` runs when it has ended, failed or been dropped."""
         with self._finished:
             self._unfinished += 1
         self._jobs.put((job, after))
 
     def drain(self) -> None:
-        """Waits until every submitted job has ended."""
+        """Wait until every submitted job has ended."""
         with self._finished:
             while self._unfinished and self.alive:
                 self._finished.wait(timeout=0.2)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """No job runs inside: a running one is waited for, the next waits."""
+        """Run no job inside this context: wait for the running one, hold back the next."""
         with self._gate:
             yield
 

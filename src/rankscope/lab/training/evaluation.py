@@ -14,7 +14,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from rankscope.interventions import (
     Part,
-    kept,
+    directions_kept,
     projected,
     reestimate_batchnorm,
     replace_matrices,
@@ -78,7 +78,9 @@ class Evaluation:
         if self._truncation is None:
             return {}
         share = self._truncation.keep
-        return {name: kept(min(r.m, r.n), share) for name, r in self._views.readings.items()}
+        return {
+            name: directions_kept(min(r.m, r.n), share) for name, r in self._views.readings.items()
+        }
 
     def __call__(
         self, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]

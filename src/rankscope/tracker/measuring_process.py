@@ -1,7 +1,8 @@
-"""The measuring process: `python -m rankscope.tracker.measuring DESCRIPTOR` of a connection.
+"""The measuring process, `python -m rankscope.tracker.measuring_process DESCRIPTOR`.
 
-It first receives what to measure and where the weights lie, then requests; it answers each with
-the measured arrays or, as a string, with what went wrong, and ends when the connection does.
+DESCRIPTOR is that of a connection to the tracker. The process receives the plan and the location of
+the weights, then requests. It answers a request with the measured arrays, or with a string that
+says what went wrong. It ends when the connection does.
 """
 
 import os
@@ -11,9 +12,9 @@ from multiprocessing.connection import Connection
 
 import torch
 
+from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.measurers import HereMeasurer
-from rankscope.tracker.shared import SharedMemory
-from rankscope.tracker.staging import Place
+from rankscope.tracker.shared_memory import SharedMemory
 
 
 def main() -> None:
@@ -28,9 +29,9 @@ def main() -> None:
         memory = SharedMemory(descriptor, layout)
         measurer = HereMeasurer(plan, reference=reference, threads=threads)
         while (request := connection.recv()) is not None:
-            what, number = request
+            method, number = request
             try:
-                answer = getattr(measurer, what)(Place(number, memory.tensors(number)))
+                answer = getattr(measurer, method)(Buffer(number, memory.tensors(number)))
             except Exception as failure:
                 answer = f"{type(failure).__name__}: {failure}"
             connection.send_bytes(pickle.dumps(answer))

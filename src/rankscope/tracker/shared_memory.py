@@ -1,4 +1,4 @@
-"""Memory that another process can read: one block per place, each tensor at its offset."""
+"""Memory that another process can read: one block per buffer, each tensor at its offset."""
 
 import math
 import mmap
@@ -14,7 +14,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True)
 class Slot:
-    """Where in a block a tensor lies."""
+    """Position of a tensor in a block."""
 
     offset: int
     shape: tuple[int, ...]
@@ -23,49 +23,50 @@ class Slot:
 
 @dataclass(frozen=True)
 class Layout:
-    """The slots of a block, and how large a block is."""
+    """Slots of a block, size of a block in bytes, and number of blocks."""
 
     slots: Mapping[str, Slot]
-    block: int
-    places: int
+    block_bytes: int
+    blocks: int
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor], *, places: int) -> "Layout":
+    def of(cls, tensors: Mapping[str, Tensor], *, blocks: int) -> "Layout":
+        """Return the layout of `blocks` copies of `tensors`."""
         slots: dict[str, Slot] = {}
         end = 0
         for name, tensor in tensors.items():
             slots[name] = Slot(end, tuple(tensor.shape), tensor.dtype)
             size = tensor.dtype.itemsize * math.prod(tensor.shape)
             end = -(-(end + size) // ALIGNMENT) * ALIGNMENT
-        block = -(-max(end, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
-        return cls(slots, block, places)
+        block_bytes = -(-max(end, 1) // mmap.PAGESIZE) * mmap.PAGESIZE
+        return cls(slots, block_bytes, blocks)
 
 
 class SharedMemory:
-    """Anonymous memory behind a file descriptor: it goes when the last process that has it does."""
+    """Anonymous memory behind a file descriptor, freed when the last process closes it."""
 
     def __init__(self, descriptor: int, layout: Layout) -> None:
         self.descriptor = descriptor
         self.layout = layout
-        self._map = mmap.mmap(descriptor, layout.block * layout.places)
+        self._map = mmap.mmap(descriptor, layout.block_bytes * layout.blocks)
         self._pinned = False
 
     @classmethod
     def create(cls, layout: Layout) -> "SharedMemory":
         descriptor = os.memfd_create("rankscope")
-        os.ftruncate(descriptor, layout.block * layout.places)
+        os.ftruncate(descriptor, layout.block_bytes * layout.blocks)
         return cls(descriptor, layout)
 
-    def tensors(self, place: int) -> dict[str, Tensor]:
-        """The tensors of one place, in the shared memory itself."""
-        start = place * self.layout.block
+    def tensors(self, block: int) -> dict[str, Tensor]:
+        """Return the tensors of one block, which lie in the shared memory itself."""
+        start = block * self.layout.block_bytes
         return {
             name: self._tensor(start + slot.offset, slot)
             for name, slot in self.layout.slots.items()
         }
 
     def pin(self) -> None:
-        """Lets a GPU copy into the memory while the host goes on."""
+        """Let a GPU copy into the memory while the host goes on."""
         whole = torch.frombuffer(self._map, dtype=torch.uint8)
         status = torch.cuda.cudart().cudaHostRegister(whole.data_ptr(), whole.numel(), 0)
         if int(status) != 0:

@@ -1,0 +1,109 @@
+"""`import rankscope`: what it loads, what it exports, and how `ds.rankscope` comes about."""
+
+import ast
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import rankscope
+
+HEAVY = ("torch", "xarray", "zarr", "numpy", "matplotlib", "scipy", "typer")
+
+
+def python(code: str) -> str:
+    """Return what `code` prints in a Python of its own."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_importing_the_package_loads_no_heavy_library() -> None:
+    loaded = f"[name for name in {HEAVY} if name in sys.modules]"
+    assert python(f"import sys, rankscope; rankscope.__version__; print({loaded})") == "[]"
+
+
+def test_the_help_of_the_command_line_loads_no_heavy_library() -> None:
+    loaded = f"[name for name in {HEAVY[:-1]} if name in sys.modules]"
+    code = f"""
+import sys
+from rankscope.cli import main
+sys.argv = ["rankscope", "--help"]
+try:
+    main()
+finally:
+    print("loaded:", {loaded})
+"""
+    assert python(code).endswith("loaded: []")
+
+
+def test_opening_a_run_loads_no_torch() -> None:
+    assert python("import sys, rankscope; rankscope.open; print('torch' in sys.modules)") == "False"
+
+
+def test_every_exported_name_is_that_of_its_module() -> None:
+    for module, names in rankscope.EXPORTS.items():
+        assert getattr(rankscope, module) is import_module(f"rankscope.{module}")
+        for name in names:
+            assert getattr(rankscope, name) is getattr(import_module(f"rankscope.{module}"), name)
+    assert dir(rankscope) == sorted(rankscope.__all__)
+
+
+def test_type_checkers_see_the_exported_names() -> None:
+    tree = ast.parse(Path(rankscope.__file__).read_text())
+    (block,) = (
+        node
+        for node in tree.body
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+    )
+    imported = []
+    for node in block.body:
+        assert isinstance(node, ast.ImportFrom)
+        (alias,) = node.names
+        assert alias.asname == alias.name
+        imported.append((node.module, alias.name))
+    modules = [("rankscope", module) for module in rankscope.EXPORTS]
+    names = [(f"rankscope.{module}", name) for name, module in rankscope.MODULE_OF.items()]
+    assert imported == modules + names
+
+
+def test_an_unknown_name() -> None:
+    with pytest.raises(AttributeError, match="module 'rankscope' has no attribute 'rank_scope'"):
+        rankscope.rank_scope  # noqa: B018
+
+
+@pytest.mark.parametrize("order", ["rankscope, xarray", "xarray, rankscope"])
+def test_the_accessor_works_whichever_is_imported_first(order: str) -> None:
+    code = f"import {order}; print(type(xarray.Dataset().rankscope).__name__)"
+    assert python(code) == "RankscopeAccessor"
+
+
+def test_importing_xarray_leaves_no_trace_of_the_hook() -> None:
+    code = """
+import importlib.util, sys, rankscope
+importlib.util.find_spec("xarray")  # only asks whether xarray is installed
+import xarray
+print(xarray.__spec__.loader is xarray.__loader__, type(xarray.__loader__).__name__)
+print([finder for finder in sys.meta_path if "rankscope" in repr(finder)], "torch" in sys.modules)
+print(hasattr(xarray.Dataset, "rankscope"))
+"""
+    assert python(code).splitlines() == ["True SourceFileLoader", "[] False", "True"]
+
+
+@pytest.mark.parametrize("broken", ["find_spec", "register"])
+def test_a_broken_hook_does_not_break_xarray(broken: str) -> None:
+    code = """
+import sys, rankscope
+class Broken:
+    def find_spec(self, *arguments):
+        if sys._getframe(1).f_globals["__name__"] == "rankscope.registration":
+            raise RuntimeError("broken")
+""" + {
+        "find_spec": "sys.meta_path.insert(1, Broken())",
+        "register": "rankscope.registration._accessor = None; rankscope.registration.import_module"
+        " = lambda name: 1 / 0",
+    }[broken]
+    assert python(code + "\nimport xarray; print(xarray.Dataset().sizes)").endswith("({})")
