@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docutils import nodes
 
-PACKAGE = "rankscope.lab.experiments"  # one folder per paper, one module per experiment
+PACKAGE = "rankscope.lab.papers"  # one folder per paper, one module per experiment
 
 CLAIM = re.compile(r"\b([YB]\d{1,2}b?)\b(?!-)")
 INDEX = """\

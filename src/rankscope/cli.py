@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, no_type_check
 
 import typer
 
@@ -224,6 +224,7 @@ ArchiveArgument = Annotated[Path, typer.Argument(help="Folder of the archived ru
 
 
 @results.callback(invoke_without_command=True)
+@no_type_check  # the context's class is private to typer
 def results_list(context: typer.Context) -> None:
     """List the archived runs and what they cost."""
     if context.invoked_subcommand is not None:

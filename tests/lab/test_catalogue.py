@@ -62,7 +62,7 @@ def test_a_file_that_declares_nothing_is_refused_in_a_sentence(tmp_path: Path) -
         catalogue.load("json", "smoke")
     path = tmp_path / "declares_nothing.py"
     path.write_text("def experiment(scale):\n    return 3\n")
-    with pytest.raises(ValueError, match="must return a rankscope.lab.Experiment; got int"):
+    with pytest.raises(ValueError, match=r"must return a rankscope\.lab\.Experiment; got int"):
         catalogue.load(str(path), "smoke")
     shadow = tmp_path / "json.py"
     shadow.write_text(OWN)

@@ -89,7 +89,8 @@ def test_what_does_not_matter() -> None:
 def test_the_same_in_another_process() -> None:
     Simple = make_dataclass("Simple", [("x", float), ("y", str)], frozen=True)
     script = (
-        "from dataclasses import make_dataclass; from rankscope.lab.running.identity import identity;"
+        "from dataclasses import make_dataclass;"
+        "from rankscope.lab.running.identity import identity;"
         "Simple = make_dataclass('Simple', ['x', 'y'], frozen=True);"
         "print(identity(Simple(0.1, 'ü'), 3))"
     )

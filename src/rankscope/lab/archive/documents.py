@@ -1,74 +1,117 @@
-"""The generated parts of README and documentation: tables of claims, claim by claim, and runs."""
+"""The generated parts of README and documentation: tables of claims and runs, and figures.
 
-from collections.abc import Iterable, Mapping, Sequence
+Tables stand between markers. A document gets the figures it shows: an image at
+"figures/<paper>/<figure>.png" is drawn by that figure of that paper.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from rankscope.lab.archive.paths import archive_path
 from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.judging.available_runs import load_runs
-from rankscope.lab.judging.runs import all_runs
-from rankscope.lab.judging.study import StudyReport
+from rankscope.lab.judging.runs import Seeds, all_runs
+from rankscope.lab.judging.study import StudyReport, judge_study
 from rankscope.lab.judging.verdict import Table
-from rankscope.lab.reporting.markdown import (
-    claim_block,
-    claims_table,
-    fill,
-    outcome_table,
-    table,
-)
+from rankscope.lab.reporting.markdown import claim_block, claims_table, fill, outcome_table, table
 from rankscope.lab.reporting.terminal import cell_text, duration
 from rankscope.lab.running.stored_run import seeds_on_disk, stored_runs
 
 README = "README.md"
 PAGES = "docs/papers"
+INDEX = f"{PAGES}/index.md"
+FIGURES = f"{PAGES}/figures"
+DPI = 110
 
 
 def write_documents(archive: Path, reports: Sequence[StudyReport]) -> list[str]:
-    """Fill the tables into the documents beside the archive; a sentence on what went wrong."""
-    for path, text in _filled(archive, reports).items():
+    """Fill the tables of the documents beside the archive, and draw the figures they show.
+
+    Return the tracebacks of figures that raised.
+    """
+    root, faults = archive.resolve().parent, list[str]()
+    for path, text in _filled(root, archive, reports).items():
         path.write_text(text)
-    return []
+    for report in reports:
+        names = _shown_figures(root, report.study)
+        shown = tuple(figure for figure in report.study.figures if figure.name in names)
+        study = replace(report.study, claims=(), figures=shown, highlights=())
+        runs = load_runs(study.experiments, archive)
+        folder = root / FIGURES / study.name
+        faults += judge_study(study, runs, figures=folder, save=_save_png).faults
+    return faults
 
 
 def outdated_documents(archive: Path, reports: Sequence[StudyReport]) -> list[str]:
-    """Return a sentence on each document whose tables are not those of the verdicts."""
-    return [
-        f"{path.name}: its tables are out of date; run rankscope results keep {archive}"
-        for path, text in _filled(archive, reports).items()
+    """Return a sentence on each document whose tables or figures are not those of the archive."""
+    root = archive.resolve().parent
+    advice = f"run rankscope results keep {archive}"
+    stale = [
+        f"{path.name}: its tables are out of date; {advice}"
+        for path, text in _filled(root, archive, reports).items()
         if path.read_text() != text
     ]
-
-
-def _filled(archive: Path, reports: Sequence[StudyReport]) -> dict[Path, str]:
-    """The new text of every document that exists."""
-    root = archive.resolve().parent
-    verdicts = [(report.study, report.verdicts) for report in reports]
-    blocks = {root / README: {"claims": claims_table(verdicts, pages=PAGES)}}
-    for report in reports:
-        page = root / PAGES / f"{report.study.name}.md"
-        blocks[page] = _page_blocks(report, archive)
-    return {path: fill(path.read_text(), made) for path, made in blocks.items() if path.exists()}
-
-
-def _page_blocks(report: StudyReport, archive: Path) -> Mapping[str, str]:
-    by_claim: dict[str, list[int]] = {}
-    for place, verdict in enumerate(report.verdicts):
-        by_claim.setdefault(verdict.claim.partition("-")[0], []).append(place)
-    return {
-        **{
-            f"claim {claim}": claim_block(report.study, [report.verdicts[i] for i in places])
-            for claim, places in by_claim.items()
-        },
-        "marks": claims_table([(report.study, report.verdicts)], pages="."),
-        "outcomes": outcome_table(_trainings(report.study, archive)),
-        "runs": _markdown(archive_table([report.study], archive)),
+    wanted = {
+        root / FIGURES / report.study.name / f"{name}.png"
+        for report in reports
+        for name in _shown_figures(root, report.study)
     }
+    return stale + [f"{path} is missing; {advice}" for path in sorted(wanted) if not path.exists()]
 
 
-def _trainings(study: Study, archive: Path) -> dict[str, Mapping[int, object]]:
-    runs, _ = load_runs(study.experiments, archive).select(lambda keys: all_runs(keys))
-    return {f"{key.experiment}: {key.title}": runs[key] for key in runs}
+def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[Path, str]:
+    """The new text of every document that exists."""
+    verdicts = [(report.study, report.verdicts) for report in reports]
+    studies = [report.study for report in reports]
+    blocks = {
+        README: {"claims": claims_table(verdicts, pages=PAGES)},
+        INDEX: {
+            "trainings": outcome_table(_trainings(studies, archive)),
+            "runs": _markdown(archive_table(studies, archive)),
+        },
+        **{f"{PAGES}/{report.study.name}.md": _claim_blocks(report) for report in reports},
+    }
+    paths = {root / name: made for name, made in blocks.items() if (root / name).exists()}
+    return {path: fill(path.read_text(), made) for path, made in paths.items()}
+
+
+def _claim_blocks(report: StudyReport) -> dict[str, str]:
+    rules: dict[str, list[int]] = {}
+    for place, verdict in enumerate(report.verdicts):
+        rules.setdefault(verdict.claim.partition("-")[0], []).append(place)
+    blocks = {
+        f"claim {claim}": claim_block(report.study, [report.verdicts[i] for i in places])
+        for claim, places in rules.items()
+    }
+    marks = claims_table([(report.study, report.verdicts)], pages="")
+    return {f"marks {report.study.name}": marks, **blocks}
+
+
+def _trainings(studies: Iterable[Study], archive: Path) -> dict[str, Seeds]:
+    """The seeds of every archived run, by a title that names its experiment."""
+    titled: dict[str, Seeds] = {}
+    for study in studies:
+        runs, _ = load_runs(study.experiments, archive).select(all_runs)
+        titled |= {f"{key.experiment}: {key.title}": runs[key] for key in runs}
+    return titled
+
+
+def _shown_figures(root: Path, study: Study) -> set[str]:
+    pages = (root / README, root / f"{PAGES}/{study.name}.md")
+    texts = (page.read_text() for page in pages if page.exists())
+    pattern = rf"figures/{re.escape(study.name)}/([\w-]+)\.png"
+    return {name for text in texts for name in re.findall(pattern, text)}
+
+
+def _save_png(figure: Any, path: Path) -> tuple[Path, ...]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    file = path.with_name(f"{path.name}.png")
+    figure.savefig(file, dpi=DPI, metadata={"Software": None})
+    return (file,)
 
 
 def archive_table(studies: Iterable[Study], archive: Path) -> Table:
@@ -91,7 +134,7 @@ def _experiment_rows(experiment: Experiment, archive: Path) -> list[tuple[str, .
         if stored.path.exists()
     ]
     files.sort(key=lambda file: str(file[0].get("device")))
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for device, group in groupby(files, lambda file: str(file[0].get("device"))):
         attrs, sizes = zip(*group, strict=True)
         rows.append(

@@ -20,6 +20,7 @@ from rankscope.lab.data.cache import cached
 from rankscope.lab.data.hub import encoded_files, labels, read_row_group
 from rankscope.lab.data.images import decoded
 from rankscope.lab.data.remote import LocalShard, Shard, row_group_sizes, split_shards
+from rankscope.tracker.defaults import cores
 
 # From an image and its index to pixels (size, size, 3).
 Look = Callable[[Image.Image, int], np.ndarray]
@@ -162,8 +163,7 @@ def evenly(values: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " so
 
 def threads() -> int:
     """Number of threads: this process's cores, shared with the others that torchrun started."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return max(1, (cores or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+    return max(1, cores() // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
 
 
 def _index(name: str, files: Sequence[Shard]) -> dict[str, np.ndarray]:

@@ -74,10 +74,11 @@ def judge_study(
         verdict, fault = _judge_or_fault(rule, runs)
         verdicts.append(verdict)
         faults += [fault] if fault else []
-    for figure in study.figures if figures else ():
-        drawing, fault = _draw(figure, runs, figures, save or save_figure)
-        drawings.append(drawing)
-        faults += [fault] if fault else []
+    if figures:
+        for figure in study.figures:
+            drawing, fault = _draw(figure, runs, figures, save or save_figure)
+            drawings.append(drawing)
+            faults += [fault] if fault else []
     return StudyReport(study, tuple(verdicts), tuple(drawings), tuple(faults), runs.empty)
 
 

@@ -95,8 +95,7 @@ def _ranks(title: str, by_decay: dict[float, xr.Dataset]) -> Iterator[str]:
 
 def _falls(ds: xr.Dataset) -> np.ndarray:
     """Fall of the normalised effective rank of every matrix with 2 values or more."""
-    ends = ds[["singular_values"]].isel(step=[0, -1])
-    whole = ends.isel(matrix=np.flatnonzero(ends["part_of"].to_numpy() == ""))
+    whole = ds[["singular_values"]].isel(step=[0, -1]).rankscope.whole()
     wide = np.minimum(whole["m"].to_numpy(), whole["n"].to_numpy()) > 1
     ranks = whole.isel(matrix=np.flatnonzero(wide)).rankscope.normalized_effective_rank()
     falls: np.ndarray = (ranks[0] - ranks[1]).to_numpy()

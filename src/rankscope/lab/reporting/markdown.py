@@ -19,19 +19,23 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def claims_table(studies: Iterable[tuple[Study, Sequence[Verdict]]], *, pages: str) -> str:
     """Return the table of all claims by their first rules: claim, marks, link to the evidence.
 
-    pages: where the papers' pages are, as seen from the document.
+    pages: the folder of the papers' pages as seen from the document; "" for such a page itself.
     """
     rows = [
         (
             f"{verdict.claim} {verdict.sentence}",
             marks(study, verdict.networks),
-            f"[evidence]({pages}/{study.name}.md#{verdict.claim.lower()})",
+            f"[evidence]({_page(study, pages)}#{verdict.claim.lower()})",
         )
         for study, verdicts in studies
         for verdict in verdicts
         if not verdict.is_second
     ]
     return f"{table(('claim', 'marks', ''), rows)}\n\n{LEGEND}"
+
+
+def _page(study: Study, pages: str) -> str:
+    return f"{pages}/{study.name}.md" if pages else ""
 
 
 def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import xarray as xr
 
 from rankscope.lab.judging.available_runs import AvailableRuns
-from rankscope.lab.judging.verdict import Table
+from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.running.run import RunKey
 from rankscope.lab.training.outcome import collapsed
 
@@ -94,7 +94,7 @@ def run_table(records: Iterable[RunRecord]) -> Table:
     listed = list(records)
     columns = list(dict.fromkeys(column for record in listed for column in record.cells))
     lacks = [record.missing for record in listed]
-    rows = tuple(
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             record.key.title,
             record.seed,

@@ -21,6 +21,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from rankscope.lab.running.run import Progress
 from rankscope.lab.running.stored_run import StoredRun
+from rankscope.tracker.defaults import cores
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 PROGRESS_EVERY = 0.1  # seconds between two messages of a process
@@ -57,13 +58,6 @@ def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) ->
     if min(jobs, len(runs)) <= 1:
         return [_execute_here(run, watcher) for run in runs]
     return list(_execute_in_processes(deque(runs), jobs=min(jobs, len(runs)), watcher=watcher))
-
-
-def cores() -> int:
-    """Those this process may use, which in a container are fewer than the machine has."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def attempt(stored: StoredRun, progress: Progress) -> Ended:

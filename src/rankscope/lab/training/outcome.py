@@ -2,10 +2,7 @@
 
 import math
 
-import numpy as np
 import xarray as xr
-
-import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
 
 LOSS_SHARE = 0.95  # of a constant predictor's loss
 NORM_SHARE = 1e-2  # of the initial Frobenius norm
@@ -23,7 +20,7 @@ def collapsed(ds: xr.Dataset) -> str:
     loss, constant = float(ds["training_loss"][-1]), ds.attrs["constant_loss"]
     if not loss < LOSS_SHARE * constant:
         return f"training loss {loss:.3g}, a constant predictor's is {constant:.3g}"
-    ends = _whole(ds[["singular_values"]].isel(step=[0, -1]))
+    ends = ds[["singular_values"]].isel(step=[0, -1]).rankscope.whole()
     first, last = ends.rankscope.frobenius_norm().median("matrix").to_numpy().tolist()
     return "" if last >= NORM_SHARE * first else f"median norm fell from {first:.2g} to {last:.2g}"
 
@@ -34,8 +31,3 @@ def diverged(ds: xr.Dataset) -> str:
         return f"diverged at step {ds.attrs['diverged_at']}"
     loss = float(ds["training_loss"][-1])
     return "" if math.isfinite(loss) else f"diverged: training loss {loss} at the end"
-
-
-def _whole(ds: xr.Dataset) -> xr.Dataset:
-    """Select the matrices that are no part of another."""
-    return ds.isel(matrix=np.flatnonzero(ds["part_of"].to_numpy() == ""))

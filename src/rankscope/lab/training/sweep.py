@@ -23,7 +23,10 @@ def decay_sweep(
     The network is the last word of `name`. The variant is the paper's decay that a run stands for.
     """
     network = name.rpartition("/")[2]
-    keyed = {RunKey(network, {"decay": run.paper_decay}): run for run in runs}
+    keyed = {}
+    for run in runs:
+        assert run.paper_decay is not None, "declare the paper's decay that the run stands for"
+        keyed[RunKey(network, {"decay": run.paper_decay})] = run
     return trainings(name, scale, keyed, seconds=seconds, compaction=compaction)
 
 

@@ -8,7 +8,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
 from rankscope.lab.judging.runs import Runs, Seeds
 from rankscope.lab.running.run import RunKey
 

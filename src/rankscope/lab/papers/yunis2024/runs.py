@@ -7,7 +7,6 @@ from functools import wraps
 import numpy as np
 import xarray as xr
 
-import rankscope.accessor  # noqa: F401  (registers ds.rankscope)
 from rankscope.lab.judging.rule import Measured
 from rankscope.lab.judging.runs import Needs, Runs, runs_of
 from rankscope.lab.running.run import RunKey
@@ -127,14 +126,9 @@ def sweeps(runs: Runs) -> Iterator[Sweep]:
             )
 
 
-def whole(ds: xr.Dataset) -> xr.Dataset:
-    """Select the matrices that are no part of another."""
-    return ds.isel(matrix=np.flatnonzero(ds["part_of"].to_numpy() == ""))
-
-
 def with_values(ds: xr.Dataset, least: int) -> xr.Dataset:
     """Select the spectra of whole matrices that have at least this many singular values."""
-    spectra = whole(ds[["singular_values"]])
+    spectra: xr.Dataset = ds[["singular_values"]].rankscope.whole()
     wide = np.minimum(spectra["m"].to_numpy(), spectra["n"].to_numpy()) >= least
     return spectra if wide.all() else spectra.isel(matrix=np.flatnonzero(wide))
 
@@ -163,8 +157,7 @@ def overlaps(ds: xr.Dataset) -> xr.Dataset:
 
 def relative_alignment(ds: xr.Dataset) -> xr.DataArray:
     """(step, pair): a / background; NaN for pairs of single vectors, which have no background."""
-    near = neighbours(overlaps(ds))
-    ratio: xr.DataArray = near.rankscope.mean_alignment() / near["alignment_background"]
+    ratio: xr.DataArray = neighbours(overlaps(ds)).rankscope.relative_alignment()
     return ratio
 
 

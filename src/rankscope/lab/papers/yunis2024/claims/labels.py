@@ -14,7 +14,6 @@ from rankscope.lab.papers.yunis2024.runs import (
     collapse_remark,
     neighbours,
     overlaps,
-    whole,
 )
 from rankscope.lab.running.run import RunKey
 from rankscope.lab.training.outcome import collapsed
@@ -74,7 +73,8 @@ def _compare(true: xr.Dataset, random: xr.Dataset) -> Measured:
 
 def middle(ds: xr.Dataset) -> xr.Dataset:
     """Select the spectra of whole matrices but the first and the last."""
-    return whole(ds[["singular_values"]]).isel(matrix=slice(1, -1))
+    spectra: xr.Dataset = ds[["singular_values"]].rankscope.whole()
+    return spectra.isel(matrix=slice(1, -1))
 
 
 def _middle_ranks(ds: xr.Dataset) -> xr.DataArray:

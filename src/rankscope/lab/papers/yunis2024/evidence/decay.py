@@ -202,7 +202,7 @@ def live(ds: xr.Dataset) -> np.ndarray:
 
 
 def lm_vanished_heads(runs: Runs) -> Table:
-    """Transformer: q-k of heads whose queries or keys vanish at the largest decay, and of others."""
+    """Transformer: q-k of heads that vanish at the largest decay, and of the others, by decay."""
     lm = sweeps_of(runs, "lm")
     finals = relative_finals(lm.first)
     qk = select(finals, of_kind(finals[0.0], "qk"))

@@ -5,17 +5,18 @@ import xarray as xr
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.papers.yunis2024.evidence.runs import base_run, sweeps_of
-from rankscope.lab.papers.yunis2024.runs import whole
 from rankscope.lab.reporting.evidence import Row
 
 
 def norms(runs: Runs) -> Table:
-    """Median norm of a matrix at the start and end of training, and losses, at the largest decay."""
+    """Median norm of a matrix at the start and at the end, and losses, at the largest decay."""
     rows: list[Row] = []
     for network in ("unet", "lstm", "lm"):
         sweep = sweeps_of(runs, network).first
         decay, ds = max(sweep), sweep[max(sweep)]
-        ends = whole(ds[["singular_values"]].isel(step=[0, -1])).rankscope.frobenius_norm()
+        ends = (
+            ds[["singular_values"]].isel(step=[0, -1]).rankscope.whole().rankscope.frobenius_norm()
+        )
         start, end = map(float, ends.median("matrix"))
         losses = (float(ds[name][-1]) for name in ("training_loss", "validation_loss"))
         constant = float(ds.attrs["constant_loss"])

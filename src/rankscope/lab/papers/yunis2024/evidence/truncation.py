@@ -17,7 +17,7 @@ from rankscope.lab.papers.yunis2024.evidence.runs import (
     decay_columns,
     sweeps_of,
 )
-from rankscope.lab.papers.yunis2024.runs import BASE, whole, with_full_loss
+from rankscope.lab.papers.yunis2024.runs import BASE, with_full_loss
 from rankscope.lab.reporting.evidence import Row
 
 RATE_FALLS = 120  # the epoch at which the VGG's rate falls for the second time
@@ -94,7 +94,7 @@ def bottom_share(ds: xr.Dataset) -> xr.DataArray:
         return part
 
     # As training does for figure 6: the last matrix stays whole, in the VGG the only linear layer.
-    truncated = whole(ds.isel(step=[-1])).isel(matrix=slice(None, -1))
+    truncated = ds.isel(step=[-1]).rankscope.whole().isel(matrix=slice(None, -1))
     shares: xr.DataArray = truncated.rankscope.apply(share)
     return shares.isel(step=0)
 
