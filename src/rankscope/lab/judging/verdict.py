@@ -156,7 +156,7 @@ class Verdict:
 
     @property
     def marks(self) -> str:
-        """A mark for each network: "resnet ✔ · mlp-mixer ○"."""
+        """A mark for each network: "resnet ✔ · mixer ○"."""
         return " · ".join(f"{network.label} {network.mark}" for network in self.networks)
 
     def to_json(self) -> dict[str, Any]:

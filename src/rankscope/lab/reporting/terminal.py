@@ -38,10 +38,14 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 def mark_table(study: Study, verdicts: Iterable[Verdict]) -> Table:
     """Return one line per claim: its key, its sentence, and a mark for each network.
 
-    Variants of one network and part stand side by side.
+    Variants of one network and part stand side by side. Second rules, and claims of which these
+    runs tell nothing, are left out.
     """
     table = plain_table("claim", "says", "")
     for judged in verdicts:
+        told = judged.fault or any(network.word != "no data" for network in judged.networks)
+        if judged.is_second or not told:
+            continue
         marks: dict[str, str] = {}
         for network in judged.networks:
             title = study.network_title(network.experiment, network.network)

@@ -1,12 +1,14 @@
 import numpy as np
 
-from findings import assumptions
+from lab.papers.archived import evidence, table
+from rankscope.lab.papers.boix2023.claims.assumptions import B5
+from rankscope.lab.papers.boix2023.evidence.assumptions import trials
 
 
-def test_trials_are_the_sums_of_those_of_b5(table, evidence) -> None:
-    kept = evidence("boix2023/assumptions", "B5")
-    for alpha, trials, back, alone, alone_back, _ in table(assumptions.trials).rows:
-        rows = [row for row in kept if row[2] == alpha]
-        assert (trials, back) == (sum(row[4] for row in rows), sum(row[7] for row in rows))
-        apart = np.array([str(row[8]).split(" of ") for row in rows], int)
+def test_trials_are_the_sums_of_those_of_b5() -> None:
+    judged = evidence("boix2023", B5)
+    for alpha, count, back, alone, alone_back, _ in table(trials).rows:
+        rows = [row for row in judged if row["alpha"] == alpha]
+        assert (count, back) == (sum(row["of"] for row in rows), sum(row["1000"] for row in rows))
+        apart = np.array([row["undisturbed"].split(" of ") for row in rows], int)
         assert [alone_back, alone] == apart.sum(0).tolist()

@@ -10,7 +10,6 @@ from rankscope.lab.papers.boix2023.figures.vit_panels import (
     all_collapsed,
     block_numbers,
     counted,
-    cut,
     default_setting,
     final_ranks,
     head_spectra,
@@ -20,6 +19,7 @@ from rankscope.lab.papers.boix2023.figures.vit_panels import (
     moments,
     settings_by_scale,
     settled_time,
+    unpadded,
 )
 from rankscope.lab.papers.boix2023.figures.vit_panels import (
     courses as courses_of,
@@ -104,8 +104,8 @@ def test_values_over_training() -> None:
 
 
 def test_padding_is_cut_and_zeros_are_not() -> None:
-    S = xr.DataArray([[2.0, 0, np.nan, np.nan], [1.0, 1.0, 0.0, np.nan]], dims=("each", "k"))
-    np.testing.assert_array_equal(cut(S), [[2, 0, np.nan], [1, 1, 0]])
+    S = xr.DataArray([[2.0, 0, np.nan, np.nan], [1.0, 1.0, 0.0, np.nan]], dims=("row", "k"))
+    np.testing.assert_array_equal(unpadded(S), [[2, 0, np.nan], [1, 1, 0]])
 
 
 def test_courses_pool_heads_at_the_snapshots_that_all_seeds_have() -> None:

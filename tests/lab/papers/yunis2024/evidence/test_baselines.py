@@ -7,11 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from rankscope.lab.experiments.yunis2024 import lm, unet
 
 from lab.data.parquet import png, write_images
 from rankscope.lab.data.images import MNIST
 from rankscope.lab.data.splits import split
+from rankscope.lab.papers.yunis2024 import lm, unet
 from rankscope.lab.papers.yunis2024.evidence.baselines import (
     Bigram,
     denoising_loss,
@@ -33,13 +33,13 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         pq.write_table(pa.table({"text": [words]}), text / f"{part}-00000-of-00001.parquet")
     images = source.integers(0, 256, (20, 28, 28), dtype=np.uint8)
     name = f"{MNIST.repo}/{MNIST.config}/{MNIST.split}-00000-of-00001.parquet"
-    write_images(tmp_path / name, [png(each) for each in images], [0] * len(images))
+    write_images(tmp_path / name, [png(image) for image in images], [0] * len(images))
     return tmp_path
 
 
 def test_tokens_of_a_toy_text(data: Path) -> None:
-    found = token_counts(data)
-    (_, entropy, none), (_, training, held_out) = found.rows
+    made = token_counts(data)
+    (_, entropy, none), (_, training, held_out) = made.rows
     tokens = lm.PAPER.task.text.build(folder=data).train.tolist()
     shares = [count / len(tokens) for count in Counter(tokens).values()]
     assert none is None and entropy == pytest.approx(-sum(p * math.log(p) for p in shares))
@@ -47,7 +47,7 @@ def test_tokens_of_a_toy_text(data: Path) -> None:
     assert training < entropy < held_out < 2 * entropy
     windows = len(tokens) // lm.PAPER.task.model.context
     passes = lm.PAPER.steps * lm.PAPER.batch / windows
-    assert f"the text {passes:.0f} times" in found.title
+    assert f"the text {passes:.0f} times" in made.title
 
 
 def test_denoisers_of_toy_images(data: Path) -> None:
@@ -56,9 +56,9 @@ def test_denoisers_of_toy_images(data: Path) -> None:
     train = images[split(len(images), seed=0)[0]].double().flatten(1)
     scaled = (train - train.mean()) / train.std(correction=0)
     task = unet.PAPER.task
-    kept = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
-    of_image = kept[:, None] * scaled.var(0)
-    expected = (of_image / (of_image + 1 - kept[:, None])).mean()
+    alphas = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
+    signal = alphas[:, None] * scaled.var(0)
+    expected = (signal / (signal + 1 - alphas[:, None])).mean()
     assert by_pixel == pytest.approx(float(expected), rel=1e-3)
     assert linear < by_pixel
 
@@ -80,12 +80,12 @@ def test_counts_of_pairs_as_written_out() -> None:
 
 def test_the_loss_of_a_linear_guess_is_that_of_least_squares() -> None:
     source = np.random.default_rng(0)
-    kept, variances = np.array([0.9, 0.3]), np.array([2.0, 0.1])
+    alphas, variances = np.array([0.9, 0.3]), np.array([2.0, 0.1])
     missed = []
-    for a in kept:
+    for a in alphas:
         x, noise = source.standard_normal((2, 200_000, 2))
         noisy = math.sqrt(a) * np.sqrt(variances) * x + math.sqrt(1 - a) * noise
         guess = noisy * (noisy * noise).sum(0) / (noisy**2).sum(0)
         missed.append(np.mean((noise - guess) ** 2))
-    found = denoising_loss(torch.from_numpy(variances), torch.from_numpy(kept))
-    assert found == pytest.approx(np.mean(missed), rel=0.01)
+    loss = denoising_loss(torch.from_numpy(variances), torch.from_numpy(alphas))
+    assert loss == pytest.approx(np.mean(missed), rel=0.01)

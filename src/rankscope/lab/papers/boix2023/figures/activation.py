@@ -12,12 +12,11 @@ from rankscope.figures.style import DARK, draw_order_bar, log_inverse, power_of_
 
 
 def activation_errors(errors: xr.Dataset) -> Figure:
-    """Relative error |t_k - T_k| / T_k of each stage against 1 / log(1/alpha), with slope 1.
+    """Draw the relative error |t_k - T_k| / T_k of each stage against 1 / log(1/alpha).
 
-    `errors` has `activation_error` and `resolved` (true or false) over (alpha, stage), stages in
-    order from the first activation, and the coordinate `log10_alpha` along alpha; NaN where the
-    flow did not come to a stage. Unresolved stages are hollow. The guide of slope 1 goes through
-    the middle of the resolved ones: error = c / log(1/alpha) with the median c.
+    errors: `activation_error` and `resolved` over (alpha, stage), `log10_alpha` over alpha; NaN
+    where the flow did not reach a stage. Unresolved stages are hollow. The dashed guide of slope 1
+    is error = c / log(1/alpha), with the median c of the resolved stages.
     """
     log10_alpha = [float(value) for value in errors["log10_alpha"].to_numpy()]
     x = np.array([1 / log_inverse(value) for value in log10_alpha])
@@ -28,7 +27,7 @@ def activation_errors(errors: xr.Dataset) -> Figure:
     draw_errors(axes, x, error, resolved)
     axes.plot(x, slope_one(x, error, resolved), color="black", linewidth=1, linestyle="--")
     axes.set(xlabel=r"$1 \,/\, \log(1/\alpha)$", ylabel=r"relative error $|t_k - T_k| \,/\, T_k$")
-    axes.xaxis.set_minor_formatter(NullFormatter())  # on half a decade they would overprint
+    axes.xaxis.set_minor_formatter(NullFormatter())  # they would overlap on half a decade
     above = axes.secondary_xaxis("top")
     above.set_xticks(x, labels=[power_of_ten(value) for value in log10_alpha], fontsize="small")
     above.xaxis.set_minor_locator(NullLocator())

@@ -35,8 +35,9 @@ FULL_HEADS = ("aligned-1e-4", "gaussian-1e-8", "gaussian-1e-32")
 def figure_3(runs: Runs) -> Figure:
     """Entries, singular values and losses of a diagonal head (a-c) and of a full one (d-f).
 
-    The full one's teacher is ours, found by trying until both products rise in turn; of a Gaussian
-    one, of which the paper speaks, K-Q does not rise by the end (figures of rises, claim B6).
+    The teacher of the full head is ours: we chose one for which both products rise in turn. With a
+    Gaussian teacher, as in the paper, K-Q does not rise by the end (see the figures of rises and
+    claim B6).
     """
     full = runs.of("aligned-1e-4").kind("full")
     return toy_attention(first_seed(runs.of("diagonal")), first_seed(full))
@@ -51,30 +52,29 @@ def rises_figure(runs: Runs) -> Figure:
 
 
 def plateau_figure(runs: Runs) -> Figure:
-    """Weights perturbed at random times, beside those of the run that was not perturbed (fig. 9).
+    """Weights perturbed at random times, beside the weights without a perturbation (fig. 9).
 
-    The paper says training brings them back: they were close to a strict local minimum.
+    The paper says that training brings them back, since they were close to a strict local minimum.
     """
     return perturbations(first_seed(runs), "plateau", title=_title(runs))
 
 
 def newly_active_figure(runs: Runs) -> Figure:
-    """Weights perturbed when one of them had just become active, beside those of the run that was
-    not perturbed (fig. 10).
+    """Weights perturbed when one had just become active, beside those without one (fig. 10).
 
-    The paper says training goes to the same minimum as without the perturbation.
+    The paper says that training goes to the same minimum as without the perturbation.
     """
     return perturbations(first_seed(runs), "newly active", title=_title(runs))
 
 
 def _title(runs: Runs) -> str:
-    """Name the one run and its first seed."""
+    """Return a title that names the one run and its first seed."""
     (key,) = runs
     return f"{key.title}, seed {min(runs.only)}"
 
 
 def first_seed(runs: Runs) -> xr.Dataset:
-    """Return the first seed of the one run; figures of single runs show it."""
+    """Return the first seed of the one run, which figures of single runs show."""
     ds: xr.Dataset = runs.only[min(runs.only)]
     return ds
 
@@ -90,40 +90,40 @@ def _algorithm(runs: Runs) -> xr.Dataset:
 
 
 def _loss(runs: Runs) -> Figure:
-    """The loss over rescaled time, a line for each initial scale alpha (fig. 6).
+    """The loss over rescaled time, a panel for each initial scale alpha (fig. 6).
 
-    The flows end after some stages, so that it stays above 0, where the axis does not begin. The
-    paper says it falls in stages: plateaus, and drops that become sharper as alpha falls.
+    The pale line is the loss at the smallest alpha. The flows end after some stages, so the loss
+    stays above 0, and the axis does not begin there. The paper says that the loss falls in stages:
+    plateaus, with drops that become sharper as alpha falls.
     """
     return loss_by_alpha(first_flows(runs))
 
 
 def _entries_kq(runs: Runs) -> Figure:
-    """The entries of K-Q, the product of key and query weights, over rescaled time, a panel for
-    each alpha (fig. 7).
+    """Entries of K-Q, the product of key and query weights, by alpha (fig. 7).
 
-    Each line is one diagonal entry. In colour are those that become active at the smallest alpha,
-    by their order among the entries of both products. The paper says the lines tend to a limit as
-    alpha falls: entries leave zero one after another, in an order and at times that settle.
+    Each line is one diagonal entry over rescaled time. Entries that become active at the smallest
+    alpha have a colour, by their order among the entries of both products. The paper says that the
+    lines tend to a limit as alpha falls. Entries leave zero one after another, and their order and
+    times settle.
     """
     return entries_by_alpha(first_flows(runs), "kq")
 
 
 def _entries_vo(runs: Runs) -> Figure:
-    """The entries of V-O, the product of value and output weights, over rescaled time, a panel for
-    each alpha (fig. 8).
+    """Entries of V-O, the product of value and output weights, by alpha (fig. 8).
 
-    Lines and colours as those of K-Q. The paper says the same of them: as alpha falls they tend to
-    a limit in which entries leave zero one after another.
+    Lines and colours are as for K-Q. The paper says that, as alpha falls, the lines tend to a limit
+    in which entries leave zero one after another.
     """
     return entries_by_alpha(first_flows(runs), "vo")
 
 
 def _staircase(runs: Runs) -> Figure:
-    """Gradient flow from three alphas beside Algorithm 1 (broad lines): entries of the products,
-    their logarithmic coordinates, and the loss.
+    """Gradient flow from three alphas beside Algorithm 1 (not in the paper).
 
-    The theorem says the flow approaches the staircase as alpha falls.
+    The panels show entries of the products, their logarithmic coordinates, and the loss. Broad
+    lines are Algorithm 1. The theorem says that the flow approaches this staircase as alpha falls.
     """
     flows = first_flows(runs)
     small = sorted(alpha for alpha in flows if alpha <= LARGEST_ALPHA)
@@ -132,10 +132,11 @@ def _staircase(runs: Runs) -> Figure:
 
 
 def _errors(runs: Runs) -> Figure:
-    """How far the times at which entries become active are from Algorithm 1's, against
-    log(1/alpha).
+    """Errors of Algorithm 1's activation times, against log(1/alpha) (not in the paper).
 
-    The theorem says the distance falls like one over it: parallel to the dashed line.
+    The error is the distance between the times at which an entry becomes active in the flow and in
+    the algorithm. The theorem says that it falls in proportion to 1 / log(1/alpha), parallel to the
+    dashed line.
     """
     flows = first_flows(runs)
     compared = stages_in_flows(_algorithm(runs), flows)
@@ -143,7 +144,7 @@ def _errors(runs: Runs) -> Figure:
 
 
 def _stage_figures(experiment: str, network: str, names: dict[str, str]) -> list[FigureRule]:
-    """Return the figures of one diagonal network; `names` gives those of the paper a number."""
+    """Return the figures of one diagonal network. names: file names that differ from ours."""
     needs = runs_of(network, experiment=experiment)
     drawings = {
         "loss": _loss,

@@ -18,16 +18,15 @@ from rankscope.figures.style import (
 )
 
 PRODUCTS = ("vo", "kq")  # in the order of the paper's panels
-# Of the tallest value: what stays lower cannot be told from the axis.
-VISIBLE = 0.01
+VISIBLE = 0.01  # of the tallest value; lower lines cannot be told from the axis
 
 
 def singular_value_rises(ds: xr.Dataset, rises: xr.Dataset) -> Figure:
-    """Singular values over time, a dot at each half-rise; below, when each of them rose.
+    """Draw singular values over time with a dot at each half-rise, and below when each rose.
 
-    `rises` has `half_rise`, `rise_10` and `rise_90` over (product, k), in the time of the run, NaN
-    where a value did not rise; its k-th is the k-th singular value. Bars reach from 10% to 90% of
-    the rise, with a mark at half: claim B6 wants marks further apart than bars are long.
+    rises: `half_rise`, `rise_10` and `rise_90` over (product, k), in the time of the run; NaN where
+    a value did not rise. Bars reach from 10% to 90% of the rise, with a mark at half. Claim B6 asks
+    that marks are further apart than bars are long.
     """
     risen = np.flatnonzero(rises["half_rise"].notnull().any("product").to_numpy())
     rises = rises.isel(k=slice(0, risen[-1] + 1 if len(risen) else 0))
@@ -44,7 +43,7 @@ def singular_value_rises(ds: xr.Dataset, rises: xr.Dataset) -> Figure:
 
 
 def draw_products(row: Sequence[Axes], ds: xr.Dataset) -> None:
-    """The singular values of V-O on the first of two panels, of K-Q on the second."""
+    """Draw the singular values of V-O on the first of two panels, of K-Q on the second."""
     for axes, product in zip(row, PRODUCTS, strict=True):
         S = ds["singular_values"].sel(product=product).transpose("time", "k").to_numpy()
         draw_lines(axes, ds["time"].to_numpy(), S, value_colours(ds))
@@ -53,7 +52,7 @@ def draw_products(row: Sequence[Axes], ds: xr.Dataset) -> None:
 
 
 def value_colours(ds: xr.Dataset) -> dict[int, Colour]:
-    """Positions along k that can be seen in either product, each with its colour."""
+    """Return colours by position along k, for values that can be seen in either product."""
     tallest = ds["singular_values"].max(("time", "product")).to_numpy()
     count = int((tallest > VISIBLE * tallest[0]).sum())
     return dict(enumerate(shades(count)))

@@ -1,9 +1,9 @@
 """Perturbed against unperturbed trajectories (boix2023, figs. 9 and 10; claim B5).
 
-A run has trials, each a perturbation at one time of training: `perturbed_z` and `unperturbed_z`
-over (trial, time, coordinate), NaN where a coordinate was negligible, and their `distance` over
-(trial, time), with time counted from the perturbation; along trial `start_time`, `noise`
-("independent" or "tied") and `kind` ("plateau" or "newly active").
+Each trial of a run is a perturbation at one time of training. A run has `perturbed_z` and
+`unperturbed_z` over (trial, time, coordinate), NaN where a coordinate was negligible, and their
+`distance` over (trial, time). Time counts from the perturbation. Coordinates along trial are
+`start_time`, `noise` ("independent" or "tied") and `kind` ("plateau" or "newly active").
 """
 
 from itertools import groupby
@@ -19,18 +19,18 @@ from rankscope.figures.style import DARK, Colour, shades
 
 COLUMNS = 5
 BOUND = 0.05  # of claim B5
-LEAST_SHARE = 1e-3  # what has come back this far has come back
+LEAST_SHARE = 1e-3  # smaller distances are not told apart
 SHARES = (LEAST_SHARE, BOUND, 1, 100, 1e4)  # ticks
 
 
 def perturbations(
     ds: xr.Dataset, kind: Literal["plateau", "newly active"], *, title: str = ""
 ) -> Figure:
-    """z after perturbations at plateaus (fig. 9) or when a coordinate became active (fig. 10).
+    """Draw z after perturbations at plateaus (fig. 9) or as a coordinate becomes active (fig. 10).
 
-    A panel for each trial, rows by the noise: perturbed solid, unperturbed dashed; below it their
-    distance relative to the first, with the bound of 5%. Time runs evenly over its first
-    thousandth and by decades after it, for the return is quick.
+    A trial has a panel of z, perturbed solid and unperturbed dashed, and one of their distance
+    relative to the first, with the bound of 5%. Rows are kinds of noise. Time is linear over its
+    first thousandth and logarithmic after it, since the return is quick.
     """
     trials = ds.isel(trial=np.flatnonzero(ds["kind"].to_numpy() == kind))
     if trials.sizes["trial"] == 0:
@@ -46,12 +46,12 @@ def perturbations(
     colours = coordinate_colours(trials)
     for row, upper, lower in zip(rows, grid[::2], grid[1::2], strict=True):
         draw_row(trials, row, list(upper), list(lower), colours)
-    for j in range(columns):  # the lowest panel of a column may stand above an empty place
+    for j in range(columns):  # below the lowest panel of a column may be an empty place
         lowest = max(i for i, row in enumerate(rows) if j < len(row))
         grid[2 * lowest + 1, j].tick_params(axis="x", labelbottom=True, labelsize="small")
     label_time(grid[0, 0], float(ds["time"][-1]))
     figure.supxlabel("epochs since the perturbation", fontsize="medium")
-    # A title of the figure would lie on a legend at its top; that of the legend has room.
+    # A title of the figure would overlap the legend at its top, so the legend has the title.
     figure.legend(
         handles=legend_lines(), title=title, loc="outside upper center", ncols=3, frameon=False
     )
@@ -59,9 +59,9 @@ def perturbations(
 
 
 def trial_rows(ds: xr.Dataset) -> list[list[int]]:
-    """Positions of trials by noise, then start time; a new row for a new noise.
+    """Return rows of positions of trials, by noise and then by start time.
 
-    Where the trials of a noise need several rows, these are about equally long.
+    If the trials of one noise need several rows, these are about equally long.
     """
     noise, start = ds["noise"].to_numpy(), ds["start_time"].to_numpy()
     order = sorted(range(len(noise)), key=lambda j: (str(noise[j]), start[j]))
@@ -70,7 +70,7 @@ def trial_rows(ds: xr.Dataset) -> list[list[int]]:
 
 
 def coordinate_colours(ds: xr.Dataset) -> dict[int, Colour]:
-    """Colours of the coordinates that were perturbed in some trial, the largest darkest."""
+    """Return colours of the coordinates perturbed in some trial, the largest darkest."""
     size = abs(ds["perturbed_z"]).max(("trial", "time")).to_numpy()  # NaN where never
     order = [int(i) for i in np.argsort(-size) if not np.isnan(size[i])]
     return dict(zip(order, shades(len(order)), strict=True))

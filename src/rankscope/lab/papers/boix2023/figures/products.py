@@ -1,7 +1,6 @@
 """Spectra of the products of attention heads, and of their change (boix2023).
 
-Figures 1, 2, 5, 11, 13, 15. Each panel comes by its title. Blocks and heads are the caller's
-choice.
+Figures 1, 2, 5, 11, 13, 15. Panels are passed by title; the caller chooses blocks and heads.
 """
 
 import math
@@ -28,10 +27,10 @@ from rankscope.figures.style import (
     shades,
 )
 
-# Told apart with colour blindness too: by lightness, and the start by its dashes.
+# Readers with colour blindness tell them apart by lightness, and the start by its dashes.
 START, END = "#d55e00", "#00734f"
 GREENS = colormaps["YlGn"]
-LEADING = 20  # singular values that are drawn over training
+LEADING = 20  # singular values drawn over training
 
 
 class HeadSpectra(NamedTuple):
@@ -49,7 +48,7 @@ class SpectraOfHeads(NamedTuple):
 
 
 class Values(NamedTuple):
-    """Singular values over time. unit: of the time, "epoch" or "step"."""
+    """Singular values over time, whose unit is "epoch" or "step"."""
 
     time: Float[np.ndarray, " step"]
     S: Float[np.ndarray, "step k"]
@@ -57,9 +56,9 @@ class Values(NamedTuple):
 
 
 def normalised_spectra(heads: Mapping[str, HeadSpectra], *, columns: int = 3) -> Figure:
-    """Each spectrum divided by its largest value, a panel for each head (figs. 1, 11, 13, 15).
+    """Draw spectra divided by their largest value, a panel for each head (figs. 1, 11, 13, 15).
 
-    Indices are logarithmic: what happens, happens to the first few. A change of zero is not drawn.
+    Indices are logarithmic, since the first few change most. A change of zero is not drawn.
     """
     figure, grid = _panels(len(heads), columns, height=2.5)
     for axes, (title, head) in zip(grid.flat, heads.items(), strict=False):
@@ -77,7 +76,7 @@ def normalised_spectra(heads: Mapping[str, HeadSpectra], *, columns: int = 3) ->
 
 
 def change_against_start(blocks: Mapping[str, SpectraOfHeads], *, columns: int = 3) -> Figure:
-    """Mean and standard deviation over heads of the spectra of change and start (fig. 5)."""
+    """Draw mean and standard deviation over heads of the spectra of change and start (fig. 5)."""
     figure, grid = _panels(len(blocks), columns, height=2.4)
     for axes, (title, (start, change)) in zip(grid.flat, blocks.items(), strict=False):
         _draw_heads(axes, _with_zeros(start, change.shape[1]), START, style="--")
@@ -91,7 +90,7 @@ def change_against_start(blocks: Mapping[str, SpectraOfHeads], *, columns: int =
 
 
 def leading_values(heads: Mapping[str, Values], *, columns: int = 3) -> Figure:
-    """The largest singular values over time, a panel with its own axes for each head (fig. 2)."""
+    """Draw the largest singular values over time, a panel with its own axes per head (fig. 2)."""
     figure, grid = _panels(len(heads), columns, height=2.5)
     count = min(LEADING, *(values.S.shape[1] for values in heads.values()))
     for axes, (title, values) in zip(grid.flat, heads.items(), strict=False):
@@ -107,12 +106,12 @@ def leading_values(heads: Mapping[str, Values], *, columns: int = 3) -> Figure:
 
 
 def greens(count: int) -> list[Colour]:
-    """From pale, early, to dark, late."""
+    """Return greens from pale, for early, to dark, for late."""
     return [GREENS(place) for place in np.linspace(0.35, 1, max(count, 2))][-count:]
 
 
 def _panels(count: int, columns: int, *, height: float) -> tuple[Figure, np.ndarray]:
-    """Panels with axes of their own, since blocks differ in size and runs in length."""
+    """Return panels that share no axes, since blocks differ in size and runs in length."""
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     size = (0.8 + 2.9 * columns, 0.9 + height * rows)
@@ -133,7 +132,7 @@ def _label_indices(grid: np.ndarray, values: str) -> None:
 
 
 def _with_zeros(S: Float[np.ndarray, "*head r"], length: int) -> Float[np.ndarray, "*head k"]:
-    """A product of inner width r has no more than r values that are not zero."""
+    """Append the zeros of a product of inner width r, which has at most r other values."""
     missing = max(length - S.shape[-1], 0)
     return np.pad(S, [*[(0, 0)] * (S.ndim - 1), (0, missing)])
 

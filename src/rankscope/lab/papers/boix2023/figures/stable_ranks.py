@@ -1,6 +1,6 @@
 """Stable rank of the change of attention heads' products (boix2023, figs. 4, 12, 14, 16).
 
-Each panel comes by its title, most of them one block of a network each.
+Panels are passed by title. Most show one block of a network.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -31,9 +31,9 @@ HOLLOW = "hollow: collapsed, in no line"
 
 
 class Course(NamedTuple):
-    """Stable ranks of some heads over time; `head` may go over those of several seeds.
+    """Stable ranks of heads over time; `head` may include those of several seeds.
 
-    settled: the time at which the training loss became negligible; None if it did not.
+    settled: the time at which the training loss settled; None if it did not.
     """
 
     time: Float[np.ndarray, " step"]
@@ -42,7 +42,7 @@ class Course(NamedTuple):
 
 
 class Looks(NamedTuple):
-    """How one kind of line looks."""
+    """Colour and style of a line."""
 
     colour: ColorType
     style: Line = "-"
@@ -56,10 +56,10 @@ def stable_ranks_over_time(
     begin: float | None = None,
     settled: str = "training loss settled",
 ) -> Figure:
-    """Mean over heads as a line, standard deviation as a band, lines by their name in `looks`.
+    """Draw mean and standard deviation over heads against time, a panel for each block.
 
-    Time is logarithmic: the change has no rank at step 0. A dotted line marks the time `begin`, a
-    dot where the loss settled.
+    looks: by name of the line. begin: a time to mark by a dotted line. settled: the label of dots,
+    which mark where the loss settled. Time is logarithmic: the change has no rank at step 0.
     """
     figure, grid = _block_panels(len(blocks))
     for axes, (title, courses) in zip(grid, blocks.items(), strict=True):
@@ -77,8 +77,8 @@ def stable_ranks_over_time(
     if begin is not None:
         lines.append(Line2D([], [], color=DARK, linewidth=0.8, linestyle=":"))
         lines[-1].set_label(f"{unit} {begin:g}")
-    every = [course for courses in blocks.values() for course in courses.values()]
-    legend_below(figure, [*lines, *_settled_dot(every, settled), band_of_heads()])
+    all_courses = [course for courses in blocks.values() for course in courses.values()]
+    legend_below(figure, [*lines, *_settled_dot(all_courses, settled), band_of_heads()])
     return figure
 
 
@@ -87,29 +87,30 @@ def stable_ranks_by_scale(
     *,
     hollow: Collection[float] = (),
 ) -> Figure:
-    """Stable ranks of heads by initial scale: mean, and standard deviation as a bar (fig. 4).
+    """Draw mean and standard deviation over heads against initial scale (fig. 4).
 
-    hollow: scales at which runs collapsed; they are in no line.
+    hollow: initial scales at which runs collapsed. No line goes through them.
     """
     figure, grid = _block_panels(len(blocks))
     for axes, (title, ranks) in zip(grid, blocks.items(), strict=True):
-        counted = [scale for scale in ranks if scale not in hollow]
-        axes.plot(counted, [ranks[scale].mean() for scale in counted], color=DARK, linewidth=1.2)
-        for scale, heads in ranks.items():
+        counted = [init_scale for init_scale in ranks if init_scale not in hollow]
+        means = [ranks[init_scale].mean() for init_scale in counted]
+        axes.plot(counted, means, color=DARK, linewidth=1.2)
+        for init_scale, heads in ranks.items():
             axes.errorbar(
-                scale,
+                init_scale,
                 heads.mean(),
                 heads.std(),
                 fmt="o",
                 color=DARK,
                 markersize=DOT,
                 capsize=3,
-                markerfacecolor="white" if scale in hollow else DARK,
+                markerfacecolor="white" if init_scale in hollow else DARK,
             )
         axes.set_title(title, fontsize="medium")
     _finish(grid, "initial scale (1: default)")
     for axes in grid:
-        axes.set_xticks(sorted({scale for ranks in blocks.values() for scale in ranks}))
+        axes.set_xticks(sorted({init_scale for ranks in blocks.values() for init_scale in ranks}))
         axes.minorticks_off()
     bar = Line2D([], [], color=DARK, marker="o", markersize=DOT, label="mean of heads, bar: std")
     ring = Line2D([], [], color=DARK, marker="o", linestyle="", markerfacecolor="white")
@@ -121,9 +122,9 @@ def stable_ranks_by_scale(
 def stable_ranks_by_block(
     networks: Mapping[str, Sequence[Course]], *, columns: int, unit: str = "step"
 ) -> Figure:
-    """Mean over heads of every block over time, a panel for each network: dark is the first block.
+    """Draw the mean over heads of every block against time, a panel for each network.
 
-    Panels stand in rows of `columns` and share their axes.
+    The first block is darkest. Panels stand in rows of `columns` and share axes.
     """
     rows = -(-len(networks) // columns)
     size = (1.2 + 2.7 * min(columns, len(networks)), 0.9 + 2.5 * rows)
@@ -141,7 +142,7 @@ def stable_ranks_by_block(
 
 
 def draw_course(axes: Axes, course: Course, looks: Looks) -> None:
-    """The mean over heads with its band, and a dot where the loss settled."""
+    """Draw the mean over heads with its band, and a dot where the loss settled."""
     mean, deviation = course.ranks.mean(1), course.ranks.std(1)
     colour, style = looks
     band = (mean - deviation, mean + deviation)
@@ -159,7 +160,7 @@ def _block_panels(count: int) -> tuple[Figure, list[Axes]]:
 
 
 def _finish(grid: Sequence[Axes], label: str) -> None:
-    """Log axes with plain numbers, from just below 1, the least a stable rank can be."""
+    """Label the axes; ranks begin just below 1, the least a stable rank can be."""
     high = max(axes.get_ylim()[1] for axes in grid)
     for axes in grid:
         log_axis(axes)

@@ -28,24 +28,25 @@ from rankscope.lab.papers.boix2023.stages import short_names
 
 Runs = Mapping[float | int, xr.Dataset]
 
-# A loss can fall to rounding error; what lies below this share of the first says nothing.
-LEAST_LOSS = 1e-6
-WIDE = 4  # points, of the lines of Algorithm 1
+LEAST_LOSS = 1e-6  # of the first loss; smaller losses are rounding errors
+WIDE = 4  # points, lines of Algorithm 1
 LABEL_WIDTH = 0.019  # of the width of a panel
 
 
 def flow_and_staircase(algorithm: xr.Dataset, flows: Runs) -> Figure:
-    """Flow at one or more alpha (thin) over Algorithm 1 (wide and pale), in three panels.
+    """Draw flows (thin) over Algorithm 1 (wide and pale), in three panels.
 
-    z with theta^k, constant from T_k to T_{k+1}; the log coordinate y / log(1/alpha) with 1 - b^k,
-    straight in between; the loss with that of theta^k. Vertical lines mark the T_k, each with the
-    coordinate that wins then, in its colour; coordinates that win in no stage are grey.
-    `flows` maps log10(alpha) to a run; the smallest alpha is drawn strongest.
+    1. z with theta^k, constant from T_k to T_{k+1}.
+    2. The log coordinate y / log(1/alpha) with 1 - b^k, linear in between.
+    3. The loss with that of theta^k.
+
+    Vertical lines mark the T_k, with the coordinate that wins in its colour. Coordinates that never
+    win are grey. flows: by log10(alpha); the smallest alpha is drawn strongest.
     """
     flows = from_the_largest_alpha(flows)
     end = max(float(ds["time"][-1]) for ds in flows.values())
     winners = [(time, i) for time, i in activations(algorithm) if time <= end]
-    order = dict.fromkeys(i for _, i in winners)  # once each: a coordinate may leave and win again
+    order = dict.fromkeys(i for _, i in winners)  # a coordinate may leave and win again
     colours = dict(zip(order, shades(len(order)), strict=True))
 
     figure = Figure(figsize=(9, 9), layout="constrained")
@@ -65,7 +66,7 @@ def flow_and_staircase(algorithm: xr.Dataset, flows: Runs) -> Figure:
 
 
 def activations(algorithm: xr.Dataset) -> list[tuple[float, int]]:
-    """(T_k, winner): when each stage begins, and the coordinate whose activation begins it."""
+    """Return (T_k, winner) of each stage: when it begins, and whose activation begins it."""
     times, winners = (algorithm[name].to_numpy() for name in ("stage_time", "stage_winner"))
     return [(float(time), int(i)) for time, i in zip(times, winners, strict=True) if i >= 0]
 
@@ -74,7 +75,7 @@ def draw_entries(
     axes: Axes, algorithm: xr.Dataset, flows: Runs, colours: Mapping[int, Colour], end: float
 ) -> None:
     z = algorithm["stage_z"].transpose("stage", "coordinate").to_numpy()
-    for i, colour in reversed(list(colours.items())):  # on top at 0: the next to win
+    for i, colour in reversed(list(colours.items())):  # the next to win is on top at 0
         draw_steps(axes, algorithm, z[:, i], end, colour)
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
         values = ds["z"].transpose("time", "coordinate").to_numpy()
@@ -87,7 +88,7 @@ def draw_entries(
 def draw_log_coordinates(
     axes: Axes, algorithm: xr.Dataset, flows: Runs, colours: Mapping[int, Colour]
 ) -> None:
-    """y / log(1/alpha) tends to 1 - log_alpha(u + v); a coordinate is active at 1 or -1."""
+    """Draw y / log(1/alpha), which tends to 1 - log_alpha(u + v); 1 and -1 mean active."""
     b = algorithm["stage_b"].transpose("stage", "coordinate").to_numpy()
     for i, colour in reversed(list(colours.items())):
         draw_wide(axes, algorithm["stage_time"].to_numpy(), 1 - b[:, i], colour)
@@ -119,9 +120,9 @@ def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Runs, end: float) -> N
 def draw_steps(
     axes: Axes, algorithm: xr.Dataset, levels: Num[np.ndarray, " stage"], end: float, colour: Colour
 ) -> None:
-    """The level of stage k from T_k to T_{k+1}; the last as far as it is known and shown.
+    """Draw the level of stage k from T_k to T_{k+1}; the last as far as it is known and shown.
 
-    A stage that did not come to rest has no T_{k+1} (NaN) and gets no level.
+    A stage that did not come to rest has no T_{k+1} (NaN) and no level.
     """
     times, until = algorithm["stage_time"].to_numpy(), algorithm["stage_until"].to_numpy()
     last = times[-1] if np.isnan(until[-1]) else min(until[-1], max(end, times[-1]))
@@ -136,7 +137,7 @@ def draw_wide(
 
 
 def pale(colour: Colour) -> Colour:
-    # Mixed and not transparent: many lie on top of each other at 0.
+    # Mixed, not transparent, since many lines lie on top of each other at 0.
     return mixed(colour, 1.0, 0.65)
 
 
@@ -145,7 +146,7 @@ def opacities(flows: Runs) -> list[float]:
 
 
 def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], end: float) -> None:
-    """Names above the panel, moved apart where they would overlap, each tied to its T_k."""
+    """Write names above the panel, moved apart if they would overlap, each tied to its T_k."""
     places = spread(np.array([time for time, _, _ in winners]), LABEL_WIDTH * end)
     for (time, name, colour), place in zip(winners, places, strict=True):
         axes.annotate(
@@ -169,11 +170,12 @@ def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], end: flo
 
 
 def spread(places: Num[np.ndarray, " n"], gap: float) -> Num[np.ndarray, " n"]:
-    """The ascending `places` moved as little as possible to stand at least `gap` apart.
+    """Return ascending places moved as little as possible to be at least `gap` apart.
 
-    Least squares under x[i+1] - x[i] >= gap: pool neighbours that overlap around their mean.
+    This is least squares under x[i+1] - x[i] >= gap: neighbours that overlap are pooled around
+    their mean.
     """
-    blocks: list[list[float]] = []  # of places less i * gap, which only have to ascend
+    blocks: list[list[float]] = []  # places less i * gap, which only have to ascend
     for i, place in enumerate(places):
         blocks.append([float(place) - i * gap])
         while len(blocks) > 1 and np.mean(blocks[-2]) > np.mean(blocks[-1]):

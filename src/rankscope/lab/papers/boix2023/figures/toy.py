@@ -1,7 +1,7 @@
 """Figures of the toy attention head over time (boix2023, figs. 3, 6, 7, 8).
 
-Runs at several alpha come as a mapping from log10(alpha), since alpha itself may be below every
-float. Coordinates keep one colour in all panels: their place in the order of activation.
+Runs at several alpha are passed by log10(alpha), since alpha may be too small for a float. A
+coordinate has the same colour in all panels: its place in the order of activation.
 """
 
 from collections.abc import Mapping
@@ -28,10 +28,10 @@ from rankscope.lab.papers.boix2023.figures.full_head import draw_products, value
 
 
 def toy_attention(diagonal: xr.Dataset | None = None, full: xr.Dataset | None = None) -> Figure:
-    """V-O, K-Q and loss over time, of diagonal weights above full ones (fig. 3).
+    """Draw V-O, K-Q and loss over time, diagonal weights above full ones (fig. 3).
 
-    Lines are diagonal entries above, in colour where they become active, and singular values below.
-    One of the two runs may be left out.
+    Lines are diagonal entries above and singular values below. Entries that become active have a
+    colour. One of the two runs may be left out.
     """
     if diagonal is None and full is None:
         raise ValueError("expected a diagonal run, a full-matrix run or both, got neither")
@@ -75,10 +75,10 @@ def name_row(row: list[Axes], weights: str, ds: xr.Dataset) -> None:
 
 
 def loss_by_alpha(runs: Mapping[float | int, xr.Dataset]) -> Figure:
-    """Loss against rescaled time, a panel for each alpha (fig. 6).
+    """Draw the loss against rescaled time, a panel for each alpha (fig. 6).
 
-    The pale line in each is the run of the smallest alpha, to which the others converge. The axis
-    spans what the losses do: where training ends early they stay far above 0.
+    The pale line in each panel is the run at the smallest alpha, to which the others converge. The
+    axis need not begin at 0, since training may end early.
     """
     runs = from_the_largest_alpha(runs)
     log10_smallest, smallest = list(runs.items())[-1]
@@ -95,9 +95,9 @@ def loss_by_alpha(runs: Mapping[float | int, xr.Dataset]) -> Figure:
 def entries_by_alpha(
     runs: Mapping[float | int, xr.Dataset], kind: Literal["kq", "vo", "z"]
 ) -> Figure:
-    """Entries of K-Q ("kq", fig. 7) or V-O ("vo", fig. 8) over time, a panel for each alpha.
+    """Draw entries of K-Q ("kq", fig. 7) or V-O ("vo", fig. 8) over time, a panel for each alpha.
 
-    In colour are those that become active at the smallest alpha, by their order among all kinds.
+    Entries that become active at the smallest alpha have a colour, by their order among all kinds.
     """
     runs = from_the_largest_alpha(runs)
     colours = activation_colours(list(runs.values())[-1])
@@ -124,6 +124,7 @@ def alpha_panels(runs: Mapping[float | int, xr.Dataset]) -> tuple[Figure, list[A
 def from_the_largest_alpha(
     runs: Mapping[float | int, xr.Dataset],
 ) -> dict[float | int, xr.Dataset]:
+    """Return the runs by descending log10(alpha)."""
     if not runs or max(runs) >= 0:
         raise ValueError(
             f"expected runs by log10(alpha), a negative number, got {list(runs) or 'no run'}"
@@ -132,19 +133,19 @@ def from_the_largest_alpha(
 
 
 def activation_colours(ds: xr.Dataset) -> dict[int, Colour]:
-    """Positions of the coordinates that become active, in that order, each with its colour."""
+    """Return colours by position of the coordinates that become active, in that order."""
     entered = ds["crossing_coordinate"].to_numpy()[ds["crossing_entered"].to_numpy() == 1]
-    order = dict.fromkeys(int(i) for i in entered)  # once each: a coordinate may leave and return
+    order = dict.fromkeys(int(i) for i in entered)  # a coordinate may leave and return
     return dict(zip(order, shades(len(order)), strict=True))
 
 
 def draw_entries(axes: Axes, ds: xr.Dataset, kind: str, colours: Mapping[int, Colour]) -> None:
-    here = np.flatnonzero(ds["kind"].to_numpy() == kind).tolist()
-    if not here:
+    positions = np.flatnonzero(ds["kind"].to_numpy() == kind).tolist()
+    if not positions:
         known = ", ".join(sorted({str(other) for other in ds["kind"].to_numpy()}))
         raise ValueError(f"this run has no coordinate of kind {kind!r}; it has {known}")
-    z = ds["z"].transpose("time", "coordinate").to_numpy()[:, here]
-    shown = {here.index(i): colour for i, colour in colours.items() if i in here}
+    z = ds["z"].transpose("time", "coordinate").to_numpy()[:, positions]
+    shown = {positions.index(i): colour for i, colour in colours.items() if i in positions}
     draw_lines(axes, ds["time"].to_numpy(), z, shown)
 
 

@@ -1,4 +1,4 @@
-"""Spectra and stable ranks of vision transformers, as the panels of their figures show them."""
+"""Spectra and stable ranks of vision transformers for the panels of figures."""
 
 from collections.abc import Iterable
 
@@ -6,6 +6,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Float
 
+from rankscope.figures.over_time import trimmed
 from rankscope.figures.seeds import Setting
 from rankscope.lab.judging.runs import Runs, Seeds
 from rankscope.lab.papers.boix2023.figures.products import HeadSpectra, SpectraOfHeads, Values
@@ -24,18 +25,19 @@ from rankscope.lab.papers.boix2023.runs import (
 )
 from rankscope.lab.training.outcome import collapsed
 
-MOMENTS = 5  # snapshots at which changes are shown
+MOMENTS = 5  # snapshots whose changes are shown
 
 
 def settings_by_scale(runs: Runs) -> dict[float, Setting]:
     """Return the runs of one network by initial scale, ascending."""
-    return {factor: _setting(factor, seeds) for factor, seeds in runs.by("scale").items()}
+    by_init_scale = runs.by("scale").items()
+    return {init_scale: _setting(init_scale, seeds) for init_scale, seeds in by_init_scale}
 
 
 def default_setting(runs: Runs) -> Setting:
     """Return the runs of one network at initial scale 1, or at the nearest to it."""
     settings = settings_by_scale(runs)
-    return settings[min(settings, key=lambda factor: abs(np.log(factor)))]
+    return settings[min(settings, key=lambda init_scale: abs(np.log(init_scale)))]
 
 
 def _setting(init_scale: float, seeds: Seeds) -> Setting:
@@ -44,6 +46,7 @@ def _setting(init_scale: float, seeds: Seeds) -> Setting:
 
 
 def all_collapsed(setting: Setting) -> bool:
+    """Whether every run collapsed."""
     return all(setting.collapsed)
 
 
@@ -54,34 +57,37 @@ def counted(setting: Setting) -> list[xr.Dataset]:
 
 
 def label(setting: Setting) -> str:
-    """The name of a line, and how many of its seeds collapsed."""
-    lost, every = sum(map(bool, setting.collapsed)), len(setting.runs)
+    """Return the name of a line, with how many of its seeds collapsed."""
+    lost, total = sum(map(bool, setting.collapsed)), len(setting.runs)
     if not lost:
         return setting.title
-    share = "" if lost == every else f"{lost} of {every} seeds left out: "
-    return f"{setting.title} ({share}collapsed)"
+    if lost == total:
+        return f"{setting.title} (collapsed)"
+    return f"{setting.title} ({lost} of {total} seeds left out: collapsed)"
 
 
 def block_numbers(ds: xr.Dataset) -> list[int]:
+    """Return the numbers of blocks, from 1."""
     numbers: list[int] = change_ranks(ds.isel(step=[0]), "kq")["block"].to_numpy().tolist()
     return numbers
 
 
 def title(kind: Kind, block: int) -> str:
+    """Return "K-Q, block 1"."""
     return f"{KINDS[kind]}, block {block}"
 
 
 def head_spectra(ds: xr.Dataset, kind: Kind, block: int) -> HeadSpectra:
-    """Of the first head of a block: at the start, and of the change at some moments."""
+    """Return spectra of a block's first head: at the start, and of the change at some moments."""
     chosen = moments(ds)
     start = spectra(ds.isel(step=[0]), kind, of=INITIAL).sel(block=block, head=1)
     change = spectra(ds.isel(step=chosen), kind, of=CHANGE).sel(block=block, head=1)
     names = [moment(ds, position) for position in chosen]
-    return HeadSpectra(cut(start)[0], dict(zip(names, cut(change), strict=True)))
+    return HeadSpectra(unpadded(start)[0], dict(zip(names, unpadded(change), strict=True)))
 
 
 def moments(ds: xr.Dataset) -> list[int]:
-    """Positions of some snapshots from epoch 1 to the end, at equal distances in log time."""
+    """Return positions of snapshots from epoch 1 to the end, evenly spaced in log time."""
     steps = ds["step"].to_numpy()
     first = min(growth_window(ds).first, len(steps) - 1)
     wanted = np.geomspace(steps[first], steps[-1], MOMENTS) if steps[first] > 0 else [0.0]
@@ -90,39 +96,38 @@ def moments(ds: xr.Dataset) -> list[int]:
 
 
 def heads_of_blocks(ds: xr.Dataset, kind: Kind) -> dict[str, SpectraOfHeads]:
-    """The spectra of all heads of each block, at the start and of the change at the end."""
+    """Return spectra of all heads of each block: at the start, and of the change at the end."""
     start = spectra(ds.isel(step=[0]), kind, of=INITIAL)[0]
     change = spectra(ds.isel(step=[-1]), kind, of=CHANGE)[0]
     return {
         title(kind, block): SpectraOfHeads(
-            cut(start.sel(block=block)), cut(change.sel(block=block))
+            unpadded(start.sel(block=block)), unpadded(change.sel(block=block))
         )
         for block in block_numbers(ds)
     }
 
 
 def leading(ds: xr.Dataset, kind: Kind, block: int) -> Values:
-    """The change of the first head of a block over training."""
+    """Return singular values of the change of a block's first head over training."""
     change = spectra(ds, kind, of=CHANGE).sel(block=block, head=1)
-    return Values(times(ds), cut(change), time_unit(ds))
+    return Values(times(ds), unpadded(change), time_unit(ds))
 
 
-def cut(S: xr.DataArray) -> Float[np.ndarray, "each k"]:
-    """(each, k) without the NaN that pads it to the longest spectrum of the run."""
-    values = S.to_numpy().astype(np.float64)
-    return values[:, ~np.isnan(values).all(0)]
+def unpadded(S: xr.DataArray) -> Float[np.ndarray, "row k"]:
+    """Return (row, k) values without the NaN that pads them to the longest spectrum."""
+    return trimmed(S.to_numpy().astype(np.float64))
 
 
 def final_ranks(setting: Setting, kind: Kind) -> Float[np.ndarray, "block head"]:
-    """Stable ranks of the change at the end, of the heads of all seeds that count."""
+    """Return stable ranks of the change at the end for the heads of all counted seeds."""
     ends = (change_ranks(ds.isel(step=[-1]), kind)[0] for ds in counted(setting))
     return np.concatenate([end.to_numpy() for end in ends], axis=1).astype(np.float64)
 
 
 def courses(setting: Setting, kind: Kind) -> list[Course]:
-    """Stable ranks of the change over training of each block, of the heads of all those seeds.
+    """Return stable ranks of each block's change over training, for heads of all counted seeds.
 
-    At the snapshots that all seeds have: where they stop at different steps, until the first does.
+    They are read at the snapshots that all seeds have, so until the first seed stops.
     """
     runs = counted(setting)
     ranks = [change_ranks(ds, kind) for ds in runs]
@@ -130,12 +135,14 @@ def courses(setting: Setting, kind: Kind) -> list[Course]:
     together = together.isel(step=slice(1, None)).transpose("block", "step", "head")
     common = runs[0].sel(step=together["step"])
     settled = settled_time(runs, times(common))
-    return [Course(times(common), each.to_numpy().astype(np.float64), settled) for each in together]
+    return [
+        Course(times(common), block.to_numpy().astype(np.float64), settled) for block in together
+    ]
 
 
 def settled_time(runs: Iterable[xr.Dataset], within: Float[np.ndarray, " step"]) -> float | None:
-    """When the training loss of all runs has become negligible; None if not within these times."""
+    """Return when the training loss of all runs has settled; None if not within these times."""
     windows = [(growth_window(ds), times(ds)) for ds in runs]
     latest = max(float(time[window.last]) for window, time in windows)
-    every = all(window.settled for window, _ in windows)
-    return latest if every and within[0] <= latest <= within[-1] else None
+    all_settled = all(window.settled for window, _ in windows)
+    return latest if all_settled and within[0] <= latest <= within[-1] else None

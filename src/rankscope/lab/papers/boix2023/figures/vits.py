@@ -48,11 +48,11 @@ DOT = f"training loss < {SETTLED:g}"
 def figure_1(runs: Runs) -> Figure:
     """Normalised spectra of one head's products at the start, and of their change in training.
 
-    K-Q and V-O of the first head of the middle block (the paper does not say which it shows, and
-    has K-Q alone), at the default initial scale, first seed that did not collapse. Each spectrum is
-    divided by its largest value. Dashed: the product at the start, which has no more values than a
-    head is wide. Green: its change since then, darker the later.
-    The paper says: the change has low rank, and its rank grows gradually.
+    The head is the first of the middle block, at the default initial scale, of the first seed that
+    did not collapse. The paper shows K-Q alone and does not name the head. Each spectrum is divided
+    by its largest value. Dashed: the product at the start, which has at most as many values as a
+    head is wide. Green: its change since then, darker later. The paper says that the change has low
+    rank, and that its rank grows gradually.
     """
     setting, ds = _first_default(runs)
     block = block_numbers(ds)[(len(block_numbers(ds)) - 1) // 2]
@@ -61,59 +61,59 @@ def figure_1(runs: Runs) -> Figure:
 
 
 def figure_2(runs: Runs) -> Figure:
-    """The largest singular values of the change of both products, for three initial scales.
+    """Largest singular values of the change of both products, for three initial scales.
 
-    K-Q above, V-O below; first head of the second block (the paper: a random head of the second
-    layer), first seed that did not collapse. Scale 1 is the default. Every panel has axes of its
-    own; a run that was stopped when its training loss had settled is shorter. The paper says:
-    values grow one after another, the more clearly the smaller the scale.
+    K-Q is above and V-O below. The head is the first of the second block, of the first seed that
+    did not collapse; the paper takes a random head of the second layer. Scale 1 is the default.
+    Every panel has its own axes. A run that stopped once its training loss had settled is shorter.
+    The paper says that values grow one after another, more clearly at smaller scales.
     """
     settings = settings_by_scale(runs)
     largest_first = list(settings.values())[::-1]
     shown = [largest_first[i] for i in evenly(len(settings), SHOWN_SCALES)]
-    runs = {
-        setting.title + " (collapsed)" * all_collapsed(setting): counted(setting)[0]
-        for setting in shown
-    }
     block = _blocks(settings)[:2][-1]
     heads = {
-        f"{name}\n{_first_head(kind, block)}": leading(ds, kind, block)
+        f"{_name(setting)}\n{_first_head(kind, block)}": leading(counted(setting)[0], kind, block)
         for kind in KINDS
-        for name, ds in runs.items()
+        for setting in shown
     }
-    return leading_values(heads, columns=len(runs))
+    return leading_values(heads, columns=len(shown))
+
+
+def _name(setting: Setting) -> str:
+    return f"{setting.title} (collapsed)" if all_collapsed(setting) else setting.title
 
 
 def figure_4(runs: Runs, *, kind: Kind) -> Figure:
     """Stable rank of the change at the end of training by initial scale, for every block.
 
-    Mean and standard deviation over the heads of all seeds. Hollow: runs that collapsed. The paper
-    shows K-Q at layers 1, 3 and 5, without saying whether it counts from 0 or 1, and promises V-O;
-    here blocks are counted from 1. Runs that were stopped when their training loss had settled
-    count as they were then. The paper says: the smaller the scale, the lower the rank.
+    Points are means over the heads of all seeds, bars one standard deviation. Hollow points are
+    runs that collapsed. Runs that stopped once their training loss had settled are read there. The
+    paper shows K-Q at layers 1, 3 and 5, without saying whether it counts from 0, and announces
+    V-O. We count blocks from 1. The paper says that the rank is lower at smaller scales.
     """
     settings = settings_by_scale(runs)
     if len(settings) < LEAST_SCALES:
         raise TooFewRuns(
             f"this figure needs runs of {LEAST_SCALES} initial scales; the results have "
-            f"{', '.join(f'{scale:g}' for scale in settings)}"
+            f"{', '.join(f'{init_scale:g}' for init_scale in settings)}"
         )
-    ends = {scale: final_ranks(setting, kind) for scale, setting in settings.items()}
+    ends = {init_scale: final_ranks(setting, kind) for init_scale, setting in settings.items()}
     blocks = {
-        title(kind, block): {scale: ranks[i] for scale, ranks in ends.items()}
+        title(kind, block): {init_scale: ranks[i] for init_scale, ranks in ends.items()}
         for i, block in enumerate(_blocks(settings))
     }
-    hollow = {scale for scale, setting in settings.items() if all_collapsed(setting)}
+    hollow = {init_scale for init_scale in settings if all_collapsed(settings[init_scale])}
     return stable_ranks_by_scale(blocks, hollow=hollow)
 
 
 def figure_5(runs: Runs, *, kind: Kind) -> Figure:
-    """Singular values of the products at the start and of their change at the end, every block.
+    """Singular values of the products at the start and of their change at the end, by block.
 
-    Mean and standard deviation over heads at the default initial scale, first seed that did not
-    collapse; the paper shows random heads of some layers, K-Q, and promises V-O. Both spectra are
-    as they are, not divided by their largest value. The paper says: the change has extremely low
-    rank beside the start.
+    Lines are means over heads and bands one standard deviation, at the default initial scale, for
+    the first seed that did not collapse. The spectra are not divided by their largest value. The
+    paper shows K-Q of random heads in some layers and announces V-O. It says that the change has
+    extremely low rank compared with the start.
     """
     setting, ds = _first_default(runs)
     figure = change_against_start(heads_of_blocks(ds, kind))
@@ -123,13 +123,13 @@ def figure_5(runs: Runs, *, kind: Kind) -> Figure:
 def spectra_in_training(runs: Runs) -> Figure:
     """Normalised spectra of products at the start and of their change in training, three blocks.
 
-    K-Q above, V-O below, first head of each block, at the default initial scale, first seed that
-    did not collapse; the paper does not say which heads and layers it shows. Lines as in figure 1.
-    The paper says: the change has low rank, which grows gradually.
+    K-Q is above and V-O below: the first head of each block, at the default initial scale, for the
+    first seed that did not collapse. The paper does not name its heads and layers. Lines are as in
+    figure 1. The paper says that the change has low rank, which grows gradually.
     """
     setting, ds = _first_default(runs)
-    every = block_numbers(ds)
-    blocks = [every[i] for i in evenly(len(every), SHOWN_BLOCKS)]
+    numbers = block_numbers(ds)
+    blocks = [numbers[i] for i in evenly(len(numbers), SHOWN_BLOCKS)]
     heads = {_first_head(k, block): head_spectra(ds, k, block) for k in KINDS for block in blocks}
     figure = normalised_spectra(heads, columns=len(blocks))
     return _headed(figure, setting, f"seed {ds.attrs['seed']}")
@@ -138,15 +138,16 @@ def spectra_in_training(runs: Runs) -> Figure:
 def ranks_in_training(runs: Runs) -> Figure:
     """Stable rank of the change of K-Q and of V-O over training, for every block.
 
-    Lines are means over the heads of all seeds, bands one standard deviation, at the default
-    initial scale. Time is logarithmic, since the change has no rank at step 0. Claim B7 looks at
-    what lies between the dotted line at epoch 1 and the dot, where the training loss of all seeds
-    is below 1e-3, or the end. The paper says: the stable rank grows gradually.
+    Lines are means over the heads of all seeds and bands one standard deviation, at the default
+    initial scale. Time is logarithmic, since the change has no rank at step 0. Claim B7 is about
+    the time between the dotted line at epoch 1 and the dot, where the training loss of all seeds is
+    below 1e-3; without a dot it is about the time until the end. The paper says that the stable
+    rank grows gradually.
     """
     setting = default_setting(runs)
     lines = {shown: courses(setting, kind) for kind, shown in KINDS.items()}
     blocks = {
-        f"block {block}": {name: of[i] for name, of in lines.items()}
+        f"block {block}": {name: line[i] for name, line in lines.items()}
         for i, block in enumerate(block_numbers(setting.runs[0]))
     }
     looks = {name: Looks(colour) for name, colour in KIND_COLOURS.items()}
@@ -158,8 +159,9 @@ def ranks_by_scale(runs: Runs, *, kind: Kind) -> Figure:
     """Stable rank of the change over training by initial scale, for every block (not in the paper).
 
     Lines are means over the heads of all seeds that did not collapse, bands one standard deviation.
-    Claim B7 looks at what lies between the vertical line at epoch 1 and the dot, where the training
-    loss of all seeds is below 1e-3, or the end. Dotted: a scale at which every seed collapsed.
+    Claim B7 is about the time between the vertical line at epoch 1 and the dot, where the training
+    loss of all seeds is below 1e-3; without a dot it is about the time until the end. Dotted lines
+    are scales at which every seed collapsed.
     """
     settings = settings_by_scale(runs)
     lines = {label(setting): courses(setting, kind) for setting in settings.values()}
@@ -168,7 +170,7 @@ def ranks_by_scale(runs: Runs, *, kind: Kind) -> Figure:
         for setting, colour in zip(settings.values(), shades(len(settings)), strict=True)
     }
     blocks = {
-        title(kind, block): {name: of[i] for name, of in lines.items()}
+        title(kind, block): {name: line[i] for name, line in lines.items()}
         for i, block in enumerate(_blocks(settings))
     }
     return _over_time(blocks, looks, next(iter(settings.values())).runs[0])
@@ -177,10 +179,10 @@ def ranks_by_scale(runs: Runs, *, kind: Kind) -> Figure:
 def ranks_by_variant(runs: Runs) -> Figure:
     """Stable rank of the change over training for variants of the network (not in the paper).
 
-    Columns are networks of other sizes, and one that learns from augmented images, at the default
-    initial scale, K-Q above and V-O below. Each line is one block, the mean over the heads of all
-    seeds; the first block is darkest. Section 5 of the paper says of different model sizes that
-    they show similar trends.
+    Columns are networks of other sizes, and one that learns from augmented images. K-Q is above and
+    V-O below, at the default initial scale. Each line is the mean over the heads of one block, in
+    all seeds; the first block is darkest. Section 5 of the paper says that models of different
+    sizes show similar trends.
     """
     settings = {network: default_setting(runs.of(network)) for network in runs.networks}
     panels = {
@@ -218,14 +220,14 @@ VIT_FIGURES = (
 
 
 def _first_default(runs: Runs) -> tuple[Setting, xr.Dataset]:
-    """The default scale, and its first seed that did not collapse, or the first if all did."""
+    """Return the default scale, and its first seed that did not collapse, or the first of all."""
     setting = default_setting(runs)
     return setting, counted(setting)[0]
 
 
-def _headed(figure: Figure, setting: Setting, of: str) -> Figure:
-    """With a heading that says which runs it is made of, and which of them collapsed."""
-    figure.suptitle(f"initial {label(setting)}, {of}", fontsize="medium")
+def _headed(figure: Figure, setting: Setting, seeds: str) -> Figure:
+    """Return the figure with a heading that names its runs and those that collapsed."""
+    figure.suptitle(f"initial {label(setting)}, {seeds}", fontsize="medium")
     return figure
 
 
