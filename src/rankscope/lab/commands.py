@@ -60,7 +60,10 @@ def run_experiment(
         say(talk, line)
     if report.empty:
         say(talk, "No run is whole, so there are no verdicts and no figures.")
-    for path in (folder / VERDICTS, *(path for each in report.drawings for path in each.files)):
+    for path in (
+        folder / VERDICTS,
+        *(path for drawing in report.drawings for path in drawing.files),
+    ):
         say(talk, f"wrote {path}")
     name_failures(wanted, ended, talk)
     return not any(run.failure for run in ended) and not report.faults

@@ -149,11 +149,11 @@ def _experiment_rows(experiment: Experiment, archive: Path) -> list[tuple[str, .
             (
                 experiment.name,
                 str(len(attrs)),
-                ", ".join(map(str, sorted({each["seed"] for each in attrs}))),
-                duration(sum(each["wall_seconds"] for each in attrs)),
+                ", ".join(map(str, sorted({stored["seed"] for stored in attrs}))),
+                duration(sum(stored["wall_seconds"] for stored in attrs)),
                 f"{sum(sizes) / 1e6:.1f}",
                 device,
-                ", ".join(dict.fromkeys(str(each.get("commit", "-"))[:7] for each in attrs)),
+                ", ".join(dict.fromkeys(str(stored.get("commit", "-"))[:7] for stored in attrs)),
             )
         )
     return rows

@@ -113,7 +113,7 @@ def _archived_part(study: Study, archive: Path, offered: Iterable[StoredRun]) ->
     """Return the study of the experiments that the archive has or is about to have."""
     names = {stored.key.experiment for stored in offered}
     names |= {experiment.name for experiment in stored_part(study, archive).experiments}
-    return study.restrict(each for each in study.experiments if each.name in names)
+    return study.restrict(part for part in study.experiments if part.name in names)
 
 
 def _judge(

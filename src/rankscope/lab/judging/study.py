@@ -40,7 +40,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class StudyReport:
-    """What the stored runs of a study show.
+    """Verdicts and figures of a study, made from its stored runs.
 
     faults: tracebacks of claims and figures that raised, which are mistakes in their code.
     empty: no run is whole.
@@ -145,12 +145,12 @@ def _without_data(
     measurements: Iterable[Measured], missing: Iterable[Missing]
 ) -> list[NetworkVerdict]:
     """Networks that the claim needs and of which no seed is complete."""
-    measured = {(each.experiment, each.network) for each in measurements}
+    known = {(measured.experiment, measured.network) for measured in measurements}
     lacking = dict.fromkeys((lack.experiment, lack.network) for lack in missing)
     return [
         NetworkVerdict(network, (), experiment)
         for experiment, network in lacking
-        if (experiment, network) not in measured
+        if (experiment, network) not in known
     ]
 
 

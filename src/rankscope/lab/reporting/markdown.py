@@ -51,8 +51,9 @@ def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:
 
 
 def claim_block(study: Study, verdicts: Sequence[Verdict]) -> str:
-    """Return the results of one claim: a table for each of its rules, with what is missing."""
-    return "\n\n".join(_rule_block(study, verdict) for verdict in verdicts)
+    """Return the results of one claim: its sentence, and a table for each of its rules."""
+    sentence = f"**The claim:** {verdicts[0].sentence}."
+    return "\n\n".join([sentence, *(_rule_block(study, verdict) for verdict in verdicts)])
 
 
 def _rule_block(study: Study, verdict: Verdict) -> str:

@@ -32,7 +32,7 @@ TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 @dataclass(frozen=True)
 class Report:
-    """What one page shows. seen: sentences for its head. command: makes this report."""
+    """The content of one page. seen: sentences for its head. command: makes this report."""
 
     studies: tuple[StudyReport, ...]
     runs: tuple[AvailableRuns, ...]

@@ -16,9 +16,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rankscope.figures.style import DARK, Colour, shades
+from rankscope.lab.papers.boix2023.claims.assumptions import BOUND
 
 COLUMNS = 5
-BOUND = 0.05  # of claim B5
 LEAST_SHARE = 1e-3  # smaller distances are not told apart
 SHARES = (LEAST_SHARE, BOUND, 1, 100, 1e4)  # ticks
 

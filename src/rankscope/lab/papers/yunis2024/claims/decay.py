@@ -29,7 +29,7 @@ CHANGE = f"changed by >= {STEP:g} from decay 0 in >= {SHARE:.0%} of them"
 
 @dataclass(frozen=True)
 class Response:
-    """What decay does to one seed: the median rank correlation, and who moves far enough from 0.
+    """Response of one seed to decay: the median rank correlation, and who moves far enough from 0.
 
     far: None if the run at decay 0 is not declared or collapsed.
     """

@@ -35,10 +35,10 @@ TITLES = {"vgg": "VGG", "unet": "UNet", "lstm": "LSTM", "lm": "Transformer", "gr
 def figure_1(runs: Runs) -> Figure:
     """Singular values of one weight matrix in the middle of each network, over training.
 
-    Each line is one singular value, darker where larger. With several seeds it is their mean, and
-    pale bands around the 1st, 4th, 16th, 64th reach from the lowest to the highest seed. Snapshots
-    stand at equal distances; ticks give the training step. Base is the paper's decay of figures
-    1-3. The paper says: large values grow out of proportion to small ones.
+    Each line is one singular value, darker if larger. With several seeds it is their mean, and pale
+    bands around the 1st, 4th, 16th and 64th reach from the lowest to the highest seed. Snapshots
+    stand at equal distances; ticks give the training step. "Base" marks the paper's decay of
+    figures 1-3. The paper says that large values grow out of proportion to small ones.
     """
     return spectra_of_networks(base_settings(runs))
 
@@ -46,9 +46,9 @@ def figure_1(runs: Runs) -> Figure:
 def figure_2(runs: Runs) -> Figure:
     """Normalised effective rank of every weight matrix over training.
 
-    A row is a matrix, the first of the network on top; a column is a snapshot; each network has a
-    colour scale of its own. The effective rank is exp of the entropy of the singular values as
-    shares of their sum, divided by min(m, n), and with several seeds their mean. The paper says:
+    A row is a matrix, the first of the network on top. A column is a snapshot. Each network has its
+    own colour scale. The effective rank is exp of the entropy of the singular values as shares of
+    their sum, here divided by min(m, n). With several seeds we show their mean. The paper says that
     it falls in nearly all matrices.
     """
     return ranks_of_networks(base_settings(runs))
@@ -58,16 +58,16 @@ def figure_3(runs: Runs) -> Figure:
     """Alignment of singular vectors of neighbouring matrices over training.
 
     First row: the overlap A_ii of the i-th output direction of one matrix with the i-th input
-    direction of the next, for one pair. Second: its mean a over the first ten directions, for every
-    pair, in the order of the network. Where pairs differ in width they differ in the level of
-    chance, so that bands in this map need not be alignment. Third (not in the paper): a divided by
-    the pair's own background, the mean overlap of directions that do not belong together; white is
-    chance, red above, blue below. Most rules on alignment judge this number. Fourth (not in the
-    paper): a of the pair of the first row, as measured and divided by the lengths of the vectors'
-    parts that meet, with the background of both and the chance level of random directions. With
-    several seeds all this is their mean, and bands reach from the lowest to the highest. The paper
-    says: alignment is weak, absent at the start, and appears early in the top directions, then
-    diffuses.
+    direction of the next, for one pair. Second row: its mean a over the first ten directions, for
+    every pair in the order of the network. Pairs of different width have different levels of
+    chance, so bands in this map need not be alignment. Third row (not in the paper): a divided by
+    the pair's background, the mean overlap of directions that do not belong together. White is
+    chance, red above, blue below. Most rules on alignment judge this number. Fourth row (not in the
+    paper): a of the pair of the first row, raw and normalised, with the background of both and the
+    chance level of random directions. The normalised a divides by the lengths of the parts of
+    vectors that meet. With several seeds we show their mean, and bands reach from the lowest to the
+    highest. The paper says that alignment is weak, absent at the start, appears early in the top
+    directions, and then diffuses.
     """
     return alignment_of_networks(base_settings(runs))
 
@@ -75,11 +75,11 @@ def figure_3(runs: Runs) -> Figure:
 def figure_4(runs: Runs) -> Figure:
     """Singular values and effective ranks over training, for every weight decay.
 
-    Rows are decays, from none at the top; that of figures 1-3 is called base, and the paper's
-    sweep of the VGG does not have it. Left: singular values of one matrix (as in figure 1; each
-    panel has its own vertical axis). Right: normalised effective rank of every matrix (as in figure
-    2; the rows of a network share one colour scale). Runs that collapsed are named in their row:
-    their flat spectra read as high rank. The paper says: more decay, lower rank.
+    Rows are decays, from none at the top. "Base" marks the decay of figures 1-3, which the paper's
+    sweep of the VGG lacks. Left: singular values of one matrix, as in figure 1, each panel with its
+    own vertical axis. Right: normalised effective rank of every matrix, as in figure 2; the rows of
+    a network share one colour scale. Headings name runs that collapsed, whose flat spectra read as
+    high rank. The paper says that more decay gives lower rank.
     """
     return spectra_by_decay(sweep_settings(runs))
 
@@ -87,13 +87,13 @@ def figure_4(runs: Runs) -> Figure:
 def figure_5(runs: Runs) -> Figure:
     """Alignment of neighbouring matrices over training, for every weight decay.
 
-    Each decay has two rows. Upper, as in the paper: overlaps A_ii of one pair on the left, their
-    mean a over the first ten directions for every pair on the right. Lower (not in the paper): a of
-    the pair on the left, as measured and normalised, with background and chance; and on the right a
-    over background for every pair: white is chance, red above, blue below. Grey, and where lines
-    end: a matrix has decayed to nothing, and what is left of its directions is rounding. The decays
-    of a network share scales. The paper says: more decay, stronger alignment, strongest in the
-    Transformer.
+    Each decay has two rows. Upper row, as in the paper: overlaps A_ii of one pair on the left, and
+    their mean a over the first ten directions for every pair on the right. Lower row (not in the
+    paper): a of the one pair on the left, raw and normalised, with background and chance; a over
+    background for every pair on the right. White is chance, red above, blue below. Cells are grey
+    and lines end once a matrix has decayed to zero, since its directions are then rounding errors.
+    The decays of a network share scales. The paper says that more decay gives stronger alignment,
+    strongest in the Transformer.
     """
     return alignment_by_decay(sweep_settings(runs))
 
@@ -101,11 +101,12 @@ def figure_5(runs: Runs) -> Figure:
 def figure_6(runs: Runs) -> Figure:
     """Training loss of each network, and of the same network with half of each SVD removed.
 
-    Rows are decays, from none at the top. Every matrix but the last linear layer is replaced by
-    the top or by the bottom half of its SVD; BatchNorm statistics are measured anew. With several
-    seeds, lines are means and bands reach from the lowest to the highest. Dotted: the loss of the
-    best guess that ignores the input. The paper says: the top half comes close to the full network,
-    the closer the more decay; the bottom half does not; training still works at high decay.
+    Rows are decays, from none at the top. We replace every matrix but the last linear layer by the
+    top or by the bottom half of its SVD, and measure BatchNorm statistics anew. With several seeds,
+    lines are means and bands reach from the lowest to the highest. Dotted: the loss of the best
+    guess that ignores the input. The paper says that the top half comes close to the full network,
+    closer with more decay, and that the bottom half does not. It also says that training still
+    works at high decay.
     """
     return losses_by_decay(sweep_settings(runs))
 
@@ -113,11 +114,11 @@ def figure_6(runs: Runs) -> Figure:
 def figure_7(runs: Runs) -> Figure:
     """A multilayer perceptron that learns true labels (top) and random labels (bottom).
 
-    Singular values of one middle matrix, normalised effective rank of each matrix, and alignment of
-    each neighbouring pair with its background (dashed). Both rows share their vertical axes; with
-    several seeds, lines are means and bands reach from the lowest to the highest. The paper says:
-    with true labels the middle layers have lower rank and stay aligned; with random labels
-    alignment comes and fades.
+    The columns show singular values of one middle matrix, normalised effective rank of each matrix,
+    and alignment of each neighbouring pair with its background (dashed). Both rows share their
+    vertical axes. With several seeds, lines are means and bands reach from the lowest to the
+    highest. The paper says that with true labels the middle layers have lower rank and stay
+    aligned, while with random labels alignment comes and fades.
     """
     by_labels = runs.of("mlp").by("labels")
     return labels_compared(
@@ -128,11 +129,11 @@ def figure_7(runs: Runs) -> Figure:
 def grokking(runs: Runs) -> Figure:
     """Loss, validation accuracy and effective ranks of modular addition (not in the paper).
 
-    Columns are decays, steps are logarithmic, and every line is one seed. Among the ranks, broad:
-    their mean over matrices. A colour for each seed: accuracy, this mean, and vertical lines;
-    dotted where half of the held-out sums are right for the first time; dashed, at the largest
-    decay, which is judged, where the mean rank falls most steeply. The question: does rank fall
-    when the network begins to generalise?
+    Columns are decays, steps are logarithmic, and every line is one seed. The broad line among the
+    ranks is their mean over matrices. Accuracy, this mean and vertical lines have a colour for each
+    seed. A dotted line marks where half of the held-out sums are right for the first time. At the
+    largest decay, which is judged, a dashed line marks where the mean rank falls most steeply. The
+    question is whether rank falls when the network begins to generalise.
     """
     settings = by_decay(runs, "grok")
     return grokking_by_decay(settings, mean=mean_rank, jump=crossing, drop=steepest_drop)
@@ -141,8 +142,8 @@ def grokking(runs: Runs) -> Figure:
 def samples(runs: Runs) -> Figure:
     """Images the diffusion network made from noise after training (not in the paper).
 
-    A sheet for each weight decay, of its first seed. They tell whether a network of low rank still
-    does its work.
+    Each weight decay has a sheet, from its first seed. The sheets show whether a network of low
+    rank still does its work.
     """
     return sample_sheets(by_decay(runs, "unet"))
 
@@ -151,9 +152,9 @@ def decay_overview(runs: Runs) -> Figure:
     """Rank and alignment at the end of training against weight decay (not in the paper).
 
     Top: normalised effective rank, median over matrices. Middle: mean overlap a of the first ten
-    directions, median over pairs, as measured and normalised, each with its background. Bottom: a
-    over background, median over pairs; dotted, chance. Pairs in which a matrix has decayed to
-    nothing are left out. A point is one seed, hollow if it collapsed; lines go through the means of
+    directions, median over pairs, raw and normalised, each with its background. Bottom: a over
+    background, median over pairs; the dotted line is chance. Pairs with a matrix that has decayed
+    to zero are left out. A point is one seed, hollow if it collapsed. Lines go through the means of
     the others.
     """
     return ends_by_decay(sweep_settings(runs, networks=(*BASE, "grok")))
@@ -175,12 +176,11 @@ FIGURES = (
 
 def base_settings(runs: Runs) -> dict[str, Setting]:
     """Return the runs of figures 1-3 by the title of their network, in the paper's order."""
-    settings = {
-        network: setting(decay_title(network, decay_of(key)), runs[key])
-        for network in (*BASE,)
+    return {
+        TITLES[network]: setting(decay_title(network, decay_of(key)), runs[key])
+        for network in BASE
         for key in runs.of(network)
     }
-    return {TITLES[network]: base for network, base in settings.items()}
 
 
 def sweep_settings(

@@ -1,4 +1,4 @@
-"""Where training ends, against weight decay: rank and alignment by network (our own figure)."""
+"""Rank and alignment at the end of training against weight decay (our own figure)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,7 +27,7 @@ from rankscope.lab.papers.yunis2024.figures.sweeps import Networks
 
 Final = Callable[[xr.Dataset], float]
 
-# Line and mark: of what is measured, and of its background.
+# Line and mark: SOLID for what is measured, DASHED for its background.
 Look = tuple[Line, str]
 SOLID: Look = ("-", "o")
 DASHED: Look = ("--", "s")
@@ -39,9 +39,9 @@ ROWS = (
 
 
 def ends_by_decay(networks: Networks) -> Figure:
-    """Median rank of all matrices, and median alignment of all pairs, at the end of training.
+    """Draw the median rank of matrices and the median alignment of pairs at the end of training.
 
-    Points are single seeds, hollow if collapsed; lines go through the means of the others.
+    Points are single seeds, hollow if collapsed. Lines go through the means of the others.
     """
     figure = Figure(figsize=(1 + 3.2 * len(networks), 8.4), layout="constrained")
     grid = figure.subplots(3, len(networks), squeeze=False, sharex="col")
@@ -51,7 +51,7 @@ def ends_by_decay(networks: Networks) -> Figure:
         draw_ends(relative, settings, final_ratio, RAW)
         relative.axhline(1.0, color=CHANCE, linewidth=1, linestyle=":")
         ranked.set_title(name)
-        relative.set_xticks(range(len(settings)), labels=[short(each) for each in settings])
+        relative.set_xticks(range(len(settings)), labels=[short(setting) for setting in settings])
         relative.set_xlabel("weight decay")
     for axes, label in zip(grid[:, 0], ROWS, strict=True):
         axes.set_ylabel(label)
@@ -60,14 +60,15 @@ def ends_by_decay(networks: Networks) -> Figure:
 
 
 def draw_alignments(axes: Axes, settings: Sequence[Setting]) -> None:
-    """Raw and normalised, each with its background."""
-    for of, colour, width in (
+    """Draw raw and normalised alignment, each with its background."""
+    for variable, colour, width in (
         ("alignment_normalized", NORMALISED, WIDE),
         ("alignment", RAW, NARROW),
     ):
-        background = partial(final_background, of=of)
+        background = partial(final_background, variable=variable)
         draw_ends(axes, settings, background, colour, look=DASHED, width=width)
-        draw_ends(axes, settings, partial(final_alignment, of=of), colour, width=width)
+        mean = partial(final_alignment, variable=variable)
+        draw_ends(axes, settings, mean, colour, width=width)
     axes.set_ylim(bottom=0)
 
 
@@ -80,7 +81,7 @@ def draw_ends(
     look: Look = SOLID,
     width: float = NARROW,
 ) -> None:
-    """Points for the seeds of each setting, and a line through the means of those that count."""
+    """Draw points for the seeds of each setting, and a line through means of uncollapsed seeds."""
     style, mark = look
     values = [[final(ds) for ds in setting.runs] for setting in settings]
     flags = [setting.collapsed or ("",) * len(setting.runs) for setting in settings]
@@ -93,7 +94,7 @@ def draw_ends(
 
 
 def mean_of(values: Sequence[float], left_out: Sequence[str]) -> float:
-    """The mean of the finite values of runs that did not collapse; NaN, a gap, if there is none."""
+    """Return the mean of finite values of uncollapsed runs; NaN, a gap, if there is none."""
     counted = [v for v, why in zip(values, left_out, strict=True) if not why and np.isfinite(v)]
     return float(np.mean(counted)) if counted else float("nan")
 
@@ -102,12 +103,12 @@ def final_rank(ds: xr.Dataset) -> float:
     return float(ranks(ds.isel(step=[-1])).median())
 
 
-def final_alignment(ds: xr.Dataset, *, of: str) -> float:
-    return float(mean_alignment(ds.isel(step=-1), of=of).median())
+def final_alignment(ds: xr.Dataset, *, variable: str) -> float:
+    return float(mean_alignment(ds.isel(step=-1), variable).median())
 
 
-def final_background(ds: xr.Dataset, *, of: str) -> float:
-    return float(ds[f"{of}_background"].isel(step=-1).median())
+def final_background(ds: xr.Dataset, *, variable: str) -> float:
+    return float(ds[f"{variable}_background"].isel(step=-1).median())
 
 
 def final_ratio(ds: xr.Dataset) -> float:
@@ -115,7 +116,7 @@ def final_ratio(ds: xr.Dataset) -> float:
 
 
 def short(setting: Setting) -> str:
-    """The decay alone, of "weight decay 0.1 (base)", on two lines."""
+    """Return the decay of "weight decay 0.1 (base)" alone, on two lines."""
     return setting.title.removeprefix("weight decay ").replace(" ", "\n")
 
 

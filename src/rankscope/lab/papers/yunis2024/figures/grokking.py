@@ -1,4 +1,4 @@
-"""Generalisation that comes long after memorisation, and the ranks meanwhile (our own figure)."""
+"""Generalisation long after memorisation, and the ranks meanwhile (our own figure)."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -18,7 +18,7 @@ from rankscope.figures.training import whole_matrices
 from rankscope.lab.papers.yunis2024.figures.networks import Steps, ranks
 from rankscope.lab.papers.yunis2024.figures.sweeps import head_rows
 
-# log10 of a step, NaN if it never comes.
+# Returns log10 of a step, NaN if there is none.
 Moment = Callable[[xr.Dataset], float]
 
 ROWS = ("loss", "validation accuracy", "effective rank / min(m, n)")
@@ -31,11 +31,11 @@ THIN, BROAD = 0.7, 2.4  # points
 def grokking_by_decay(
     settings: Sequence[Setting], *, mean: Read, jump: Moment, drop: Moment
 ) -> Figure:
-    """Loss, validation accuracy and effective ranks over log steps, a column for each decay.
+    """Draw loss, validation accuracy and ranks over log steps, a column for each decay.
 
-    Every line is one seed: seeds jump at different steps, so that means would show stairs that no
-    run has. Accuracy and, broad among the ranks, `mean`, over (step), have the colours of seeds, as
-    have vertical lines: dotted where accuracy jumps, dashed in the last column where `mean` drops.
+    Every line is one seed. Seeds jump at different steps, so means would show stairs that no run
+    has. Colours of seeds: accuracy, `mean` as a broad line among the ranks, and vertical lines.
+    These are dotted where accuracy jumps and, in the last column, dashed where `mean` drops.
     """
     figure = Figure(figsize=(1.5 + 3.9 * len(settings), 8.6), layout="constrained")
     grid = figure.subplots(3, len(settings), squeeze=False, sharex=True, sharey="row")
@@ -51,7 +51,9 @@ def grokking_by_decay(
     head_rows(list(grid[0]), settings, width=56)
     grid[0, 0].set(xscale="log", yscale="log")
     start = [steps[1] for setting in settings if len(steps := steps_of([setting])) > 1]
-    grid[0, 0].set_xlim(left=min(start, default=1) / 3)  # nothing is known between it and step 0
+    grid[0, 0].set_xlim(
+        left=min(start, default=1) / 3
+    )  # there is no snapshot between it and step 0
     grid[1, 0].set_ylim(-0.03, 1.03)
     for axes, label in zip(grid[:, 0], ROWS, strict=True):
         axes.set_ylabel(label)
@@ -62,33 +64,34 @@ def grokking_by_decay(
 
 
 def draw_losses(axes: Axes, setting: Setting, steps: Steps) -> None:
+    """Draw training and validation loss, a line for each seed."""
     for kind, colour in (("training", COLOURS(0.0)), ("validation", COLOURS(0.65))):
         draw_alike(axes, over_seeds(setting, itemgetter(f"{kind}_loss"), steps), colour, kind)
 
 
 def draw_ranks(axes: Axes, setting: Setting, steps: Steps) -> None:
-    """Lines for each whole matrix, those of the first in the model darkest."""
+    """Draw lines for each whole matrix, those of the first in the model darkest."""
     values, names = over_seeds(setting, ranks, steps), whole_matrices(setting.runs[0])
     for j, (name, colour) in enumerate(zip(names, shades(len(names)), strict=True)):
         draw_alike(axes, values[..., j], colour, name)
 
 
 def draw_alike(axes: Axes, values: xr.DataArray, colour: ColorType, label: str) -> None:
-    """A thin line for each seed of (seed, step), all in one colour."""
+    """Draw a thin line for each seed of (seed, step), all in one colour."""
     x, y = values["step"].to_numpy() + 1, values.to_numpy()
     first, *_ = axes.plot(x, y.T, color=colour, linewidth=THIN, marker=point_or_line(x))
     first.set_label(label)
 
 
 def draw_seeds(axes: Axes, setting: Setting, read: Read, steps: Steps, *, width: float) -> None:
-    """What `read` finds over (step), each seed in its colour."""
+    """Draw what `read` returns over (step), each seed in its colour."""
     values = over_seeds(setting, read, steps).to_numpy()
     for y, colour in zip(values, cycle(SEEDS), strict=False):
         axes.plot(steps + 1, y, color=colour, linewidth=width, marker=point_or_line(y))
 
 
 def mark(column: Iterable[Axes], moments: Iterable[float], style: Line) -> None:
-    """Vertical lines, each seed's in its colour, so that its two moments are seen to belong."""
+    """Draw vertical lines at moments, each seed's in its colour."""
     seeds = list(zip(moments, cycle(SEEDS), strict=False))
     for axes in column:
         for moment, colour in seeds:
@@ -97,7 +100,7 @@ def mark(column: Iterable[Axes], moments: Iterable[float], style: Line) -> None:
 
 
 def seed_legend(setting: Setting) -> list[Line2D]:
-    """The colours of seeds, and the lines that have them."""
+    """Return the legend of seeds' colours, and of the lines that have them."""
     looks: tuple[tuple[Line, float, str], ...] = (
         ("-", BROAD, "mean rank of matrices"),
         (JUMP, 1.1, "half of the held-out sums right"),

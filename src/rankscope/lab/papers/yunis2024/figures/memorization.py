@@ -29,9 +29,9 @@ from rankscope.lab.papers.yunis2024.figures.networks import (
 
 
 def labels_compared(settings: Sequence[Setting]) -> Figure:
-    """Rows by labels: singular values of one matrix, ranks of all, alignment of all pairs.
+    """Draw singular values of one matrix, ranks of all and alignment of all pairs, by labels.
 
-    Vertical axes are common to a column. Dashed beside each pair's alignment: its background.
+    Rows are labels, and a column shares its vertical axis. Dashed lines are backgrounds of pairs.
     """
     steps = steps_of(settings)
     figure = Figure(figsize=(13, 1.4 + 2.9 * len(settings)), layout="constrained")
@@ -60,7 +60,7 @@ def labels_compared(settings: Sequence[Setting]) -> Figure:
 def draw_layers(
     axes: Axes, setting: Setting, read: Read, steps: Steps, *, style: Line = "-"
 ) -> None:
-    """What `read` finds over (step, layer): a line with its band for each layer."""
+    """Draw what `read` returns over (step, layer): a line with its band for each layer."""
     values = over_seeds(setting, read, steps)
     for j, colour in enumerate(shades(values.shape[-1])):
         draw_band(axes, values[..., j], colour, style=style)
@@ -68,7 +68,7 @@ def draw_layers(
 
 
 def name_lines(axes: Axes, names: Sequence[str], *more: Line2D) -> None:
-    """The names of the lines below the panel, darkest first."""
+    """Write the names of lines below the panel, darkest first."""
     colours = zip(names, shades(len(names)), strict=True)
     lines = [Line2D([], [], color=colour, label=name) for name, colour in colours]
     axes.legend(

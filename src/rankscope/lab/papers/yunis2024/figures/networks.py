@@ -46,7 +46,7 @@ HEADING = 40  # characters that fit above a panel
 
 
 def spectra_of_networks(networks: Mapping[str, Setting]) -> Figure:
-    """Singular values of the shown matrix of each network over time (fig. 1)."""
+    """Draw singular values of the shown matrix of each network over time (fig. 1)."""
     figure = Figure(figsize=(1 + 3.9 * len(networks), 3.8), layout="constrained")
     for axes, (name, setting) in zip(row_of(figure, networks), networks.items(), strict=True):
         steps = steps_of([setting])
@@ -58,7 +58,7 @@ def spectra_of_networks(networks: Mapping[str, Setting]) -> Figure:
 
 
 def ranks_of_networks(networks: Mapping[str, Setting]) -> Figure:
-    """Heat maps of normalised effective rank, depth against time, for each network (fig. 2)."""
+    """Draw heat maps of normalised effective rank, depth against time, by network (fig. 2)."""
     rows = max(len(whole_matrices(setting.runs[0])) for setting in networks.values())
     size = (1 + 4.4 * len(networks), heat_map_height(rows))
     figure = Figure(figsize=size, layout="constrained")
@@ -73,12 +73,15 @@ def ranks_of_networks(networks: Mapping[str, Setting]) -> Figure:
 
 
 def alignment_of_networks(networks: Mapping[str, Setting]) -> Figure:
-    """A_ii of one pair, a(t) of every pair, the same over background, and the one's level (fig. 3).
+    """Draw the alignment of one pair and of every pair, by network (fig. 3).
 
-    The paper has the two upper rows. In the second, pairs of different width have different levels
-    of chance; the third divides each by its own background, the mean overlap of directions that do
-    not belong together. The fourth has the alignment of the one pair as it is and divided by the
-    lengths of the parts that meet, with the background of each and the level of random directions.
+    1. A_ii of the shown pair.
+    2. a(t) of every pair. Pairs of different width have different levels of chance.
+    3. a(t) / background of every pair.
+    4. a(t) of the shown pair, raw and normalised, with background and chance.
+
+    The paper has the first two rows. The background is the mean overlap of directions that do not
+    belong together. The normalised a divides by the lengths of the parts of vectors that meet.
     """
     pairs = max(setting.runs[0].sizes["pair"] for setting in networks.values())
     heights = (3.0, heat_map_height(pairs), heat_map_height(pairs), 2.4)
@@ -103,13 +106,14 @@ def alignment_of_networks(networks: Mapping[str, Setting]) -> Figure:
 
 
 def draw_shown_pair(axes: Axes, setting: Setting, steps: Steps) -> None:
+    """Draw A_ii of the shown pair with its colour bar."""
     diagonal = average(setting, shown_diagonal, steps).to_numpy()
     mesh = draw_diagonal(axes, diagonal, highest=None)
     axes.figure.colorbar(mesh, ax=axes, label="alignment $A_{ii}$", aspect=20)
 
 
 def draw_every_pair(raw: Axes, relative: Axes, setting: Setting, steps: Steps) -> None:
-    """a(t) of every pair, and a(t) / background, each with its colour bar."""
+    """Draw a(t) of every pair, and a(t) / background, each with its colour bar."""
     mesh = draw_heat_map(raw, average(setting, alignment, steps).to_numpy().T, lowest=0.0)
     raw.figure.colorbar(mesh, ax=raw, label=MEAN_ALIGNMENT, aspect=THIN)
     ratios = average(setting, relative_alignment, steps).to_numpy().T
@@ -127,21 +131,21 @@ def draw_every_pair(raw: Axes, relative: Axes, setting: Setting, steps: Steps) -
 def draw_diagonal(
     axes: Axes, values: np.ndarray, *, highest: float | None, size: str = "medium"
 ) -> QuadMesh:
-    """Heat map of A_ii over (step, i), the first direction on top; colours begin at 0."""
+    """Draw a heat map of A_ii over (step, i), the first direction on top; colours begin at 0."""
     values = trimmed(values).T
     number_rows(axes, len(values), most=6, size=size)
     return draw_heat_map(axes, values, lowest=0.0, highest=highest)
 
 
 def draw_alignment_lines(axes: Axes, setting: Setting, steps: Steps) -> None:
-    """a(t) of the shown pair, raw and normalised, with the background of both and chance."""
+    """Draw a(t) of the shown pair, raw and normalised, with background and chance."""
     pairs = Setting(setting.title, tuple(shown_pair(ds) for ds in setting.runs))
-    # Where whole vectors meet both are the same: the normalised one then shows as a broad edge.
+    # If whole vectors meet, both are the same: the normalised one then shows as a broad edge.
     looks = (("alignment_normalized", NORMALISED, WIDE), ("alignment", RAW, NARROW))
     for name, colour, width in looks:
         background = over_seeds(pairs, itemgetter(f"{name}_background"), steps)
         draw_band(axes, background, colour, style="--", width=width)
-        mean = over_seeds(pairs, partial(mean_alignment, of=name), steps)
+        mean = over_seeds(pairs, partial(mean_alignment, variable=name), steps)
         draw_band(axes, mean, colour, width=width)
     axes.axhline(float(pairs.runs[0]["chance"]), color=CHANCE, linewidth=1, linestyle=":")
     axes.margins(x=0)
@@ -166,52 +170,53 @@ def row_of(figure: Figure, networks: Mapping[str, Setting]) -> list[Axes]:
 
 
 def title_of(name: str, setting: Setting, *more: str) -> str:
-    """The network, on the next lines which of its runs, and what of them is shown."""
+    """Return a title: the network, its runs, and what of them is shown."""
     return "\n".join([name, textwrap.fill(setting.heading, HEADING), *more])
 
 
 def shown(setting: Setting, dim: str) -> str:
-    """The matrix or pair that stands for the network."""
+    """Return the name of the matrix or pair that stands for the network."""
     return str(setting.runs[0].attrs[f"shown_{dim}"])
 
 
 def shown_spectrum(ds: xr.Dataset) -> xr.DataArray:
-    """Singular values of the matrix that stands for the network, over (step, k)."""
+    """(step, k): singular values of the matrix that stands for the network."""
     return select(ds, "matrix", ds.attrs["shown_matrix"])["singular_values"]
 
 
 def shown_pair(ds: xr.Dataset) -> xr.Dataset:
+    """Select the pair that stands for the network."""
     return select(ds, "pair", ds.attrs["shown_pair"])
 
 
 def shown_diagonal(ds: xr.Dataset) -> xr.DataArray:
-    """A_ii of the pair that stands for the network, over (step, i)."""
+    """(step, i): A_ii of the pair that stands for the network."""
     return shown_pair(ds)["alignment"]
 
 
 def ranks(ds: xr.Dataset) -> xr.DataArray:
-    """Normalised effective rank of whole matrices, over (step, matrix)."""
+    """(step, matrix): normalised effective rank of whole matrices."""
     whole = ds.sel(matrix=whole_matrices(ds))
-    found: xr.DataArray = whole.rankscope.normalized_effective_rank()
-    return found.transpose("step", "matrix")
+    ranks: xr.DataArray = whole.rankscope.normalized_effective_rank()
+    return ranks.transpose("step", "matrix")
 
 
 def alignment(ds: xr.Dataset) -> xr.DataArray:
-    """a(t) of every pair, over (step, pair)."""
+    """(step, pair): a(t) of every pair."""
     return mean_alignment(ds).transpose("step", "pair")
 
 
 def relative_alignment(ds: xr.Dataset) -> xr.DataArray:
-    """a(t) / background of every pair, over (step, pair); NaN where there is no background."""
+    """(step, pair): a(t) / background of every pair; NaN where there is no background."""
     return alignment(ds) / background(ds)
 
 
 def background(ds: xr.Dataset) -> xr.DataArray:
-    """The mean overlap of directions that do not belong together, over (step, pair)."""
+    """(step, pair): mean overlap of directions that do not belong together."""
     return ds["alignment_background"].transpose("step", "pair")
 
 
-def mean_alignment(ds: xr.Dataset, *, of: str = "alignment") -> xr.DataArray:
-    """The mean of A_ii over i <= min(10, R), raw or normalised."""
-    found: xr.DataArray = ds.rankscope.mean_alignment(of=of)
-    return found
+def mean_alignment(ds: xr.Dataset, variable: str = "alignment") -> xr.DataArray:
+    """Return the mean of A_ii over i <= min(10, R), raw or normalised."""
+    mean: xr.DataArray = ds.rankscope.mean_alignment(of=variable)
+    return mean

@@ -17,10 +17,13 @@ SEPARATOR = 128  # grey between images
 
 
 def sample_sheets(settings: Sequence[Setting]) -> Figure:
-    """The samples of the first run of each setting, in a row."""
+    """Draw the samples of the first run of each setting, in a row."""
     figure = Figure(figsize=(SHEET * len(settings), SHEET + 0.5), layout="constrained")
     sheets = list(figure.subplots(1, len(settings), squeeze=False)[0])
-    first = [each._replace(runs=each.runs[:1], collapsed=each.collapsed[:1]) for each in settings]
+    first = [
+        setting._replace(runs=setting.runs[:1], collapsed=setting.collapsed[:1])
+        for setting in settings
+    ]
     for axes, setting in zip(sheets, first, strict=True):
         axes.imshow(sheet(read_samples(setting.runs[0])), cmap="gray", vmin=0, vmax=255)
         axes.set_axis_off()
@@ -29,7 +32,7 @@ def sample_sheets(settings: Sequence[Setting]) -> Figure:
 
 
 def read_samples(ds: xr.Dataset) -> UInt8[np.ndarray, "count rows columns"]:
-    """The images stored with a run as base64 of their bytes."""
+    """Return the images stored with a run as base64 of their bytes."""
     if "samples" not in ds.attrs:
         raise ValueError("this run stored no samples; only trainings of the unet do")
     stored = ds.attrs["samples"]
@@ -37,7 +40,7 @@ def read_samples(ds: xr.Dataset) -> UInt8[np.ndarray, "count rows columns"]:
 
 
 def sheet(images: UInt8[np.ndarray, "count rows columns"]) -> UInt8[np.ndarray, "height width"]:
-    """Images in rows on a nearly square sheet, each with a grey edge below and to the right."""
+    """Return images in rows on a nearly square sheet, each with a grey edge below and right."""
     across = math.ceil(math.sqrt(len(images)))
     missing = -len(images) % across
     framed = np.pad(images, ((0, 0), (0, 1), (0, 1)), constant_values=SEPARATOR)

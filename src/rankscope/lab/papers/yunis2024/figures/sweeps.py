@@ -1,6 +1,6 @@
 """Weight decay against training time: rows are decays, columns networks (yunis2024, figs. 4-5).
 
-Colours are common to the rows of a network, so that decays can be compared.
+The rows of a network share their colours, so decays can be compared.
 """
 
 import textwrap
@@ -47,12 +47,12 @@ Networks = Mapping[str, Sequence[Setting]]
 
 SMALL = "x-small"
 LINES = 40  # singular values in a small panel
-WIDTH = 5.6  # inches, of a network
+WIDTH = 5.6  # inches for a network
 HEADING = 76  # characters that fit above its two panels
 
 
 def spectra_by_decay(networks: Networks) -> Figure:
-    """Singular values of the shown matrix beside the ranks of all, for every decay (fig. 4)."""
+    """Draw singular values of the shown matrix beside the ranks of all, by decay (fig. 4)."""
     rows = max(map(len, networks.values()))
     figure = Figure(figsize=(WIDTH * len(networks), 1.4 + 2.1 * rows), layout="constrained")
     for part, (name, settings) in zip(parts(figure, networks), networks.items(), strict=True):
@@ -62,7 +62,7 @@ def spectra_by_decay(networks: Networks) -> Figure:
 
 
 def draw_spectra(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> None:
-    """One network: a row for each setting, in a grid of `rows`."""
+    """Draw one network: a row for each setting, in a grid of `rows`."""
     steps, places = steps_of(settings), part.add_gridspec(rows, 2)
     left, right = ([part.add_subplot(places[i, j]) for i in range(len(settings))] for j in (0, 1))
     for axes, setting in zip(left, settings, strict=True):
@@ -78,9 +78,9 @@ def draw_spectra(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> 
 
 
 def alignment_by_decay(networks: Networks) -> Figure:
-    """A_ii of the shown pair beside a(t) of all pairs, for every decay (fig. 5).
+    """Draw A_ii of the shown pair beside a(t) of all pairs, by decay (fig. 5).
 
-    Below them what the paper does not draw: a(t) of the shown pair, raw and normalised, against
+    Below them is what the paper does not draw: a(t) of the shown pair, raw and normalised, with
     background and chance; and a(t) / background of all pairs.
     """
     rows = max(map(len, networks.values()))
@@ -93,9 +93,9 @@ def alignment_by_decay(networks: Networks) -> Figure:
 
 
 def draw_alignment(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> None:
-    """One network: two rows for each setting, the paper's heat maps over ours."""
+    """Draw one network: two rows for each setting, the paper's heat maps over ours."""
     places, steps = part.add_gridspec(2 * rows, 2), steps_of(settings)
-    shown_pair, every, levels, relative = (
+    shown_pair, all_pairs, levels, relative = (
         [part.add_subplot(places[2 * i + below, j]) for i in range(len(settings))]
         for below in (0, 1)
         for j in (0, 1)
@@ -104,23 +104,23 @@ def draw_alignment(part: SubFigure, settings: Sequence[Setting], *, rows: int) -
     for axes, diagonal in zip(shown_pair, diagonals, strict=True):
         scale = draw_diagonal(axes, diagonal, highest=greatest(diagonals), size=SMALL)
         axes.set_ylabel("direction $i$", fontsize=SMALL)
-    mesh = draw_maps(every, settings, alignment, steps, lowest=0.0, ylabel="pair, by depth")
+    mesh = draw_maps(all_pairs, settings, alignment, steps, lowest=0.0, ylabel="pair, by depth")
     head_rows(shown_pair, settings)
-    for axes in (*shown_pair, *every):
+    for axes in (*shown_pair, *all_pairs):
         label_time(axes, steps, most=5, size=SMALL, label="")
     draw_levels(levels, settings, steps)
     draw_scale(part, scale, shown_pair, "alignment $A_{ii}$")
-    draw_scale(part, mesh, every, MEAN_ALIGNMENT)
+    draw_scale(part, mesh, all_pairs, MEAN_ALIGNMENT)
     draw_ratios(part, relative, settings, steps)
 
 
 def draw_ratios(
     part: SubFigure, column: Sequence[Axes], settings: Sequence[Setting], steps: Steps
 ) -> None:
-    """Every pair's a(t) / background for each setting, on one scale; its bar below them."""
+    """Draw every pair's a(t) / background for each setting, on one scale with its bar below."""
     values = [average(setting, relative_alignment, steps).to_numpy().T for setting in settings]
-    every = np.concatenate([ratios.ravel() for ratios in values])
-    highest = highest_ratio(every)
+    all_ratios = np.concatenate([ratios.ravel() for ratios in values])
+    highest = highest_ratio(all_ratios)
     for axes, ratios in zip(column, values, strict=True):
         mesh = draw_ratio_map(axes, ratios, highest=highest)
         number_rows(axes, len(ratios), most=5, size=SMALL)
@@ -132,14 +132,14 @@ def draw_ratios(
         location="bottom",
         aspect=30,
         pad=0.01,
-        extend=ends_of_bar(every, highest),
+        extend=ends_of_bar(all_ratios, highest),
     )
     bar.set_label(RELATIVE_ALIGNMENT, fontsize=SMALL)
     mark_one(bar, highest, size=SMALL)
 
 
 def draw_levels(column: Sequence[Axes], settings: Sequence[Setting], steps: Steps) -> None:
-    """The shown pair's a(t) for each setting, on one vertical scale."""
+    """Draw the shown pair's a(t) for each setting, on one vertical scale."""
     for axes, setting in zip(column, settings, strict=True):
         draw_alignment_lines(axes, setting, steps)
         axes.set_ylabel("$a$, shown pair", fontsize=SMALL)
@@ -157,7 +157,7 @@ def draw_maps(
     ylabel: str,
     lowest: float | None = None,
 ) -> QuadMesh:
-    """Heat maps of what `read` finds over (step, row), one per setting, on one colour scale."""
+    """Draw heat maps of what `read` returns over (step, row) by setting, on one colour scale."""
     values = [average(setting, read, steps).to_numpy().T for setting in settings]
     lowest = -greatest([-rows for rows in values]) if lowest is None else lowest
     for axes, rows in zip(column, values, strict=True):
@@ -168,15 +168,15 @@ def draw_maps(
 
 
 def greatest(arrays: Sequence[np.ndarray]) -> float:
-    """The greatest number there is; 1 where there is none, so that a scale remains."""
-    found = np.concatenate([values[np.isfinite(values)] for values in arrays])
-    return float(found.max()) if len(found) else 1.0
+    """Return the greatest finite number, or 1 if there is none, so that a scale remains."""
+    finite = np.concatenate([values[np.isfinite(values)] for values in arrays])
+    return float(finite.max()) if len(finite) else 1.0
 
 
 def draw_scale(
     part: SubFigure, colours: ScalarMappable, column: Sequence[Axes], label: str
 ) -> None:
-    """The colour bar of a column, above it."""
+    """Draw the colour bar of a column, above it."""
     ticks = MaxNLocator(4)
     bar = part.colorbar(colours, ax=list(column), location="top", aspect=30, pad=0.01, ticks=ticks)
     bar.set_label(label, fontsize=SMALL)
@@ -188,14 +188,14 @@ def name_network(part: SubFigure, name: str, contents: str) -> None:
 
 
 def head_rows(column: Sequence[Axes], settings: Sequence[Setting], *, width: int = HEADING) -> None:
-    """The heading of each row, from the left of its first panel on, `width` characters wide."""
+    """Write the heading of each row over its first panel, `width` characters wide."""
     for axes, setting in zip(column, settings, strict=True):
         heading = textwrap.fill(setting.heading, width)
         axes.set_title(heading, loc="left", fontsize="small")
 
 
 def label_columns(columns: Sequence[Sequence[Axes]], steps: Steps) -> None:
-    """Training steps under the last panel of each column, ticks in all."""
+    """Write training steps under the last panel of each column, and draw ticks in all."""
     for column in columns:
         for axes in column:
             label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)

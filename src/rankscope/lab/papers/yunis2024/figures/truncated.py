@@ -26,9 +26,9 @@ HEADING = 50  # characters that fit above a panel
 
 
 def losses_by_decay(networks: Networks) -> Figure:
-    """Loss over time of the full model and its halves, rows by decay, one axis per network.
+    """Draw the loss of the full model and its halves over time, rows by decay.
 
-    The thin line is the loss of the best predictor that ignores its input.
+    A network shares its vertical axis. The dotted line is the loss of the best constant guess.
     """
     rows = max(map(len, networks.values()))
     size = (0.5 + 3.6 * len(networks), 0.9 + 2.0 * rows)
@@ -63,7 +63,7 @@ def draw_losses(column: Sequence[Axes], settings: Sequence[Setting]) -> None:
 
 
 def share_losses(column: Sequence[Axes], drawn: Sequence[xr.DataArray]) -> None:
-    """One axis for the losses of a network, logarithmic where they differ by much."""
+    """Give the losses of a network one axis, logarithmic if they differ by much."""
     least = min((float(values.min()) for values in drawn), default=np.nan)
     most = max((float(values.max()) for values in drawn), default=np.nan)
     if least > 0 and most > LOG_FROM * least:
