@@ -6,6 +6,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
+from rich.table import Table as RichTable
 
 from rankscope.lab.archive.paths import is_archive
 from rankscope.lab.experiment import Study
@@ -99,11 +100,11 @@ def print_table(title: str, content: Table, console: Console) -> None:
 
 def list_measures(
     measures: Mapping[str, Sequence[Measure]], with_data: Mapping[str, Sequence[DataMeasure]]
-) -> object:
+) -> RichTable:
     """Return a table of claims and the headings of their tables."""
     table = plain_table("claim", "tables")
     for claim in measures:
-        headings = map(heading, (*measures[claim], *with_data.get(claim, ())))
+        headings = [*map(heading, measures[claim]), *map(heading, with_data.get(claim, ()))]
         table.add_row(claim, "\n".join(map(escape, headings)))
     return table
 

@@ -31,5 +31,5 @@ def study(scale: Scale) -> Study:
         claims=CLAIMS,
         figures=FIGURES,
         network_titles={**TITLES, "mlp": "MLP"},
-        highlights=("decay-overview", "figure-1", "figure-2"),
+        highlights=("figure-1", "figure-2", "rank-by-decay"),
     )

@@ -5,7 +5,7 @@ from matplotlib.lines import Line2D
 
 from lab.papers.yunis2024.figures.closed_form import training
 from rankscope.figures.seeds import Setting
-from rankscope.lab.papers.yunis2024.figures.decay import ends_by_decay
+from rankscope.lab.papers.yunis2024.figures.decay import ends_by_decay, ranks_by_decay
 
 DECAYS = (0.0, 10.0)
 
@@ -67,7 +67,13 @@ def test_a_seed_without_a_number_does_not_erase_the_others() -> None:
     assert lines(aligned)[-1].get_ydata()[0] == pytest.approx((seeds[0] + seeds[1]) / 2)
 
 
-def test_the_base_decay_is_named_below_its_number() -> None:
-    base = setting(0.0)._replace(title="weight decay 0.1 (base)")
-    *_, relative = ends_by_decay({"VGG": [base]}).axes
-    assert [label.get_text() for label in relative.get_xticklabels()] == ["0.1\n(base)"]
+def test_ticks_are_the_papers_decays() -> None:
+    *_, relative = ends_by_decay({"VGG": [setting(0.0), setting(0.001)]}).axes
+    assert [label.get_text() for label in relative.get_xticklabels()] == ["0", "0.001"]
+
+
+def test_ranks_of_all_networks_share_one_axis() -> None:
+    networks = {"VGG": [setting(0.0), setting(1.0)], "UNet": [setting(0.1)]}
+    vgg, unet = ranks_by_decay(networks).axes
+    assert vgg.get_ylim() == unet.get_ylim() == (0, 1) and unet.get_title() == "UNet"
+    assert vgg.lines[0].get_ydata()[0] > vgg.lines[0].get_ydata()[1]

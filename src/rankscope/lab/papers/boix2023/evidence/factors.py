@@ -85,8 +85,8 @@ def factors(model: Vit) -> tuple[Tensor, Tensor]:
 
     def stacked(letter: str) -> Tensor:
         names = [f"blocks.{block}.attention.{letter}.weight" for block in range(CONFIG.depth)]
-        factors = torch.stack([weights[name].double() for name in names])
-        return factors.unflatten(1, (CONFIG.heads, -1))
+        matrices = [weights[name].double().unflatten(0, (CONFIG.heads, -1)) for name in names]
+        return torch.stack(matrices)
 
     return stacked("k"), stacked("q")
 

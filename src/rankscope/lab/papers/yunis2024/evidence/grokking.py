@@ -47,7 +47,7 @@ def spacings(runs: Runs) -> Table:
     seeds = _at_largest(grok)
     jumps = {seed: crossing(ds) for seed, ds in seeds.items()}
     ranks = {seed: mean_rank(ds) for seed, ds in seeds.items()}
-    rows = tuple(
+    rows: tuple[Row, ...] = tuple(
         (f"{spacing:g}", *(steepest(ranks[seed], spacing)[0] - jumps[seed] for seed in seeds))
         for spacing in SPACINGS
     )

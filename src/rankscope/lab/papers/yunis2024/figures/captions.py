@@ -8,7 +8,7 @@ from rankscope.figures.seeds import Setting
 from rankscope.lab.experiment import FigureRule
 from rankscope.lab.judging.runs import Runs, Seeds, runs_of
 from rankscope.lab.papers.yunis2024.claims.grokking import crossing, mean_rank, steepest_drop
-from rankscope.lab.papers.yunis2024.figures.decay import ends_by_decay
+from rankscope.lab.papers.yunis2024.figures.decay import ends_by_decay, ranks_by_decay
 from rankscope.lab.papers.yunis2024.figures.grokking import grokking_by_decay
 from rankscope.lab.papers.yunis2024.figures.memorization import labels_compared
 from rankscope.lab.papers.yunis2024.figures.networks import (
@@ -148,6 +148,16 @@ def samples(runs: Runs) -> Figure:
     return sample_sheets(by_decay(runs, "unet"))
 
 
+def rank_by_decay(runs: Runs) -> Figure:
+    """Effective rank at the end of training against weight decay (not in the paper).
+
+    Median over matrices of the effective rank divided by min(m, n). A point is one seed. A hollow
+    point is a run that collapsed, whose flat spectrum reads as high rank. Lines go through the
+    means of the others.
+    """
+    return ranks_by_decay(sweep_settings(runs, networks=(*BASE, "grok")))
+
+
 def decay_overview(runs: Runs) -> Figure:
     """Rank and alignment at the end of training against weight decay (not in the paper).
 
@@ -168,6 +178,7 @@ FIGURES = (
     FigureRule("figure-5", figure_5, decay_sweeps),
     FigureRule("figure-6", figure_6, decay_sweeps),
     FigureRule("figure-7", figure_7, runs_of("mlp")),
+    FigureRule("rank-by-decay", rank_by_decay, runs_of(*BASE, "grok", parameter="decay")),
     FigureRule("decay-overview", decay_overview, runs_of(*BASE, "grok", parameter="decay")),
     FigureRule("grokking", grokking, runs_of("grok", parameter="decay")),
     FigureRule("samples", samples, runs_of("unet", parameter="decay")),

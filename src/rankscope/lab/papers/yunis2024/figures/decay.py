@@ -51,12 +51,36 @@ def ends_by_decay(networks: Networks) -> Figure:
         draw_ends(relative, settings, final_ratio, RAW)
         relative.axhline(1.0, color=CHANCE, linewidth=1, linestyle=":")
         ranked.set_title(name)
-        relative.set_xticks(range(len(settings)), labels=[short(setting) for setting in settings])
+        relative.set_xticks(range(len(settings)), labels=[decay_label(setting) for setting in settings])
         relative.set_xlabel("weight decay")
     for axes, label in zip(grid[:, 0], ROWS, strict=True):
         axes.set_ylabel(label)
     legend_below(figure, end_legend())
     return figure
+
+
+def ranks_by_decay(networks: Networks) -> Figure:
+    """Draw the median rank of matrices at the end of training, one panel per network.
+
+    Points are single seeds, hollow if collapsed. Lines go through the means of the others.
+    """
+    figure = Figure(figsize=(1 + 2.3 * len(networks), 2.7), layout="constrained")
+    panels = figure.subplots(1, len(networks), squeeze=False, sharey=True)[0]
+    for axes, (name, settings) in zip(panels, networks.items(), strict=True):
+        draw_ends(axes, settings, final_rank, RAW, width=WIDE)
+        axes.set_title(name)
+        axes.set_xticks(range(len(settings)), labels=[decay_label(s) for s in settings])
+        axes.set_xlabel("weight decay")
+        axes.set_ylim(0, 1)
+        axes.tick_params(axis="x", labelsize="small")
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("effective rank / full rank,\nmedian of matrices")
+    return figure
+
+
+def decay_label(setting: Setting) -> str:
+    """Return the paper's decay that the runs of a setting stand for."""
+    return f"{setting.runs[0].attrs['paper_decay']:g}"
 
 
 def draw_alignments(axes: Axes, settings: Sequence[Setting]) -> None:
@@ -113,11 +137,6 @@ def final_background(ds: xr.Dataset, *, variable: str) -> float:
 
 def final_ratio(ds: xr.Dataset) -> float:
     return float(relative_alignment(ds.isel(step=[-1])).median())
-
-
-def short(setting: Setting) -> str:
-    """Return the decay of "weight decay 0.1 (base)" alone, on two lines."""
-    return setting.title.removeprefix("weight decay ").replace(" ", "\n")
 
 
 def end_legend() -> list[Line2D]:
