@@ -5,7 +5,7 @@
             ...
             tracker.observe(step, loss=loss)
 
-docs/tracker.md says what a tracker may do to somebody's training; the tests hold it to that.
+docs/howto/track.md says what a tracker may do to somebody's training; the tests hold it to that.
 """
 
 import os

@@ -90,9 +90,8 @@ def test_the_window_is_set_against_epochs_1_and_3() -> None:
 
 def test_the_size_of_a_change_is_its_norm() -> None:
     ds = run([0, 4, 16, *[16] * 7], size=0.5, start=16)  # four, then sixteen values of 1/2
-    trained = vit.Trained(0.1, ds)
-    assert vit.relative_size(trained, 1) == pytest.approx(1 / 4)
-    assert vit.relative_size(trained, 2) == pytest.approx(1 / 2)
+    assert vit.relative_size(ds, 1) == pytest.approx(1 / 4)
+    assert vit.relative_size(ds, 2) == pytest.approx(1 / 2)
 
 
 def heads(*ranks: int) -> xr.Dataset:
