@@ -14,7 +14,7 @@ from rich.console import Console
 from rankscope.lab.archive.paths import VERDICTS, is_archive
 from rankscope.lab.catalogue import load_studies
 from rankscope.lab.experiment import Experiment, Scale, Study
-from rankscope.lab.judging.available_runs import AvailableRuns, load_runs, stored_part
+from rankscope.lab.judging.available_runs import load_runs, stored_part
 from rankscope.lab.judging.study import StudyReport, judge_study, verdicts_json, write_json
 from rankscope.lab.judging.verdict import LEGEND
 from rankscope.lab.reporting.page import Report, write_page
@@ -54,11 +54,11 @@ def run_experiment(
     write_json(verdicts_json(report), folder / VERDICTS)
     if as_json:
         print(json.dumps(verdicts_json(report), indent=1, allow_nan=False))
-    elif report.verdicts and not report.empty:
+    elif report.verdicts and not runs.empty:
         Console().print(verdict_table(report.verdicts))
-    for line in (*report.faults, *(() if report.empty else report.remarks)):
+    for line in (*report.faults, *(() if runs.empty else report.remarks)):
         say(talk, line)
-    if report.empty:
+    if runs.empty:
         say(talk, "No run is whole, so there are no verdicts and no figures.")
     for path in (
         folder / VERDICTS,
@@ -151,13 +151,11 @@ def make_report(
     need_seeds: seeds that were asked for and are not there count as missing.
     """
     reports: list[StudyReport] = []
-    available: list[AvailableRuns] = []
     for study in studies:
         needed = {s for e in study.experiments for s in seeds or e.seeds} if need_seeds else ()
         runs = load_runs(study.experiments, out, seeds=tuple(sorted(needed)))
         reports.append(judge_study(study, runs, figures=folder / "figures" / study.name))
-        available.append(runs)
-    return Report(tuple(reports), tuple(available), command)
+    return Report(tuple(reports), command)
 
 
 def show(report: Report, folder: Path) -> None:

@@ -93,7 +93,6 @@ def test_numbers_that_are_not_finite_become_none() -> None:
     assert table.rows == ((None,), (1.0,))
 
 
-def test_marks_stand_beside_networks() -> None:
-    verdict = Verdict("P1-second", "s", networks=(network((1.0, T)), network(part="V-O")))
-    assert verdict.marks == f"net ○ · net, V-O {MARKS['no data']}"
-    assert verdict.is_second and not Verdict("P1", "s").is_second
+def test_a_second_rule_has_a_longer_key() -> None:
+    assert Verdict("P1-second", "s").is_second and not Verdict("P1", "s").is_second
+    assert Verdict("P1-second", "s").first_rule == "P1"

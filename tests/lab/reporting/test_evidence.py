@@ -7,7 +7,7 @@ from lab import toy_study
 from rankscope.lab.experiment import study_of
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.verdict import Table
-from rankscope.lab.reporting.evidence import main, out_of
+from rankscope.lab.reporting.evidence import main
 
 
 def losses(runs: Runs) -> Table:
@@ -39,12 +39,6 @@ def archive(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def refusal(capsys, *arguments: str) -> str:
-    with pytest.raises(SystemExit, match="2"):
-        run(*arguments)
-    return " ".join(capsys.readouterr().err.split())
-
-
 def test_without_a_claim_it_lists_them(capsys) -> None:
     run()
     printed = capsys.readouterr().out
@@ -62,14 +56,13 @@ def test_a_claim_prints_its_tables_and_names_those_that_need_data(capsys, archiv
     assert "7" in capsys.readouterr().out
 
 
-def test_refusals_say_what_to_do(capsys, archive, tmp_path: Path) -> None:
-    assert "no tables for P9; choose from P1, P2" in refusal(capsys, "P9")
-    assert "--all prints every claim: leave out P1" in refusal(capsys, "--all", "P1")
-    nowhere = str(tmp_path / "nowhere")
-    assert "pass the folder with --results" in refusal(capsys, "P1", "--results", nowhere)
-    data = ("--results", str(archive), "--data", nowhere)
-    assert "nowhere does not exist" in refusal(capsys, "P1", *data)
-
-
-def test_counts_are_written_out() -> None:
-    assert out_of(3, 14) == "3 of 14"
+def test_refusals_say_what_to_do(capsys, archive: Path) -> None:
+    nowhere = str(archive / "nowhere")
+    for arguments, sentence in (
+        (["P9"], "no tables for P9; choose from P1, P2"),
+        (["P1", "--results", nowhere], "pass the folder with --results"),
+        (["P1", "--results", str(archive), "--data", nowhere], "nowhere does not exist"),
+    ):
+        with pytest.raises(SystemExit, match="2"):
+            run(*arguments)
+        assert sentence in " ".join(capsys.readouterr().err.split())

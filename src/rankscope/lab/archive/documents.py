@@ -8,15 +8,12 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
 
-from rankscope.lab.archive.paths import archive_path
 from rankscope.lab.experiment import Experiment, Study
-from rankscope.lab.judging.available_runs import load_runs
 from rankscope.lab.judging.runs import Seeds, all_runs
 from rankscope.lab.judging.study import StudyReport, judge_study
 from rankscope.lab.judging.verdict import Table
@@ -44,9 +41,8 @@ def write_documents(archive: Path, reports: Sequence[StudyReport]) -> list[str]:
         names = _shown_figures(root, report.study)
         shown = tuple(figure for figure in report.study.figures if figure.name in names)
         study = replace(report.study, claims=(), figures=shown, highlights=())
-        runs = load_runs(study.experiments, archive)
         folder = root / FIGURES / study.name
-        faults += judge_study(study, runs, figures=folder, save=_save_png).faults
+        faults += judge_study(study, report.runs, figures=folder, save=_save_png).faults
     return faults
 
 
@@ -70,12 +66,11 @@ def outdated_documents(archive: Path, reports: Sequence[StudyReport]) -> list[st
 def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[Path, str]:
     """The new text of every document that exists."""
     verdicts = [(report.study, report.verdicts) for report in reports]
-    studies = [report.study for report in reports]
     blocks = {
         README: {"claims": claims_table(verdicts, pages=PAGES)},
         INDEX: {
-            "trainings": outcome_table(_trainings(studies, archive)),
-            "runs": _markdown(archive_table(studies, archive)),
+            "trainings": outcome_table(_trainings(reports)),
+            "runs": _markdown(archive_table([report.study for report in reports], archive)),
         },
         **{f"{PAGES}/{report.study.name}.md": _claim_blocks(report) for report in reports},
     }
@@ -84,24 +79,23 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
 
 
 def _claim_blocks(report: StudyReport) -> dict[str, str]:
-    rules: dict[str, list[int]] = {}
-    for place, verdict in enumerate(report.verdicts):
-        rules.setdefault(verdict.claim.partition("-")[0], []).append(place)
-    blocks = {
-        f"claim {claim}": claim_block(report.study, [report.verdicts[i] for i in places])
-        for claim, places in rules.items()
+    study, verdicts = report.study, report.verdicts
+    return {
+        f"marks {study.name}": claims_table([(study, verdicts)], pages=""),
+        **{
+            f"claim {first.claim}": claim_block(
+                study, [rule for rule in verdicts if rule.first_rule == first.claim]
+            )
+            for first in verdicts
+            if not first.is_second
+        },
     }
-    marks = claims_table([(report.study, report.verdicts)], pages="")
-    return {f"marks {report.study.name}": marks, **blocks}
 
 
-def _trainings(studies: Iterable[Study], archive: Path) -> dict[str, Seeds]:
+def _trainings(reports: Iterable[StudyReport]) -> dict[str, Seeds]:
     """The seeds of every archived run, by a title that names its experiment."""
-    titled: dict[str, Seeds] = {}
-    for study in studies:
-        runs, _ = load_runs(study.experiments, archive).select(all_runs)
-        titled |= {f"{key.experiment}: {key.title}": runs[key] for key in runs}
-    return titled
+    selected = (report.runs.select(all_runs)[0] for report in reports)
+    return {f"{key.experiment}: {key.title}": runs[key] for runs in selected for key in runs}
 
 
 def _shown_figures(root: Path, study: Study) -> set[str]:
@@ -123,40 +117,32 @@ def _save_png(figure: Any, path: Path) -> tuple[Path, ...]:
 
 
 def archive_table(studies: Iterable[Study], archive: Path) -> Table:
-    """Return what the archive holds and what it cost, a row per experiment and device."""
-    rows = [
-        row
-        for study in studies
-        for experiment in study.experiments
-        for row in _experiment_rows(experiment, archive)
-    ]
+    """Return what the archive holds and what it cost, a row per experiment."""
     columns = ("experiment", "runs", "seeds", "time, summed over runs", "MB", "device", "commits")
-    return Table(columns, tuple(rows))
+    experiments = [experiment for study in studies for experiment in study.experiments]
+    rows = [_archive_row(experiment, archive) for experiment in experiments]
+    return Table(columns, tuple(row for row in rows if row))
 
 
-def _experiment_rows(experiment: Experiment, archive: Path) -> list[tuple[str, ...]]:
+def _archive_row(experiment: Experiment, archive: Path) -> tuple[str, ...]:
     seeds = tuple(sorted(seeds_on_disk(experiment, archive)))
-    files = [
-        (stored.attrs, archive_path(archive, stored.key, stored.seed).stat().st_size)
-        for stored in stored_runs(experiment, archive, seeds=seeds)
-        if stored.path.exists()
-    ]
-    files.sort(key=lambda file: str(file[0].get("device")))
-    rows: list[tuple[str, ...]] = []
-    for device, group in groupby(files, lambda file: str(file[0].get("device"))):
-        attrs, sizes = zip(*group, strict=True)
-        rows.append(
-            (
-                experiment.name,
-                str(len(attrs)),
-                ", ".join(map(str, sorted({stored["seed"] for stored in attrs}))),
-                duration(sum(stored["wall_seconds"] for stored in attrs)),
-                f"{sum(sizes) / 1e6:.1f}",
-                device,
-                ", ".join(dict.fromkeys(str(stored.get("commit", "-"))[:7] for stored in attrs)),
-            )
-        )
-    return rows
+    stored = stored_runs(experiment, archive, seeds=seeds)
+    files = [(run.attrs, run.path.stat().st_size) for run in stored if run.path.exists()]
+    if not files:
+        return ()
+
+    def distinct(name: str) -> str:
+        return ", ".join(dict.fromkeys(str(attrs.get(name, "-"))[:30] for attrs, _ in files))
+
+    return (
+        experiment.name,
+        str(len(files)),
+        ", ".join(map(str, seeds)),
+        duration(sum(attrs["wall_seconds"] for attrs, _ in files)),
+        f"{sum(size for _, size in files) / 1e6:.1f}",
+        distinct("device"),
+        ", ".join(commit[:7] for commit in distinct("commit").split(", ")),
+    )
 
 
 def _markdown(content: Table) -> str:

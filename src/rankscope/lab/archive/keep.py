@@ -10,19 +10,14 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from rankscope import store
+from rankscope.lab.archive.check import numbers
 from rankscope.lab.archive.compaction import compact
 from rankscope.lab.archive.documents import write_documents
 from rankscope.lab.archive.paths import VERDICTS, archive_path, is_archive
 from rankscope.lab.catalogue import load_studies
 from rankscope.lab.experiment import Experiment, Study
-from rankscope.lab.judging.available_runs import (
-    REASONS,
-    AvailableRuns,
-    load_runs,
-    stored_part,
-)
+from rankscope.lab.judging.available_runs import REASONS, AvailableRuns, load_runs
 from rankscope.lab.judging.study import StudyReport, judge_study, verdicts_json, write_json
-from rankscope.lab.judging.verdict import Verdict
 from rankscope.lab.running.identity import declaration
 from rankscope.lab.running.stored_run import StoredRun, seeds_on_disk, stored_runs
 from rankscope.store.archive import archive_attrs, packed
@@ -52,18 +47,16 @@ def keep(source: Path, archive: Path, *, studies: tuple[Study, ...] | None = Non
     with TemporaryDirectory() as folder:
         staged = Path(folder)
         new = _stage(offered, experiments, archive, staged)
-        parts = [_archived_part(study, archive, offered) for study in studies]
-        reports = [_judge(study, source, archive, staged, offered) for study in parts]
+        reports = [_judge(study, source, archive, staged) for study in studies]
         for path in new:
             replace_file(_made(archive / path), (staged / path).read_bytes(), durable=False)
-    for report in reports:
-        if not report.empty:
-            write_json(verdicts_json(report), archive / report.study.name / VERDICTS)
-    troubles = [*refused, *(fault for report in reports for fault in report.faults)]
-    troubles += write_documents(archive, [report for report in reports if not report.empty])
-    for line in troubles:
+    judged = [report for report in reports if not report.runs.empty]
+    for report in judged:
+        write_json(verdicts_json(report), archive / report.study.name / VERDICTS)
+    troubles = [*refused, *(fault for report in judged for fault in report.faults)]
+    troubles += write_documents(archive, judged)
+    for line in (*troubles, f"{len(new)} new files in {archive}"):
         talk.print(line, markup=False, highlight=False, soft_wrap=True)
-    talk.print(f"{len(new)} new files in {archive}", highlight=False)
     return not troubles
 
 
@@ -91,14 +84,14 @@ def _stage(
     for stored in offered:
         path = archive_path(Path(), stored.key, stored.seed)
         how = compactions[stored.key.experiment]
-        before, attrs = archive_attrs(archive / path), stored.attrs
-        if all(before.get(name) == attrs.get(name) for name in ORIGIN) and before.get(
-            "compaction"
-        ) == declaration(how):
+        wanted = {name: stored.attrs.get(name) for name in ORIGIN} | {
+            "compaction": declaration(how)
+        }
+        if wanted.items() <= archive_attrs(archive / path).items():
             continue
         if not stored.is_archived:
             content = packed(compact(store.open(stored.path), how))
-        elif attrs.get("compaction") == declaration(how):
+        elif wanted.items() <= stored.attrs.items():
             content = stored.path.read_bytes()
         else:
             raise ValueError(
@@ -109,52 +102,37 @@ def _stage(
     return new
 
 
-def _archived_part(study: Study, archive: Path, offered: Iterable[StoredRun]) -> Study:
-    """Return the study of the experiments that the archive has or is about to have."""
-    names = {stored.key.experiment for stored in offered}
-    names |= {experiment.name for experiment in stored_part(study, archive).experiments}
-    return study.restrict(part for part in study.experiments if part.name in names)
-
-
-def _judge(
-    study: Study, source: Path, archive: Path, staged: Path, offered: list[StoredRun]
-) -> StudyReport:
-    """Judge a study on the archived files; refuse if the runs themselves say something else."""
-    archived = load_runs(study.experiments, archive)
-    files = _replaced(archived, load_runs(study.experiments, staged)) if offered else archived
+def _judge(study: Study, source: Path, archive: Path, staged: Path) -> StudyReport:
+    """Judge a study on its archived files; refuse if the runs themselves say something else."""
+    files = _joined(*(load_runs(study.experiments, folder) for folder in (archive, staged)))
+    there = {key.experiment for key, seeds in files.entries.items() if seeds}
+    study = study.restrict(part for part in study.experiments if part.name in there)
     report = judge_study(study, files)
-    if offered and not is_archive(source):
-        runs = _replaced(files, load_runs(study.experiments, source))
-        by_runs = dict(_outcomes(judge_study(study, runs).verdicts))
-        by_files = dict(_outcomes(report.verdicts))
-        for place in {**by_runs, **by_files}:
-            if by_runs.get(place) != by_files.get(place):
+    if not is_archive(source):
+        runs = _joined(files, load_runs(study.experiments, source))
+        by_files, by_runs = numbers(report.verdicts), numbers(judge_study(study, runs).verdicts)
+        for place in (place for place in by_runs if ", seed " in place):
+            if by_runs[place][1] != by_files[place][1]:
                 raise ValueError(
-                    f"{study.name}, {place}: the run says {by_runs.get(place)}, its archived file "
-                    f"{by_files.get(place)}; declare more bits in the experiment's compaction"
+                    f"{study.name}, {place}: the run says {by_runs[place][1]}, its archived file "
+                    f"{by_files[place][1]}; declare more bits in the experiment's compaction"
                 )
     return report
 
 
-def _replaced(runs: AvailableRuns, others: AvailableRuns) -> AvailableRuns:
-    """Return the runs with those of `others` that are whole in their place."""
+def _joined(*sources: AvailableRuns) -> AvailableRuns:
+    """Return the runs that are whole in some source; the last one counts."""
     return AvailableRuns(
         {
             key: {
-                **seeds,
-                **{s: e for s, e in others.entries[key].items() if not isinstance(e, str)},
+                seed: entry
+                for runs in sources
+                for seed, entry in runs.entries.get(key, {}).items()
+                if not isinstance(entry, str)
             }
-            for key, seeds in runs.entries.items()
+            for key in sources[0].entries
         }
     )
-
-
-def _outcomes(verdicts: Iterable[Verdict]) -> Iterable[tuple[str, bool | None]]:
-    for verdict in verdicts:
-        for network in verdict.networks:
-            for outcome in network.seeds:
-                place = f"{verdict.claim}, {network.experiment}, {network.label}"
-                yield f"{place}, seed {outcome.seed}", outcome.met
 
 
 def _made(path: Path) -> Path:

@@ -68,13 +68,3 @@ class Rule:
     needs: Needs = all_runs
     table: str = ""
     reason: str = ""
-
-    @property
-    def first_rule(self) -> str:
-        """The key of the claim's first rule: "key" for "key-median"."""
-        return self.claim.partition("-")[0]
-
-    @property
-    def is_second(self) -> bool:
-        """Whether this rule was made after the claim's first one."""
-        return self.first_rule != self.claim

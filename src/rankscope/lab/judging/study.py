@@ -43,14 +43,13 @@ class StudyReport:
     """Verdicts and figures of a study, made from its stored runs.
 
     faults: tracebacks of claims and figures that raised, which are mistakes in their code.
-    empty: no run is whole.
     """
 
     study: Study
+    runs: AvailableRuns
     verdicts: tuple[Verdict, ...]
     drawings: tuple[Drawing, ...]
     faults: tuple[str, ...]
-    empty: bool
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -79,7 +78,7 @@ def judge_study(
             drawing, fault = _draw(figure, runs, figures, save or save_figure)
             drawings.append(drawing)
             faults += [fault] if fault else []
-    return StudyReport(study, tuple(verdicts), tuple(drawings), tuple(faults), runs.empty)
+    return StudyReport(study, runs, tuple(verdicts), tuple(drawings), tuple(faults))
 
 
 def judge(rule: Rule, runs: AvailableRuns) -> Verdict:

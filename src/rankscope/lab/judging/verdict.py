@@ -150,14 +150,14 @@ class Verdict:
     fault: str = ""
 
     @property
-    def is_second(self) -> bool:
-        """Whether it was judged by a second rule, whose key is longer: "key-median"."""
-        return "-" in self.claim
+    def first_rule(self) -> str:
+        """The key of the claim's first rule: "key" for "key-median"."""
+        return self.claim.partition("-")[0]
 
     @property
-    def marks(self) -> str:
-        """A mark for each network: "resnet ✔ · mixer ○"."""
-        return " · ".join(f"{network.label} {network.mark}" for network in self.networks)
+    def is_second(self) -> bool:
+        """Whether it was judged by a second rule."""
+        return self.first_rule != self.claim
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become null."""

@@ -50,7 +50,7 @@ def demo(
     succeeded = run_studies(studies, out, jobs=jobs, placement=placement)
     folder = out / "demo"
     report = make_report(studies, out, folder, command=command)
-    seen = tuple(line for runs in report.runs for line in observations(runs))
+    seen = tuple(line for study in report.studies for line in observations(study.runs))
     show(replace(report, seen=seen), folder)
     console = Console()
     for line in seen:

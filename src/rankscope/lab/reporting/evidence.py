@@ -37,26 +37,12 @@ def main(
     measures: by claim. with_data: measures that need data sets, by claim.
     arguments: instead of those of the command line.
     """
-    with_data = with_data or {}
-    parser = argparse.ArgumentParser(
-        prog=f"python -m rankscope.lab.papers.{study.name}.evidence",
-        description=f"Print measurements behind the claims of {study.name}.",
-    )
-    parser.add_argument("claims", nargs="*", metavar="CLAIM", help=", ".join(measures))
-    parser.add_argument("--all", action="store_true", help="print the tables of every claim")
-    parser.add_argument(
-        "--results", type=Path, default=Path("results"), help="folder of archived runs"
-    )
-    if with_data:
-        parser.add_argument("--data", type=Path, help=f"data sets, for {', '.join(with_data)}")
+    parser, with_data = _parser(study.name), with_data or {}
     options = parser.parse_args(arguments)
     if unknown := sorted(set(options.claims) - set(measures)):
         parser.error(f"no tables for {', '.join(unknown)}; choose from {', '.join(measures)}")
-    if options.all and options.claims:
-        parser.error(f"--all prints every claim: leave out {', '.join(options.claims)} or --all")
     console = wide_console()
-    claims = list(measures) if options.all else options.claims
-    if not claims:
+    if not options.all and not options.claims:
         console.print(list_measures(measures, with_data))
         return
     if not is_archive(options.results):
@@ -65,7 +51,7 @@ def main(
             "pass the folder with --results"
         )
     runs, _ = load_runs(study.experiments, options.results).select(all_runs)
-    for claim in claims:
+    for claim in measures if options.all else options.claims:
         for measure in measures[claim]:
             print_table(f"{claim}. {heading(measure)}", measure(runs), console)
         for data_measure in with_data.get(claim, ()):
@@ -77,6 +63,16 @@ def main(
                 print_table(title, data_measure(options.data), console)
             except ValueError as error:  # the data set is not there, or not whole
                 parser.error(str(error))
+
+
+def _parser(paper: str) -> argparse.ArgumentParser:
+    module = f"rankscope.lab.papers.{paper}.evidence"
+    parser = argparse.ArgumentParser(f"python -m {module}", description=f"Evidence of {paper}.")
+    parser.add_argument("claims", nargs="*", metavar="CLAIM", help="none: list all tables")
+    parser.add_argument("--all", action="store_true", help="print the tables of every claim")
+    parser.add_argument("--results", type=Path, default="results", help="folder of archived runs")
+    parser.add_argument("--data", type=Path, help="folder of data sets, for tables that need them")
+    return parser
 
 
 def wide_console() -> Console:
@@ -105,7 +101,7 @@ def list_measures(
     table = plain_table("claim", "tables")
     for claim in measures:
         headings = [*map(heading, measures[claim]), *map(heading, with_data.get(claim, ()))]
-        table.add_row(claim, "\n".join(map(escape, headings)))
+        table.add_row(claim, escape("\n".join(headings)))
     return table
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging.runs import Seeds
 from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Verdict
-from rankscope.lab.reporting.terminal import span
-from rankscope.lab.running.run import variant_title
+from rankscope.lab.reporting.terminal import label, span, variants_by_title
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -40,13 +39,9 @@ def _page(study: Study, pages: str) -> str:
 
 def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:
     """Return a mark for each network; variants of one network and part stand side by side."""
-    groups: dict[tuple[str, str], list[NetworkVerdict]] = {}
-    for network in networks:
-        name = study.network_title(network.experiment, network.network)
-        groups.setdefault((name, network.part), []).append(network)
     return " · ".join(
-        f"{', '.join(filter(None, place))} {''.join(network.mark for network in group)}"
-        for place, group in groups.items()
+        f"{title} {''.join(network.mark for network in variants)}"
+        for title, variants in variants_by_title(study, networks).items()
     )
 
 
@@ -59,16 +54,7 @@ def claim_block(study: Study, verdicts: Sequence[Verdict]) -> str:
 def _rule_block(study: Study, verdict: Verdict) -> str:
     rows = [
         (
-            ", ".join(
-                filter(
-                    None,
-                    (
-                        study.network_title(network.experiment, network.network),
-                        variant_title(network.variant),
-                        network.part,
-                    ),
-                )
-            ),
+            label(study, network),
             f"{network.mark} {network.words}",
             span(network.interval),
             ", ".join(str(outcome.seed) for outcome in network.seeds),

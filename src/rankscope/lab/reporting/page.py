@@ -8,12 +8,11 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 
-from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.study import Drawing, StudyReport
 from rankscope.lab.judging.verdict import LEGEND, MARKS, NetworkVerdict, Table, Verdict
 from rankscope.lab.reporting.page_style import STYLE
 from rankscope.lab.reporting.run_table import RunRecord, origin_table, records_of, run_table
-from rankscope.lab.reporting.terminal import cell_text, duration, number, span
+from rankscope.lab.reporting.terminal import cell_text, duration, label, number, span
 from rankscope.store.files import replace_file
 
 SCALES = {
@@ -35,7 +34,6 @@ class Report:
     """The content of one page. seen: sentences for its head. command: makes this report."""
 
     studies: tuple[StudyReport, ...]
-    runs: tuple[AvailableRuns, ...]
     command: str
     seen: tuple[str, ...] = ()
 
@@ -56,7 +54,7 @@ def page(report: Report) -> str:
     """Return the page as HTML."""
     scale = report.studies[0].study.scale
     title = f"{' and '.join(study.study.name for study in report.studies)} at scale {scale}"
-    records = [record for runs in report.runs for record in records_of(runs)]
+    records = [record for study in report.studies for record in records_of(study.runs)]
     body = [
         f"<h1>{escape(title)}</h1>",
         f"<p class='faint'>{escape(SCALES[scale].capitalize())}.</p>",
@@ -119,7 +117,7 @@ def _mark_cells(study: StudyReport, verdict: Verdict) -> str:
     if verdict.fault:
         return f"<span class='fails'>{escape(verdict.fault)}</span>"
     spans = [
-        f"<span class='mark'>{escape(_label(study, network))} {_mark(network)}</span>"
+        f"<span class='mark'>{escape(label(study.study, network))} {_mark(network)}</span>"
         for network in verdict.networks
     ]
     return " ".join(spans) or MARKS["no data"]
@@ -130,18 +128,13 @@ def _mark(network: NetworkVerdict) -> str:
     return f"<b class='{style}' title='{escape(network.words)}'>{network.mark}</b>"
 
 
-def _label(study: StudyReport, network: NetworkVerdict) -> str:
-    title = study.study.network_title(network.experiment, network.network)
-    return title + network.label.removeprefix(network.network)
-
-
 def _claim(study: StudyReport, verdict: Verdict) -> str:
     """Everything behind one verdict, folded away."""
     networks = Table(
         ("network", "verdict", "median", "range over seeds", "seeds"),
         tuple(
             (
-                _label(study, network),
+                label(study.study, network),
                 f"{network.mark} {network.words}",
                 number(network.value),
                 span(network.interval),

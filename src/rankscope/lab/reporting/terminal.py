@@ -46,15 +46,29 @@ def mark_table(study: Study, verdicts: Iterable[Verdict]) -> Table:
         told = judged.fault or any(network.word != "no data" for network in judged.networks)
         if judged.is_second or not told:
             continue
-        marks: dict[str, str] = {}
-        for network in judged.networks:
-            title = study.network_title(network.experiment, network.network)
-            place = escape(", ".join(filter(None, (title, network.part))))
-            mark = f"[{COLOURS[network.word]}]{network.mark}[/]"
-            marks[place] = marks.get(place, "") + mark
-        shown = " · ".join(f"{place} {mark}" for place, mark in marks.items())
-        table.add_row(judged.claim, escape(judged.sentence), shown or escape(judged.fault))
+        marks = " · ".join(
+            f"{escape(title)} {''.join(f'[{COLOURS[n.word]}]{n.mark}[/]' for n in variants)}"
+            for title, variants in variants_by_title(study, judged.networks).items()
+        )
+        table.add_row(judged.claim, escape(judged.sentence), marks or escape(judged.fault))
     return table
+
+
+def variants_by_title(
+    study: Study, networks: Iterable[NetworkVerdict]
+) -> dict[str, list[NetworkVerdict]]:
+    """Put the variants of each network and part together under its title."""
+    variants: dict[str, list[NetworkVerdict]] = {}
+    for network in networks:
+        title = study.network_title(network.experiment, network.network)
+        variants.setdefault(", ".join(filter(None, (title, network.part))), []).append(network)
+    return variants
+
+
+def label(study: Study, network: NetworkVerdict) -> str:
+    """Return title, variant and part of a network."""
+    title = study.network_title(network.experiment, network.network)
+    return title + network.label.removeprefix(network.network)
 
 
 def _network_line(network: NetworkVerdict) -> str:

@@ -15,13 +15,8 @@ def mlp(*left: int, loss: tuple[float, ...]) -> xr.Dataset:
     return training_run({"first": full, "fc2": flat(20, left), "last": full}, loss=loss)
 
 
-def labelled(*, true: xr.Dataset, random: xr.Dataset) -> Runs:
-    return Runs(
-        {
-            RunKey("mlp", {"labels": "true"}): {0: true},
-            RunKey("mlp", {"labels": "random"}): {0: random},
-        }
-    )
+def labelled(**datasets: xr.Dataset) -> Runs:
+    return Runs({RunKey("mlp", {"labels": name}): {0: ds} for name, ds in datasets.items()})
 
 
 def test_layers_are_lower_by_as_much_as_y8_says() -> None:

@@ -36,8 +36,8 @@ Reading = Callable[[xr.Dataset], Cell]
 
 def by_init_scale(runs: Runs) -> Vits:
     """Return the first seed at each initial scale, from the largest scale to the smallest."""
-    by_scale = by_network(runs)[VIT].by("scale")
-    return {scale: by_scale[scale][min(by_scale[scale])] for scale in reversed(by_scale)}
+    seeds = by_network(runs)[VIT].by("scale")
+    return {init_scale: seeds[init_scale][min(seeds[init_scale])] for init_scale in reversed(seeds)}
 
 
 def columns_of(vits: Vits) -> tuple[str, ...]:

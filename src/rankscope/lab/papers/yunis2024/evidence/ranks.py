@@ -32,21 +32,16 @@ def unet_exceptions(runs: Runs) -> Table:
     """UNet without decay: matrices whose top tenth grows no faster than the median."""
     ds = base_run(runs, "unet")
     lead = lead_of_large_values(ds)
-    ends = with_values(ds, 2).isel(step=[0, -1])
+    ends = with_values(ds, 2).isel(step=[0, -1], matrix=np.flatnonzero(lead <= 0))
     top, median = (
-        values[1] / values[0] - 1
+        (values[1] / values[0] - 1).values.tolist()
         for values in (ends.rankscope.apply(top_decile), ends.rankscope.apply(_median))
     )
-    behind = lead["matrix"].to_numpy()[lead.to_numpy() <= 0]
     rows = tuple(
-        (
-            str(name),
-            int(min(size["m"], size["n"])),
-            _percent(size),
-            _percent(median.sel(matrix=name)),
+        (str(name), int(width), f"{top_growth:.1%}", f"{median_growth:.1%}")
+        for name, width, top_growth, median_growth in zip(
+            ends["matrix"].to_numpy(), np.minimum(ends["m"], ends["n"]), top, median, strict=True
         )
-        for name in behind
-        for size in [top.sel(matrix=name)]
     )
     columns = ("matrix", "singular values", "top tenth grows by", "median grows by")
     return Table(columns, rows, f"exceptions at decay {BASE['unet']:g}")
@@ -54,10 +49,6 @@ def unet_exceptions(runs: Runs) -> Table:
 
 def _median(S: np.ndarray) -> np.ndarray:
     return np.asarray(np.median(S, axis=-1))
-
-
-def _percent(growth: xr.DataArray) -> str:
-    return f"{float(growth):.1%}"
 
 
 def lm_falls(runs: Runs) -> Table:

@@ -51,7 +51,9 @@ def ends_by_decay(networks: Networks) -> Figure:
         draw_ends(relative, settings, final_ratio, RAW)
         relative.axhline(1.0, color=CHANCE, linewidth=1, linestyle=":")
         ranked.set_title(name)
-        relative.set_xticks(range(len(settings)), labels=[decay_label(setting) for setting in settings])
+        relative.set_xticks(
+            range(len(settings)), labels=[decay_label(setting) for setting in settings]
+        )
         relative.set_xlabel("weight decay")
     for axes, label in zip(grid[:, 0], ROWS, strict=True):
         axes.set_ylabel(label)
