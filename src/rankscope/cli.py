@@ -233,10 +233,14 @@ def results_list(context: typer.Context) -> None:
 
     from rankscope.lab.archive.documents import archive_table
     from rankscope.lab.catalogue import load_studies
+    from rankscope.lab.judging.verdict import Table
     from rankscope.lab.reporting.terminal import filled_table
 
-    content = archive_table(load_studies("paper"), RESULTS)
-    Console().print(filled_table(content, title=f"Archived runs in {RESULTS}"))
+    columns, rows = archive_table(load_studies("paper"), RESULTS)
+    title = f"Archived runs in {RESULTS}; times are summed over runs"
+    table = filled_table(Table(columns, tuple(rows)), title=title)
+    table.columns[0].no_wrap = True
+    Console().print(table)
 
 
 @results.command("keep")

@@ -50,7 +50,7 @@ def test_whole_runs_become_files_verdicts_and_tables(archive: Path) -> None:
 
 
 def test_the_archive_lists_runs_and_cost(archive: Path) -> None:
-    (row,) = archive_table([toy()], archive).rows
+    _, (row,) = archive_table([toy()], archive)
     assert row[:3] == ("paper2000/slow-decay", "6", "0, 1, 2")
 
 

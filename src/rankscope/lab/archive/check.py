@@ -1,7 +1,7 @@
 """`rankscope results check`: judge the archive again and compare the numbers."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +35,13 @@ def problems(archive: Path, *, studies: tuple[Study, ...] | None = None) -> list
             wrong.append(f"{path} is missing; run rankscope results keep {archive}")
         elif not report.runs.empty:
             reports.append(report)
-            stored = map(Verdict.from_json, read_json(path)["verdicts"])
-            differences = _differences(numbers(stored), numbers(report.verdicts))
-            wrong += [f"{path}, {line}" for line in differences]
+            stored = numbers(map(Verdict.from_json, read_json(path)["verdicts"]))
+            now = numbers(report.verdicts)
+            wrong += [
+                f"{path}, {place}: stored is {stored.get(place)}, the runs say {now.get(place)}"
+                for place in {**stored, **now}
+                if not _alike(stored.get(place, ()), now.get(place, ()))
+            ]
     return [*wrong, *outdated_documents(archive, reports)]
 
 
@@ -72,16 +76,9 @@ def numbers(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, ...]]:
     return places
 
 
-def _differences(
-    stored: Mapping[str, tuple[Any, ...]], now: Mapping[str, tuple[Any, ...]]
-) -> Iterator[str]:
-    for place in {**stored, **now}:
-        before, after = stored.get(place, ()), now.get(place, ())
-        if len(before) != len(after) or not all(map(_alike, before, after)):
-            yield f"{place}: stored is {before}, the runs say {after}"
-
-
 def _alike(one: Any, two: Any) -> bool:
+    if isinstance(one, tuple) and isinstance(two, tuple):
+        return len(one) == len(two) and all(map(_alike, one, two))
     if isinstance(one, float) and isinstance(two, float):
         return math.isclose(one, two, rel_tol=NOISE, abs_tol=1e-9)
     return bool(one == two)

@@ -16,9 +16,8 @@ from PIL import Image
 from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.judging.runs import Seeds, all_runs
 from rankscope.lab.judging.study import StudyReport, judge_study
-from rankscope.lab.judging.verdict import Table
 from rankscope.lab.reporting.markdown import claim_block, claims_table, fill, outcome_table, table
-from rankscope.lab.reporting.terminal import cell_text, duration
+from rankscope.lab.reporting.terminal import duration
 from rankscope.lab.running.stored_run import seeds_on_disk, stored_runs
 
 README = "README.md"
@@ -67,10 +66,10 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
     """The new text of every document that exists."""
     verdicts = [(report.study, report.verdicts) for report in reports]
     blocks = {
-        README: {"claims": claims_table(verdicts, pages=PAGES)},
+        README: {"claims": claims_table(verdicts, pages=f"{PAGES}/")},
         INDEX: {
             "trainings": outcome_table(_trainings(reports)),
-            "runs": _markdown(archive_table([report.study for report in reports], archive)),
+            "runs": table(*archive_table([report.study for report in reports], archive)),
         },
         **{f"{PAGES}/{report.study.name}.md": _claim_blocks(report) for report in reports},
     }
@@ -116,12 +115,14 @@ def _save_png(figure: Any, path: Path) -> tuple[Path, ...]:
     return (file,)
 
 
-def archive_table(studies: Iterable[Study], archive: Path) -> Table:
-    """Return what the archive holds and what it cost, a row per experiment."""
-    columns = ("experiment", "runs", "seeds", "time, summed over runs", "MB", "device", "commits")
+def archive_table(
+    studies: Iterable[Study], archive: Path
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return columns and rows of what the archive holds and what it cost, per experiment."""
+    columns = ("experiment", "runs", "seeds", "time", "MB", "device", "commits")
     experiments = [experiment for study in studies for experiment in study.experiments]
     rows = [_archive_row(experiment, archive) for experiment in experiments]
-    return Table(columns, tuple(row for row in rows if row))
+    return columns, [row for row in rows if row]
 
 
 def _archive_row(experiment: Experiment, archive: Path) -> tuple[str, ...]:
@@ -143,7 +144,3 @@ def _archive_row(experiment: Experiment, archive: Path) -> tuple[str, ...]:
         distinct("device"),
         ", ".join(commit[:7] for commit in distinct("commit").split(", ")),
     )
-
-
-def _markdown(content: Table) -> str:
-    return table(content.columns, [[cell_text(cell) for cell in row] for row in content.rows])

@@ -1,12 +1,12 @@
 """Markdown tables of verdicts and runs, and filling them in between markers."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging.runs import Seeds
 from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Verdict
-from rankscope.lab.reporting.terminal import label, span, variants_by_title
+from rankscope.lab.reporting.terminal import label, number, span, variants_by_title
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -18,23 +18,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def claims_table(studies: Iterable[tuple[Study, Sequence[Verdict]]], *, pages: str) -> str:
     """Return the table of all claims by their first rules: claim, marks, link to the evidence.
 
-    pages: the folder of the papers' pages as seen from the document; "" for such a page itself.
+    pages: the folder of the papers' pages as seen from the document, "docs/papers/".
     """
     rows = [
         (
             f"{verdict.claim} {verdict.sentence}",
             marks(study, verdict.networks),
-            f"[evidence]({_page(study, pages)}#{verdict.claim.lower()})",
+            f"[evidence]({pages}{study.name}.md#{verdict.claim.lower()})",
         )
         for study, verdicts in studies
         for verdict in verdicts
         if not verdict.is_second
     ]
     return f"{table(('claim', 'marks', ''), rows)}\n\n{LEGEND}"
-
-
-def _page(study: Study, pages: str) -> str:
-    return f"{pages}/{study.name}.md" if pages else ""
 
 
 def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:
@@ -89,19 +85,19 @@ def _outcome_row(title: str, seeds: Seeds) -> tuple[str, ...]:
 
     correct = values("validation_accuracy") or [1 - e for e in values("validation_error_rate")]
     stopped = any(end.attrs.get("stopped_at") is not None for end in ends)
-    steps = span(_extent([float(end["step"]) for end in ends]), "{:,.0f}".format)
+    steps = _range([float(end["step"]) for end in ends], "{:,.0f}".format)
     return (
         title,
         ", ".join(map(str, seeds)),
         f"{steps}{' (settled)' if stopped else ''}",
-        span(_extent(values("training_loss"))),
-        span(_extent(values("validation_loss"))),
-        span(_extent(correct), "{:.1%}".format),
+        _range(values("training_loss")),
+        _range(values("validation_loss")),
+        _range(correct, "{:.1%}".format),
     )
 
 
-def _extent(values: Sequence[float]) -> tuple[float, float] | None:
-    return (min(values), max(values)) if values else None
+def _range(values: Sequence[float], show: Callable[[float], str] = number) -> str:
+    return span((min(values), max(values)) if values else None, show)
 
 
 def fill(text: str, blocks: Mapping[str, str]) -> str:
