@@ -18,9 +18,10 @@ PAPERS = "rankscope.lab.papers"
 
 
 def study_names() -> tuple[str, ...]:
-    """Return the keys of the papers: every package of `lab/papers`."""
+    """Return the keys of the papers, every package of `lab/papers`, in reverse order."""
     path = import_module(PAPERS).__path__
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(path) if module.ispkg))
+    names = (module.name for module in pkgutil.iter_modules(path) if module.ispkg)
+    return tuple(sorted(names, reverse=True))
 
 
 def load_study(name: str, scale: Scale) -> Study:
