@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 MADE = {DOCS / "_build", DOCS / "papers/experiments"}  # by building the site
 PAGES = [
+    ROOT / "results/README.md",
     ROOT / "README.md",
     *(page for page in sorted(DOCS.rglob("*.md")) if MADE.isdisjoint(page.parents)),
 ]
