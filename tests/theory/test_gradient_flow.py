@@ -22,9 +22,9 @@ from rankscope.theory import (
     whitened_network,
 )
 from theory.cases import (
-    LEAVING,
     LOG10,
     WhitenedSolution,
+    attention_task,
     correlated,
     leaving,
     normal,
@@ -142,17 +142,13 @@ def test_other_networks_follow_an_explicit_solver(make) -> None:
         torch.testing.assert_close(path.v, v, rtol=1e-3, atol=1e-7)
 
 
-def staircase(name: str) -> tuple[DiagonalNetwork, list, float]:
-    x, target = (np.array(numbers, dtype=float) for numbers in LEAVING[name])
-    stages = reference_stages(x, target)
-    return leaving(name), stages, 1.3 * stages[-1].time
-
-
 @pytest.mark.parametrize(("name", "powers"), [("three", (-64, -1000)), ("five", (-64, -300))])
 def test_flow_agrees_with_algorithm_1_where_a_coordinate_leaves_and_comes_back(
     name: str, powers: tuple[int, int]
 ) -> None:
-    network, stages, until = staircase(name)
+    network = leaving(name)
+    stages = reference_stages(network.x.numpy(), network.target.numpy())
+    until = 1.3 * stages[-1].time
     events = [event for s in stages for event in ((s.winner, True), *((i, False) for i in s.left))]
     ends = [stage.time for stage in stages[1:]] + [until]
     middles = vector(*((stage.time + end) / 2 for stage, end in zip(stages, ends, strict=True)))
@@ -160,6 +156,8 @@ def test_flow_agrees_with_algorithm_1_where_a_coordinate_leaves_and_comes_back(
     for power in powers:
         path = flow(network, *start(network.p), power * LOG10, until, times=middles)
         assert [(c.coordinate, c.entered) for c in path.crossings] == events
+        firsts = dict.fromkeys(stage.winner for stage in stages)
+        assert [c.coordinate for c in path.activations] == list(firsts)
         entries = [c for c in path.crossings if c.entered]
         assert [c.sign for c in entries] == [np.sign(s.z[s.winner]) for s in stages]
         delays = [c.time - s.time for c, s in zip(entries, stages, strict=True)]
@@ -230,21 +228,27 @@ def test_the_conservation_law_holds_when_weights_are_integrated() -> None:
     assert float((drift.abs() / (path.u**2 + path.v**2)).max()) < 1e-8
 
 
-def test_both_coordinate_systems_give_one_flow() -> None:
-    x = normal(20, 4, 3, seed=0)
-    network = diagonal_head(x, torch.softmax(x @ x.mT, -1) @ x * vector(1, -0.5, 0.3))
+HEAD = attention_task(0, samples=20)
+
+
+@pytest.mark.parametrize(
+    ("network", "u0", "v0"),
+    [(HEAD, *start(6)), (whitened_network(vector(1.0, -0.5)), vector(1, 0), vector(0, 1))],
+    ids=["head", "zeros in the start"],
+)
+def test_both_coordinate_systems_give_one_flow(
+    network: DiagonalNetwork, u0: Tensor, v0: Tensor
+) -> None:
     times = torch.linspace(0, 6, 31, dtype=torch.float64)
-    paths = [
-        flow(network, *start(6), -4 * LOG10, 6, coordinates=which, times=times, tolerance=tolerance)
+    path, other = (
+        flow(network, u0, v0, -4 * LOG10, 6, coordinates=which, times=times, tolerance=tolerance)
         for which, tolerance in (("y", 1e-4), ("uv", 1e-9))
-    ]
-    assert len(paths[0].activations) >= 2
-    torch.testing.assert_close(paths[0].z, paths[1].z, rtol=5e-3, atol=1e-9)
-    torch.testing.assert_close(paths[0].y, paths[1].y, rtol=1e-3, atol=5e-3)
-    assert order(paths[0]) == order(paths[1])
-    torch.testing.assert_close(
-        crossing_times(paths[0]), crossing_times(paths[1]), rtol=1e-4, atol=0
     )
+    assert len(path.activations) >= 2
+    torch.testing.assert_close(path.z, other.z, rtol=5e-3, atol=1e-9)
+    torch.testing.assert_close(path.y, other.y, rtol=1e-3, atol=5e-3)
+    assert order(path) == order(other)
+    torch.testing.assert_close(crossing_times(path), crossing_times(other), rtol=1e-4, atol=0)
 
 
 def test_y_of_integrated_weights_is_known_where_u_and_v_round_to_one_number() -> None:
@@ -254,25 +258,6 @@ def test_y_of_integrated_weights_is_known_where_u_and_v_round_to_one_number() ->
     c = 1e-18 * (u0**2 - v0**2).abs()
     expected = torch.asinh(2 * vector(*OPTIMUM) / c) / 2
     torch.testing.assert_close(path.y[-1], expected, rtol=1e-2, atol=0)
-
-
-def test_weights_can_be_integrated_from_a_start_with_zeros() -> None:
-    times = torch.linspace(0, 4, 9, dtype=torch.float64)
-    network = whitened_network(vector(1.0, -0.5))
-    paths = [
-        flow(
-            network,
-            vector(1, 0),
-            vector(0, 1),
-            -3 * LOG10,
-            4,
-            coordinates=which,
-            times=times,
-            tolerance=tolerance,
-        )
-        for which, tolerance in (("y", 1e-4), ("uv", 1e-9))
-    ]
-    torch.testing.assert_close(paths[0].z, paths[1].z, rtol=5e-3, atol=1e-9)
 
 
 def test_only_the_times_asked_for_are_recorded() -> None:
@@ -310,14 +295,6 @@ def test_a_coordinate_above_the_threshold_from_the_start_is_active_at_once() -> 
     assert (crossing.coordinate, crossing.entered, crossing.sign) == (1, False, 1)
     assert crossing.time == pytest.approx(left, rel=1e-3)
     assert [crossing.coordinate for crossing in path.activations] == [0, 1]
-
-
-def test_activations_are_first_entries() -> None:
-    network, stages, until = staircase("three")
-    path = flow(network, *start(3), -300 * LOG10, until)
-    firsts = list(dict.fromkeys(stage.winner for stage in stages))
-    assert [crossing.coordinate for crossing in path.activations] == firsts
-    assert len(path.crossings) == len(stages) + 1  # one leaves and comes back
 
 
 def test_loss_never_rises_along_the_flow() -> None:

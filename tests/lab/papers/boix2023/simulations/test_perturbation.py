@@ -9,10 +9,9 @@ import xarray as xr
 from rankscope import store
 from rankscope.lab.papers.boix2023.simulations.perturbation import PerturbationRun, recorded_epochs
 from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask, Toy
-from rankscope.lab.running.identity import identity
-from rankscope.lab.running.run import Run
 from rankscope.theory import whitened_network
 from rankscope.theory.perturbation import TAU
+from theory.cases import vector
 
 TASK = DiagonalTask(d=4, tokens=3, samples=30)
 RUN = PerturbationRun(TASK, log10_alpha=-32.0, stages=1, plateaus=2, epochs=200)
@@ -23,11 +22,6 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[xr.Dataset, list[f
     path, fractions = tmp_path_factory.mktemp("run") / "seed-0", list[float]()
     RUN.execute(path, seed=0, progress=fractions.append)
     return store.open(path).load(), fractions
-
-
-def test_it_is_a_run_with_an_identity() -> None:
-    assert isinstance(RUN, Run)
-    assert identity(RUN, 0) != identity(RUN, 1)
 
 
 def test_both_noises_at_random_times_then_at_new_weights(
@@ -89,9 +83,7 @@ class Whitened:
     """Two coordinates that do not feel each other: 2 and -1."""
 
     def build(self, seed: int) -> Toy:
-        goal = torch.tensor([2.0, -1.0], dtype=torch.float64)
-        ones = torch.ones(2, dtype=torch.float64)
-        return Toy(whitened_network(goal), ones, ones / 2)
+        return Toy(whitened_network(vector(2, -1)), vector(1, 1), vector(0.5, 0.5))
 
 
 def test_tied_noise_at_rest_decays_at_twice_the_optimum(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 
 from rankscope.lab.papers.boix2023.simulations.transformer_task import TransformerTask
-from rankscope.theory import diagonal_attention, diagonal_transformer, flow, transformer_output
+from rankscope.theory import diagonal_attention, flow, transformer_output
 
 TASK = TransformerTask(d=3, tokens=4, samples=10, layers=2, heads=3)
 
@@ -30,15 +30,6 @@ def test_a_turned_head_is_a_head_on_turned_tokens():
         )
         x = x + F.gelu(x @ W_A) @ W_B.T
     torch.testing.assert_close(output, x, rtol=1e-12, atol=1e-10)
-
-
-def test_in_the_standard_basis_it_is_example_3_2():
-    x, z, bases, feedforward = parts()
-    identity = torch.eye(4).double().expand_as(bases)
-    output = transformer_output(x, z, heads=3, bases=identity, feedforward=feedforward)
-    torch.testing.assert_close(output, transformer_output(x, z, heads=3, feedforward=feedforward))
-    network = diagonal_transformer(x, output, heads=3, feedforward=feedforward)
-    assert network.loss(z) < 1e-20
 
 
 def test_a_seed_gives_the_same_start_and_tokens_whatever_the_heads():
