@@ -14,7 +14,7 @@ from torch import Tensor
 from rankscope.theory.fields import Field, LogField, WeightField
 from rankscope.theory.networks import DiagonalNetwork
 from rankscope.theory.reduction import LARGEST, Reduction
-from rankscope.theory.trajectory import Crossing, Trajectory, counted
+from rankscope.theory.trajectory import Crossing, Trajectory, active, counted
 
 Vector = Float[Tensor, " p"]
 
@@ -53,27 +53,6 @@ def flow(
     reduction = Reduction.of(u0, v0, float(log_alpha))
     if len(u0) != network.p:
         raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
-    _check_options(float(until), coordinates, times, threshold, tolerance)
-    system: Field = (
-        LogField(network, reduction, float(log_alpha))
-        if coordinates == "y"
-        else WeightField(network, reduction, float(log_alpha))
-    )
-    tolerance = tolerance or (1e-3 if coordinates == "y" else 1e-11)
-    march = March(system, threshold=threshold, times=None if times is None else times.numpy())
-    finished, message = march.go(
-        float(until), tolerance=tolerance, stop_after=stop_after, progress=progress
-    )
-    return _trajectory(network, march, float(log_alpha), finished, message)
-
-
-def _check_options(
-    until: float,
-    coordinates: str,
-    times: Float[Tensor, " time"] | None,
-    threshold: float,
-    tolerance: float | None,
-) -> None:
     if not 0 < until < np.inf:
         raise ValueError(f"until is {until:g}; it is a rescaled time, above 0 and finite")
     if coordinates not in ("y", "uv"):
@@ -82,8 +61,24 @@ def _check_options(
         raise ValueError(f"threshold is {threshold:g}; it is a size of z and should be above 0")
     if tolerance is not None and not tolerance > 0:
         raise ValueError(f"tolerance is {tolerance:g}; it should be above 0")
-    if times is not None and not _increasing(times, until):
+    if times is not None and not _recordable(times, until):
         raise ValueError("times should be increasing numbers between 0 and `until`, at least one")
+    system: Field = (LogField if coordinates == "y" else WeightField)(
+        network, reduction, float(log_alpha)
+    )
+    march = March(system, threshold=threshold, times=None if times is None else times.numpy())
+    finished, message = march.go(
+        float(until),
+        tolerance=tolerance or (1e-3 if coordinates == "y" else 1e-11),
+        stop_after=stop_after,
+        progress=progress,
+    )
+    return _trajectory(network, march, float(log_alpha), finished, message)
+
+
+def _recordable(times: Float[Tensor, " time"], until: float | int) -> bool:
+    inside = len(times) > 0 and float(times[0]) >= 0 and float(times[-1]) <= until
+    return inside and bool((times.diff() > 0).all())
 
 
 @dataclass
@@ -102,8 +97,8 @@ class March:
         until: float,
         *,
         tolerance: float,
-        stop_after: int | None,
-        progress: Callable[[float], None] | None,
+        stop_after: int | None = None,
+        progress: Callable[[float], None] | None = None,
     ) -> tuple[bool, str]:
         """March to the end; return whether it was reached, and a sentence on what happened."""
         system = self.system
@@ -128,9 +123,9 @@ class March:
                     f"|z| passed {LARGEST / 100:g} at time {solver.t:g}: the loss has no finite "
                     "minimiser; what came before is kept: give the network a decay"
                 )
-            if stop_after is not None and len(self._active()) >= stop_after:
+            if stop_after is not None and len(active(self.crossings)) >= stop_after:
                 break
-        return True, f"{counted(len(self._active()))} became active by time {solver.t:g}"
+        return True, f"{counted(len(active(self.crossings)))} became active by time {solver.t:g}"
 
     def _begin(self, state: np.ndarray) -> None:
         if self.times is None or self.times[0] == 0:
@@ -167,14 +162,6 @@ class March:
     def _cross(self, i: int, time: float, state: np.ndarray, *, entered: bool) -> None:
         sign = int(self.system.z(state[None])[0, i].sign())
         self.crossings.append(Crossing(i, time, entered, sign))
-
-    def _active(self) -> set[int]:
-        return {crossing.coordinate for crossing in self.crossings if crossing.entered}
-
-
-def _increasing(times: Float[Tensor, " time"], until: float) -> bool:
-    inside = len(times) > 0 and float(times[0]) >= 0 and float(times[-1]) <= until
-    return inside and bool((times.diff() > 0).all())
 
 
 def _trajectory(

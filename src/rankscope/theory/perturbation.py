@@ -5,7 +5,7 @@ z = u v can, so distances are in z. The tied noise (u, s u) of Assumption 4.3 co
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -46,7 +46,6 @@ def continued(
     *,
     threshold: float = TAU**2,
     tolerance: float = 1e-4,
-    progress: Callable[[float], None] | None = None,
 ) -> Continued:
     """Continue the flow from any state and record it at rescaled `times` since then.
 
@@ -55,9 +54,7 @@ def continued(
     """
     system = LogField(network, state, log_alpha)
     march = March(system, threshold=threshold, times=times.numpy())
-    finished, message = march.go(
-        float(times[-1]), tolerance=tolerance, stop_after=None, progress=progress
-    )
+    finished, message = march.go(float(times[-1]), tolerance=tolerance)
     y = torch.stack([system.y(recorded_state) for _, recorded_state in march.recorded])
     return Continued(y, tuple(march.crossings), finished, message)
 
@@ -88,13 +85,12 @@ class Reference:
         until: float,
         *,
         epoch: float,
-        progress: Callable[[float], None] | None = None,
     ) -> "Reference":
         """Run the flow from alpha (u0, v0) up to `until` in rescaled time."""
         reduction = Reduction.of(u0, v0, log_alpha)
         epochs = math.ceil(until * -log_alpha / epoch)
         times = torch.arange(epochs + 1, dtype=torch.float64) * epoch / -log_alpha
-        path = continued(network, reduction, log_alpha, times, progress=progress)
+        path = continued(network, reduction, log_alpha, times)
         if not path.finished:
             raise ValueError(
                 f"the run to be perturbed did not reach time {until:g}: {path.message}"
@@ -136,16 +132,12 @@ class Trial:
     @property
     def distance(self) -> Float[Tensor, " time"]:
         """Distance in z from the unperturbed run, over the coordinates that were perturbed."""
-        difference = (self.perturbed_z - self.unperturbed_z)[:, self.perturbed]
-        distance: Tensor = torch.linalg.vector_norm(difference, dim=1)
-        return distance
+        return (self.perturbed_z - self.unperturbed_z)[:, self.perturbed].norm(dim=1)
 
     @property
     def distance_all(self) -> Float[Tensor, " time"]:
         """Distance in z from the unperturbed run, over all coordinates."""
-        difference = self.perturbed_z - self.unperturbed_z
-        distance: Tensor = torch.linalg.vector_norm(difference, dim=1)
-        return distance
+        return (self.perturbed_z - self.unperturbed_z).norm(dim=1)
 
 
 def trial(
@@ -194,12 +186,16 @@ def perturbed(
     mask = torch.maximum(u.abs(), v.abs()) > TAU
     first, second = std * torch.randn(2, len(u), generator=generator, dtype=torch.float64)
     if noise == "independent":
-        return _merged(state, _from_weights((u + first)[mask], (v + second)[mask]), mask), mask
-    return _merged(state, _tied(state, (u + first), mask), mask), mask
-
-
-def _from_weights(u: Vector, v: Vector) -> Reduction:
-    return Reduction.of(2 * u, 2 * v, -math.log(2))  # any alpha would do
+        # The weights themselves, as alpha times a start; any alpha would do.
+        part = Reduction.of(2 * (u + first)[mask], 2 * (v + second)[mask], -math.log(2))
+    else:
+        part = _tied(state, u + first, mask)
+    return Reduction(
+        state.log_c.masked_scatter(mask, part.log_c),
+        state.y0.masked_scatter(mask, part.y0),
+        state.swapped.masked_scatter(mask, part.swapped),
+        state.sign.masked_scatter(mask, part.sign),
+    ), mask
 
 
 def _tied(state: Reduction, u: Vector, mask: Bool[Tensor, " p"]) -> Reduction:
@@ -212,20 +208,4 @@ def _tied(state: Reduction, u: Vector, mask: Bool[Tensor, " p"]) -> Reduction:
         state.y0[mask].sgn() * torch.tensor(sizes, dtype=torch.float64),
         state.swapped[mask],
         state.sign[mask] * (u * before)[mask].sgn(),
-    )
-
-
-def _merged(whole: Reduction, part: Reduction, mask: Bool[Tensor, " p"]) -> Reduction:
-    """Return `part` at the coordinates of the mask and `whole` at the others."""
-
-    def merge(outside: Tensor, inside: Tensor) -> Tensor:
-        merged = outside.clone()
-        merged[mask] = inside
-        return merged
-
-    return Reduction(
-        merge(whole.log_c, part.log_c),
-        merge(whole.y0, part.y0),
-        merge(whole.swapped, part.swapped),
-        merge(whole.sign, part.sign),
     )
