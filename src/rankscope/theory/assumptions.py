@@ -193,8 +193,8 @@ def _noisy_end(
     growth = math.log(max(1.0, float(after.u.max()) / float(u[after.winner]))) / drive
     until = 2 * (growth + 10 / drive + 10 / relaxation)
     times = torch.tensor([0.0, until], dtype=torch.float64)
-    end = continued(network, start, -1.0, times, tolerance=ROUGH)
-    return start.z(end.y[-1]).abs().sqrt() if end.finished else torch.full_like(u, torch.nan)
+    y, march = continued(network, start, -1.0, times, tolerance=ROUGH)
+    return start.z(y[-1]).abs().sqrt() if march.finished else torch.full_like(u, torch.nan)
 
 
 def _balanced(z: Vector) -> Reduction:
@@ -251,10 +251,10 @@ def _share_left(
         return 0.0
     start, _ = perturbed(_balanced(stage.z), noise=noise, std=std, generator=generator)
     times = torch.tensor([0.0, time], dtype=torch.float64)
-    path = continued(network, start, -1.0, times, tolerance=ROUGH)
-    if not path.finished:
+    y, march = continued(network, start, -1.0, times, tolerance=ROUGH)
+    if not march.finished:
         return math.nan
-    first, *_, last = start.z(path.y)
+    first, *_, last = start.z(y)
     return float((last - stage.z).norm() / (first - stage.z).norm())
 
 

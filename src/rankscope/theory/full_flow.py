@@ -76,23 +76,24 @@ def flow_full(
         raise ValueError(f"points: expected at least 2 recorded times, got {points}")
     start = _start(head, weights0, float(log_alpha))
     slope = _Field(head, tuple(start.shape), speed=-float(log_alpha))
-    log = _Log(head, float(log_alpha))
+    log = _Log(float(log_alpha))
     times = np.linspace(0.0, float(until), points)
-    log.add(0.0, start)
+    log.add(0.0, head.loss(start), start)
     for time, weights in _march(slope, start, times, tolerance):
-        log.add(time, weights)
+        log.add(time, head.loss(weights), weights)
         if progress is not None:
             progress(time / until)
         if log.loss[-1] <= stop_below * log.loss[0]:
             message = f"the loss fell below {stop_below:g} of the first one at time {time:g}"
             return log.trajectory(slope.evaluations, finished=True, message=message)
-    message = f"reached time {until:g}"
     if log.time[-1] < until:
         message = (
             f"the solver could not go on after time {log.time[-1]:g} of {until:g}; what came "
             "before is kept: try a smaller tolerance, or targets of a smaller scale"
         )
-    return log.trajectory(slope.evaluations, finished=log.time[-1] >= until, message=message)
+        return log.trajectory(slope.evaluations, finished=False, message=message)
+    message = f"reached time {until:g}"
+    return log.trajectory(slope.evaluations, finished=True, message=message)
 
 
 def descend_full(
@@ -119,14 +120,14 @@ def descend_full(
         )
     log_alpha = math.log(alpha)
     weights = _start(head, weights0, log_alpha)
-    log = _Log(head, log_alpha)
+    log = _Log(log_alpha)
     for step in range(steps + 1):
         loss, gradient, _ = head.derivatives(weights)
         if not math.isfinite(loss):
             message = f"the loss is not finite after step {step}; try a rate below {rate:g}"
             return log.trajectory(step + 1, finished=False, message=message)
         if step % every == 0 or step == steps:
-            log.add(rate * step / -log_alpha, weights, loss=loss)
+            log.add(rate * step / -log_alpha, loss, weights)
         if step < steps:
             weights = weights - rate * gradient
     return log.trajectory(steps + 1, finished=True, message=f"took {steps} steps")
@@ -208,21 +209,19 @@ def _march(
 class _Log:
     """Records of a trajectory as it grows."""
 
-    head: FullHead
     log_alpha: float
     time: list[float] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)
     spectra: list[Tensor] = field(default_factory=list)
-    weights: Weights | None = None
+    weights: Weights = field(init=False)
 
-    def add(self, time: float, weights: Weights, *, loss: float | None = None) -> None:
+    def add(self, time: float, loss: float, weights: Weights) -> None:
         self.time.append(time)
-        self.loss.append(self.head.loss(weights) if loss is None else loss)
+        self.loss.append(loss)
         self.spectra.append(singular_values(Product(left=weights[0::2], right=weights[1::2])))
         self.weights = weights
 
     def trajectory(self, evaluations: int, *, finished: bool, message: str) -> FullTrajectory:
-        assert self.weights is not None
         return FullTrajectory(
             time=torch.tensor(self.time, dtype=torch.float64),
             loss=torch.tensor(self.loss, dtype=torch.float64),

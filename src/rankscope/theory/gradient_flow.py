@@ -67,13 +67,30 @@ def flow(
         network, reduction, float(log_alpha)
     )
     march = March(system, threshold=threshold, times=None if times is None else times.numpy())
-    finished, message = march.go(
+    march.go(
         float(until),
         tolerance=tolerance or (1e-3 if coordinates == "y" else 1e-11),
         stop_after=stop_after,
         progress=progress,
     )
-    return _trajectory(network, march, float(log_alpha), finished, message)
+    # A flow that ends before the first of `times` still has its last state.
+    recorded = march.recorded or [march.last]
+    states = np.stack([state for _, state in recorded])
+    u, v = system.weights(states)
+    z = system.z(states)
+    return Trajectory(
+        time=torch.tensor([time for time, _ in recorded], dtype=torch.float64),
+        z=z,
+        y=system.y(states),
+        u=u,
+        v=v,
+        loss=torch.tensor([network.loss(row) for row in z], dtype=torch.float64),
+        log_alpha=float(log_alpha),
+        crossings=tuple(march.crossings),
+        gradient_evaluations=system.evaluations,
+        finished=march.finished,
+        message=march.message,
+    )
 
 
 def _recordable(times: Float[Tensor, " time"], until: float | int) -> bool:
@@ -83,14 +100,20 @@ def _recordable(times: Float[Tensor, " time"], until: float | int) -> bool:
 
 @dataclass
 class March:
-    """Steps of the solver through a field, with the records and crossings on the way."""
+    """Steps of the solver through a field, with the records and crossings on the way.
+
+    last: time and state before the last step.
+    finished: whether the end was reached; `message` says in a sentence what happened.
+    """
 
     system: Field
     threshold: float
     times: np.ndarray | None
     recorded: list[tuple[float, np.ndarray]] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
-    last: tuple[float, np.ndarray] | None = None
+    last: tuple[float, np.ndarray] = field(init=False)
+    finished: bool = False
+    message: str = ""
 
     def go(
         self,
@@ -99,33 +122,36 @@ class March:
         tolerance: float,
         stop_after: int | None = None,
         progress: Callable[[float], None] | None = None,
-    ) -> tuple[bool, str]:
-        """March to the end; return whether it was reached, and a sentence on what happened."""
+    ) -> None:
+        """March to the end, or as far as the solver comes."""
         system = self.system
         solver = system.solver(until, tolerance)
         self._begin(system.start)
         largest = system.levels(LARGEST / 100)
         while solver.status == "running":
-            self.last = (float(solver.t), solver.y)
-            solver.max_step = system.longest_step(solver.y)
             before = solver.y
+            self.last = (float(solver.t), before)
+            solver.max_step = system.longest_step(before)
             problem = solver.step()
             if problem is not None:
-                return False, (
+                self.message = (
                     f"the solver could not go on at time {solver.t:g} ({problem}); "
                     "what came before is kept: try a smaller tolerance"
                 )
+                return
             self._record(solver.dense_output(), before, solver.y)
             if progress is not None:
                 progress(solver.t / until)
             if (system.heights(solver.y) > largest).any():
-                return False, (
+                self.message = (
                     f"|z| passed {LARGEST / 100:g} at time {solver.t:g}: the loss has no finite "
                     "minimiser; what came before is kept: give the network a decay"
                 )
+                return
             if stop_after is not None and len(active(self.crossings)) >= stop_after:
                 break
-        return True, f"{counted(len(active(self.crossings)))} became active by time {solver.t:g}"
+        self.finished = True
+        self.message = f"{counted(len(active(self.crossings)))} became active by time {solver.t:g}"
 
     def _begin(self, state: np.ndarray) -> None:
         if self.times is None or self.times[0] == 0:
@@ -162,27 +188,3 @@ class March:
     def _cross(self, i: int, time: float, state: np.ndarray, *, entered: bool) -> None:
         sign = int(self.system.z(state[None])[0, i].sign())
         self.crossings.append(Crossing(i, time, entered, sign))
-
-
-def _trajectory(
-    network: DiagonalNetwork, march: March, log_alpha: float, finished: bool, message: str
-) -> Trajectory:
-    system = march.system
-    # A flow that ends before the first of `times` still has its last state.
-    recorded = march.recorded or [march.last or (0.0, system.start)]
-    states = np.stack([state for _, state in recorded])
-    u, v = system.weights(states)
-    z = system.z(states)
-    return Trajectory(
-        time=torch.tensor([time for time, _ in recorded], dtype=torch.float64),
-        z=z,
-        y=system.y(states),
-        u=u,
-        v=v,
-        loss=torch.tensor([network.loss(row) for row in z], dtype=torch.float64),
-        log_alpha=log_alpha,
-        crossings=tuple(march.crossings),
-        gradient_evaluations=system.evaluations,
-        finished=finished,
-        message=message,
-    )

@@ -28,16 +28,6 @@ NOISES: tuple[Noise, ...] = ("independent", "tied")
 TAU = 1e-5  # weights above it are not negligible (App. C)
 
 
-@dataclass(frozen=True)
-class Continued:
-    """Coordinate y at the requested times, as far as the solver came, and the crossings."""
-
-    y: Path
-    crossings: tuple[Crossing, ...]
-    finished: bool
-    message: str
-
-
 def continued(
     network: DiagonalNetwork,
     state: Reduction,
@@ -46,17 +36,17 @@ def continued(
     *,
     threshold: float = TAU**2,
     tolerance: float = 1e-4,
-) -> Continued:
-    """Continue the flow from any state and record it at rescaled `times` since then.
+) -> tuple[Path, March]:
+    """Continue the flow from any state; return y at rescaled `times` since then, and the march.
 
     The state is (y0, log_c) of a Reduction. They still hold u^2 - v^2 of an active coordinate,
     whose u and v are equal in float64.
     """
     system = LogField(network, state, log_alpha)
     march = March(system, threshold=threshold, times=times.numpy())
-    finished, message = march.go(float(times[-1]), tolerance=tolerance)
+    march.go(float(times[-1]), tolerance=tolerance)
     y = torch.stack([system.y(recorded_state) for _, recorded_state in march.recorded])
-    return Continued(y, tuple(march.crossings), finished, message)
+    return y, march
 
 
 @dataclass(frozen=True)
@@ -90,12 +80,12 @@ class Reference:
         reduction = Reduction.of(u0, v0, log_alpha)
         epochs = math.ceil(until * -log_alpha / epoch)
         times = torch.arange(epochs + 1, dtype=torch.float64) * epoch / -log_alpha
-        path = continued(network, reduction, log_alpha, times)
-        if not path.finished:
+        y, march = continued(network, reduction, log_alpha, times)
+        if not march.finished:
             raise ValueError(
-                f"the run to be perturbed did not reach time {until:g}: {path.message}"
+                f"the run to be perturbed did not reach time {until:g}: {march.message}"
             )
-        return cls(network, reduction, log_alpha, epoch, path.y, path.crossings)
+        return cls(network, reduction, log_alpha, epoch, y, tuple(march.crossings))
 
     @property
     def time(self) -> Float[Tensor, " time"]:
@@ -159,9 +149,9 @@ def trial(
     before = replace(reference.reduction, y0=reference.y[start])
     begun, mask = perturbed(before, noise=noise, std=std, generator=generator)
     times = torch.tensor(epochs, dtype=torch.float64) * reference.epoch / -reference.log_alpha
-    path = continued(reference.network, begun, reference.log_alpha, times)
-    if not path.finished:
-        raise ValueError(f"{noise} noise at time {reference.time[start]:g}: {path.message}")
+    y, march = continued(reference.network, begun, reference.log_alpha, times)
+    if not march.finished:
+        raise ValueError(f"{noise} noise at time {reference.time[start]:g}: {march.message}")
     return Trial(
         kind,
         noise,
@@ -169,7 +159,7 @@ def trial(
         float(reference.time[start]),
         tuple(epochs),
         mask,
-        begun.z(path.y),
+        begun.z(y),
         reference.reduction.z(reference.y[[start + epoch for epoch in epochs]]),
     )
 
