@@ -79,6 +79,16 @@ def attention_task(seed: int, *, samples: int = 40) -> DiagonalNetwork:
     return diagonal_head(x, diagonal_attention(x, vector(0.8, -0.6, 0.4), vector(1.0, -0.7, 0.5)))
 
 
+def attention_by_token(x: Tensor, KQ: Tensor, VO: Tensor) -> Tensor:
+    """Compute Eq. 1 token by token: smax(X W_K W_Q^T X^T) X W_V W_O^T."""
+    rows = []
+    for sample in x:
+        for token in sample:
+            weight = torch.einsum("i,ij,mj->m", token, KQ, sample).exp()
+            rows.append(torch.einsum("m,mi,ij->j", weight / weight.sum(), sample, VO))
+    return torch.stack(rows).view(x.shape)
+
+
 def leaving(name: str) -> DiagonalNetwork:
     """Return a network in which a coordinate leaves the support and comes back."""
     x, target = (torch.tensor(numbers, dtype=torch.float64) for numbers in LEAVING[name])

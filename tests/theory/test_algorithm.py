@@ -140,28 +140,17 @@ def test_permuting_and_mirroring_coordinates_does_so_to_the_stages(
 
 
 @examples
-@given(seeds, st.floats(1e-3, 1e3))
-def test_scaling_the_loss_divides_all_times(seed: int, factor: float) -> None:
+@given(seeds, st.floats(1e-3, 1e3), st.sampled_from([1e-6, 1e-4, 1.0, 1e3, 1e6]))
+def test_units_of_the_loss_and_of_z_do_not_matter(seed: int, factor: float, unit: float) -> None:
     network = correlated(3, seed=seed)
-    scaled = DiagonalNetwork(
-        network.h, lambda p, t: factor * square_error(p, t), (network.x, network.target), 3
-    )
+    data = (network.x / unit, network.target)
+    scaled = DiagonalNetwork(network.h, lambda p, t: factor * square_error(p, t), data, 3)
     for stage, other in zip(run_stages(network), run_stages(scaled), strict=True):
-        assert other.winner == stage.winner
-        assert other.time * factor == pytest.approx(stage.time, rel=1e-8)
-        assert other.until * factor == pytest.approx(stage.until, rel=1e-8)
-        torch.testing.assert_close(other.z, stage.z, rtol=1e-7, atol=1e-9)
+        assert other.converged and other.winner == stage.winner
+        assert other.time * factor / unit == pytest.approx(stage.time, rel=1e-7)
+        assert other.until * factor / unit == pytest.approx(stage.until, rel=1e-7)
+        torch.testing.assert_close(other.z / unit, stage.z, rtol=1e-6, atol=1e-8)
         torch.testing.assert_close(other.b, stage.b, rtol=0, atol=1e-7)
-
-
-@pytest.mark.parametrize("unit", [1e-6, 1e-4, 1e3, 1e6])
-def test_the_unit_of_z_does_not_matter(unit: float) -> None:
-    network = correlated(3, seed=0)
-    other = linear_network(network.x / unit, network.target)
-    for stage, scaled in zip(run_stages(network), run_stages(other), strict=True):
-        assert scaled.converged and scaled.winner == stage.winner
-        assert scaled.time / unit == pytest.approx(stage.time, rel=1e-7)
-        torch.testing.assert_close(scaled.z / unit, stage.z, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(2))
