@@ -159,32 +159,22 @@ def test_the_certificate_is_that_of_a_dense_computation(seed: int) -> None:
     stages = run_stages(network, 4)
     assert len(stages) == 5 and all(stage.converged for stage in stages)
     assert stages[0].certificate.hessian_u == stages[0].certificate.hessian_z == math.inf
+    hessian = torch.autograd.functional.hessian
     for stage in stages[1:]:
-        support, sign = list(stage.support), stage.z.sgn()
+        support, z = torch.tensor(stage.support), stage.z[list(stage.support)]
 
-        def loss(part: Tensor, *, support=support, sign=sign, in_u: bool) -> Tensor:
-            z = torch.zeros(6, dtype=torch.float64)
-            values = sign[support] * part * part if in_u else part
-            z = z.index_put((torch.tensor(support),), values)
-            output = network.h(network.x, z)
-            return (output - network.target).square().sum(-1).mean() / 2
+        def loss(part: Tensor, *, support: Tensor = support) -> Tensor:
+            whole = torch.zeros(6, dtype=torch.float64).index_put((support,), part)
+            return square_error(network.h(network.x, whole), network.target)
 
-        hessian = torch.autograd.functional.hessian
-        u, z = stage.z[support].abs().sqrt(), stage.z[support]
-        in_u = torch.linalg.eigvalsh(hessian(lambda a, f=loss: f(a, in_u=True), u))[0]
-        in_z = torch.linalg.eigvalsh(hessian(lambda a, f=loss: f(a, in_u=False), z))[0]
+        def loss_of_u(u: Tensor, *, loss=loss, z: Tensor = z) -> Tensor:
+            return loss(z.sgn() * u * u)
+
+        in_u = torch.linalg.eigvalsh(hessian(loss_of_u, z.abs().sqrt()))[0]
+        in_z = torch.linalg.eigvalsh(hessian(loss, z))[0]
         assert stage.certificate.hessian_u == pytest.approx(float(in_u), rel=1e-6, abs=1e-10)
         assert stage.certificate.hessian_z == pytest.approx(float(in_z), rel=1e-6, abs=1e-10)
         assert stage.certificate.gradient < 1e-10
-
-
-def test_key_query_waits_idle_until_value_output_is_active() -> None:
-    stages = run_stages(attention_task(0), 2)
-    assert stages[0].idle == (0, 1, 2)
-    assert stages[1].winner in (3, 4, 5)
-    assert stages[1].b[:3].tolist() == [1, 1, 1]
-    # An active value-output coordinate gives key-query coordinates a drive.
-    assert stages[1].idle == () and len(stages) == 3
 
 
 def test_ties_are_named_and_the_first_taken() -> None:

@@ -114,6 +114,7 @@ def test_a_stage_that_did_not_come_to_rest_is_a_failure() -> None:
     stages = [replace(stage, converged=False) for stage in incremental(network, 1)]
     assert not check_strict_minima(network, stages).holds
     assert not check_noise_robustness(network, stages, generator=seeded()).holds
+    assert not check_return_to_rest(network, stages, 1.0, generator=seeded()).holds
 
 
 def test_noise_does_not_lead_away_in_the_whitened_network() -> None:

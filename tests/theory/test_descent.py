@@ -16,15 +16,8 @@ EPSILON = 2.0**-52
 
 
 def whitened_descent(rate: float, steps: int, **options) -> Trajectory:
-    return descend(
-        whitened_network(vector(1.0)),
-        vector(1),
-        vector(0.5),
-        1e-4,
-        rate=rate,
-        steps=steps,
-        **options,
-    )
+    network, u0, v0 = whitened_network(vector(1.0)), vector(1), vector(0.5)
+    return descend(network, u0, v0, 1e-4, rate=rate, steps=steps, **options)
 
 
 @examples
@@ -81,14 +74,8 @@ def test_descent_tends_to_the_flow_at_first_order_in_the_rate() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_crossings_say_when_and_how(sign: int) -> None:
-    path = descend(
-        whitened_network(vector(sign * 1.0, 0.0)),
-        vector(1, 1),
-        vector(0.5, 0.2),
-        1e-4,
-        rate=0.01,
-        steps=1200,
-    )
+    network = whitened_network(vector(sign * 1.0, 0.0))
+    path = descend(network, vector(1, 1), vector(0.5, 0.2), 1e-4, rate=0.01, steps=1200)
     (crossing,) = path.crossings
     assert (crossing.coordinate, crossing.entered, crossing.sign) == (0, True, sign)
     step = crossing.time * -math.log(1e-4) / 0.01

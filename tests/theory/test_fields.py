@@ -72,16 +72,6 @@ def test_the_jacobian_is_the_derivative_of_the_slope(seed: int) -> None:
     np.testing.assert_allclose(exact, np.stack(columns, 1), atol=allowed)
 
 
-def test_both_fields_start_at_the_same_weights() -> None:
-    network = correlated(4, seed=0)
-    u0, v0 = start(4)
-    for field in (log_field(network), weight_field(network)):
-        u, v = field.weights(field.start[None])
-        torch.testing.assert_close(u[0], 1e-2 * u0)
-        torch.testing.assert_close(v[0], 1e-2 * v0)
-        torch.testing.assert_close(field.z(field.start[None])[0], 1e-4 * u0 * v0)
-
-
 @examples
 @given(seeds)
 def test_heights_pass_their_levels_where_z_does(seed: int) -> None:

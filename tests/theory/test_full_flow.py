@@ -97,21 +97,19 @@ def test_turning_inputs_and_targets_changes_nothing() -> None:
     torch.testing.assert_close(a.singular_values, b.singular_values, rtol=1e-4, atol=1e-10)
 
 
-def test_repeated_samples_change_nothing_and_larger_targets_speed_up_time() -> None:
+def test_larger_targets_speed_up_time() -> None:
     # With one token, targets c times as large and weights sqrt(c) times as large obey the same
     # equations c times as fast.
     head, _, _ = whitened(vector(1.0, 0.4))
     weights0, c = normal(4, 2, 2, seed=5), 4.0
     larger = FullHead(head.x, c * head.target)
-    twice = FullHead(head.x.repeat(2, 1, 1), head.target.repeat(2, 1, 1))
-    plain, fast, again = (
+    plain, fast = (
         flow_full(case, size * weights0, LOG_ALPHA, until, tolerance=1e-7, points=31)
-        for case, size, until in ((head, 1.0, 6.0), (larger, 2.0, 6.0 / c), (twice, 1.0, 6.0))
+        for case, size, until in ((head, 1.0, 6.0), (larger, 2.0, 6.0 / c))
     )
     torch.testing.assert_close(fast.time, plain.time / c)
     vo = plain.singular_values[:, 1]
     torch.testing.assert_close(fast.singular_values[:, 1], c * vo, rtol=1e-5, atol=1e-12)
-    torch.testing.assert_close(again.singular_values[:, 1], vo, rtol=1e-5, atol=1e-12)
 
 
 def test_descent_with_small_steps_is_the_flow() -> None:

@@ -35,13 +35,6 @@ def test_the_flow_stops_in_the_first_valley_in_any_unit(unit: float) -> None:
     assert network.loss(rest.z) < 0  # a loss may be negative
 
 
-def test_an_optimum_as_small_as_the_first_step_is_found() -> None:
-    """Settle a winner that begins at 1e-4, where it already is at rest."""
-    rest = settle(whitened_network(vector(1e-4)), vector(0), vector(1), 0)
-    assert rest.converged
-    torch.testing.assert_close(rest.z, vector(1e-4), rtol=1e-12, atol=0)
-
-
 def test_a_coordinate_that_is_slow_to_leave_zero_is_waited_for() -> None:
     """Pass near (1, 0), a saddle in u, before the second coordinate grows."""
     network = loss_network(lambda z: (z[0] - 1) ** 2 * 50 + (z[1] - 1) ** 2 * 1e-2, 2)

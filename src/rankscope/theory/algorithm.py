@@ -13,10 +13,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.stationary import Rest, settle
-
-Vector = Float[Tensor, " p"]
 
 STILL = 1e-11  # of the largest drive at the start: a smaller one is zero up to rounding
 MANY = 10.0  # transition times that a resolved stage lasts, at least

@@ -9,16 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.theory.algorithm import Stage, hessian_in_u
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.perturbation import NOISES, Noise, Trial, continued, perturbed
 from rankscope.theory.reduction import Reduction
-
-Vector = Float[Tensor, " p"]
 
 # log(u^2 - v^2) of weights that count as balanced: no flow brings anything that small back up.
 BALANCED = -1e4
@@ -115,7 +113,7 @@ def check_strict_minima(
         for k, eigenvalue in enumerate(relative)
         if not eigenvalue > flat
     ]
-    value = min(relative, key=lambda eigenvalue: -_nan_as_inf(-eigenvalue))
+    value = float(np.min(relative))  # NaN if any is
     success = f"smallest eigenvalue {min(smallest):.2g}"
     details = {"relative": relative, "hessian_u": smallest, "constant": constant}
     return _check("4.3", faults, value, flat, success, **details)
@@ -172,7 +170,7 @@ def check_noise_robustness(
         for k, distance in enumerate(reached)
         if not distance <= close
     ]
-    value = max(reached, key=_nan_as_inf)
+    value = float(np.max(reached))
     success = f"ends within {value:.2g} of the next stage"
     return _check("4.4", faults, value, close, success, reached=reached)
 
@@ -231,7 +229,7 @@ def check_return_to_rest(
         for k, share in enumerate(shares)
         if not share <= bound
     ]
-    value = max(itertools.chain.from_iterable(shares_by_noise.values()), key=_nan_as_inf)
+    value = float(np.max([*shares_by_noise.values()]))
     success = f"noise falls to {value:.2g} of its size or less"
     return _check("4.3", faults, value, bound, success, **shares_by_noise)
 
@@ -275,10 +273,6 @@ def check_returns(trials: Sequence[Trial], *, bound: float = 0.05) -> Check:
     value = max(shares)
     success = f"noise falls to {value:.2g} of its size or less"
     return _check("4.3 and 4.4", faults, value, bound, success, share=shares, share_all=all_shares)
-
-
-def _nan_as_inf(value: float) -> float:
-    return math.inf if math.isnan(value) else value
 
 
 def _check(

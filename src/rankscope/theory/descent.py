@@ -3,14 +3,10 @@
 import math
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.reduction import Reduction
 from rankscope.theory.trajectory import Crossing, Trajectory, active, counted
-
-Vector = Float[Tensor, " p"]
 
 
 def descend(

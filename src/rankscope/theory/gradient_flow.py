@@ -12,11 +12,9 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from rankscope.theory.fields import Field, LogField, WeightField
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.reduction import LARGEST, Reduction
 from rankscope.theory.trajectory import Crossing, Trajectory, active, counted
-
-Vector = Float[Tensor, " p"]
 
 # Recorded points within each step of the solver, since a transition may take only ten steps.
 POINTS_PER_STEP = 4
@@ -61,7 +59,9 @@ def flow(
         raise ValueError(f"threshold is {threshold:g}; it is a size of z and should be above 0")
     if tolerance is not None and not tolerance > 0:
         raise ValueError(f"tolerance is {tolerance:g}; it should be above 0")
-    if times is not None and not _recordable(times, until):
+    if times is not None and not (
+        len(times) > 0 and times[0] >= 0 and times[-1] <= until and bool((times.diff() > 0).all())
+    ):
         raise ValueError("times should be increasing numbers between 0 and `until`, at least one")
     system: Field = (LogField if coordinates == "y" else WeightField)(
         network, reduction, float(log_alpha)
@@ -91,11 +91,6 @@ def flow(
         finished=march.finished,
         message=march.message,
     )
-
-
-def _recordable(times: Float[Tensor, " time"], until: float | int) -> bool:
-    inside = len(times) > 0 and float(times[0]) >= 0 and float(times[-1]) <= until
-    return inside and bool((times.diff() > 0).all())
 
 
 @dataclass

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from rankscope.theory.fields import LogField
 from rankscope.theory.gradient_flow import March
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.reduction import Reduction
 from rankscope.theory.trajectory import Crossing
 
-Vector = Float[Tensor, " p"]
 Path = Float[Tensor, "time p"]
 Noise = Literal["independent", "tied"]
 Kind = Literal["plateau", "newly active"]
@@ -34,7 +33,6 @@ def continued(
     log_alpha: float,
     times: Float[Tensor, " time"],
     *,
-    threshold: float = TAU**2,
     tolerance: float = 1e-4,
 ) -> tuple[Path, March]:
     """Continue the flow from any state; return y at rescaled `times` since then, and the march.
@@ -43,7 +41,7 @@ def continued(
     whose u and v are equal in float64.
     """
     system = LogField(network, state, log_alpha)
-    march = March(system, threshold=threshold, times=times.numpy())
+    march = March(system, threshold=TAU**2, times=times.numpy())
     march.go(float(times[-1]), tolerance=tolerance)
     y = torch.stack([system.y(recorded_state) for _, recorded_state in march.recorded])
     return y, march

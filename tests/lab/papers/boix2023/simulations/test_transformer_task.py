@@ -5,22 +5,15 @@ import torch.nn.functional as F
 
 from rankscope.lab.papers.boix2023.simulations.transformer_task import TransformerTask
 from rankscope.theory import diagonal_attention, flow, transformer_output
+from theory.cases import normal
 
 TASK = TransformerTask(d=3, tokens=4, samples=10, layers=2, heads=3)
 
 
-def parts() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[tuple[torch.Tensor, ...]]]:
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    bases = torch.linalg.qr(normal(2, 3, 4, 4)).Q
-    return normal(5, 6, 4), normal(2 * 3 * 2 * 4), bases, [(normal(4, 7), normal(4, 7))] * 2
-
-
 def test_a_turned_head_is_a_head_on_turned_tokens():
-    x, z, bases, feedforward = parts()
+    x, z = normal(5, 6, 4, seed=0), normal(2 * 3 * 2 * 4, seed=1)
+    bases = torch.linalg.qr(normal(2, 3, 4, 4, seed=2)).Q
+    feedforward = [tuple(normal(2, 4, 7, seed=seed)) for seed in (3, 4)]
     output = transformer_output(x, z, heads=3, bases=bases, feedforward=feedforward)
     for layer, (W_A, W_B) in enumerate(feedforward):
         products = z.view(2, 3, 2, 4)[layer]

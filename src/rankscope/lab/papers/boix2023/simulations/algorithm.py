@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,12 @@ import numpy as np
 from rankscope.lab.papers.boix2023.simulations.flow import coordinates
 from rankscope.lab.papers.boix2023.simulations.task import Task, Toy, horizon
 from rankscope.store import Variable, Writer
-from rankscope.theory import DiagonalNetwork, Stage, incremental
+from rankscope.theory import Certificate, DiagonalNetwork, Stage, incremental
+
+CERTIFICATE = tuple(field.name for field in fields(Certificate))
 
 # Numbers of one stage; infinite times are stored as inf, a stage that did not converge as NaN.
-NUMBERS = (
-    "time",
-    "until",
-    "drive",
-    "margin",
-    "transition",
-    "loss",
-    "gradient",
-    "hessian_u",
-    "hessian_z",
-)
+NUMBERS = ("time", "until", "drive", "margin", "transition", "loss", *CERTIFICATE)
 
 
 @dataclass(frozen=True)
@@ -70,13 +62,10 @@ def stage_variables() -> dict[str, Variable]:
 def stage_values(stage: Stage, network: DiagonalNetwork) -> dict[str, Any]:
     """Return one row of each variable."""
     as_they_are = ("time", "until", "drive", "margin", "loss", "sign", "converged", "z", "b")
-    certificate = stage.certificate
     return {
         **{f"stage_{name}": getattr(stage, name) for name in as_they_are},
+        **{f"stage_{name}": getattr(stage.certificate, name) for name in CERTIFICATE},
         "stage_transition": stage.transition if stage.converged else math.nan,
-        "stage_gradient": certificate.gradient,
-        "stage_hessian_u": certificate.hessian_u,
-        "stage_hessian_z": certificate.hessian_z,
         "stage_winner": -1 if stage.winner is None else stage.winner,
         "stage_tied": len(stage.tied),
         "stage_left": len(stage.left),
