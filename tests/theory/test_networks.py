@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.theory import Coordinate, DiagonalNetwork, linear_network, square_error
+from rankscope.theory import DiagonalNetwork, linear_network, square_error
 from theory.cases import normal, vector
 
 examples = settings(max_examples=15, deadline=None)
@@ -83,7 +83,6 @@ def test_square_error_is_a_mean_over_samples_of_half_squared_distances() -> None
 
 
 def test_coordinates_are_named() -> None:
-    assert str(Coordinate("kq", 3, layer=1, head=2)) == "l1.h2.kq.3"
     network = linear_network(normal(4, 2, seed=0), normal(4, seed=1))
     assert [str(coordinate) for coordinate in network.coordinates] == ["z.0", "z.1"]
     assert network.p == 2

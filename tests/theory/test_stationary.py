@@ -43,6 +43,14 @@ def test_a_coordinate_that_is_slow_to_leave_zero_is_waited_for() -> None:
     torch.testing.assert_close(rest.z, vector(1, 1), rtol=1e-9, atol=0)
 
 
+def test_a_narrow_in_which_the_flow_almost_rests_is_passed() -> None:
+    """Settle L with -dL/dz = ((z - 1)^2 + 0.01)(3 - z): slow at 1, where L curves down beyond."""
+    network = loss_network(lambda z: (z**4 / 4 - 5 * z**3 / 3 + 3.505 * z**2 - 3.03 * z).sum())
+    rest = settle(network, vector(0), vector(1), 0)
+    assert rest.converged
+    torch.testing.assert_close(rest.z, vector(3), rtol=1e-9, atol=0)
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_the_attention_head_rests_where_an_explicit_flow_ends(seed: int) -> None:
     network, z = attention_task(seed, samples=30), torch.zeros(6, dtype=torch.float64)

@@ -63,9 +63,8 @@ def flow(
         len(times) > 0 and times[0] >= 0 and times[-1] <= until and bool((times.diff() > 0).all())
     ):
         raise ValueError("times should be increasing numbers between 0 and `until`, at least one")
-    system: Field = (LogField if coordinates == "y" else WeightField)(
-        network, reduction, float(log_alpha)
-    )
+    make = LogField if coordinates == "y" else WeightField
+    system: Field = make(network, reduction, float(log_alpha))
     march = March(system, threshold=threshold, times=None if times is None else times.numpy())
     march.go(
         float(until),

@@ -120,12 +120,14 @@ class Trial:
     @property
     def distance(self) -> Float[Tensor, " time"]:
         """Distance in z from the unperturbed run, over the coordinates that were perturbed."""
-        return (self.perturbed_z - self.unperturbed_z)[:, self.perturbed].norm(dim=1)
+        distance: Tensor = (self.perturbed_z - self.unperturbed_z)[:, self.perturbed].norm(dim=1)
+        return distance
 
     @property
     def distance_all(self) -> Float[Tensor, " time"]:
         """Distance in z from the unperturbed run, over all coordinates."""
-        return (self.perturbed_z - self.unperturbed_z).norm(dim=1)
+        distance: Tensor = (self.perturbed_z - self.unperturbed_z).norm(dim=1)
+        return distance
 
 
 def trial(
