@@ -1,6 +1,7 @@
 """Small networks, and their solutions without the code under test."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 
@@ -9,7 +10,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from rankscope.theory import DiagonalNetwork, linear_network
+from rankscope.theory import DiagonalNetwork, diagonal_attention, diagonal_head, linear_network
 
 LOG10 = math.log(10)
 
@@ -38,8 +39,15 @@ def vector(*numbers: float) -> Tensor:
 
 
 def normal(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+    return torch.randn(*shape, dtype=torch.float64, generator=seeded(seed))
+
+
+def rotation(d: int, *, seed: int) -> Tensor:
+    return torch.linalg.qr(normal(d, d, seed=seed)).Q
+
+
+def seeded(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
 
 
 def start(p: int, *, seed: int = 0) -> tuple[Tensor, Tensor]:
@@ -56,6 +64,29 @@ def correlated(p: int, *, seed: int, samples: int = 20) -> DiagonalNetwork:
     """Return a linear network with correlated inputs."""
     x = normal(samples, p, seed=seed) @ (torch.eye(p).double() + normal(p, p, seed=seed + 1) / 2)
     return linear_network(x, x @ normal(p, seed=seed + 2) + normal(samples, seed=seed + 3))
+
+
+def loss_network(loss: Callable[[Tensor], Tensor], p: int = 1) -> DiagonalNetwork:
+    """Return a network whose loss is L(z) itself."""
+    return DiagonalNetwork(
+        lambda x, z: loss(z), lambda prediction, _: prediction, (vector(0), vector(0)), p
+    )
+
+
+def attention_task(seed: int, *, samples: int = 40) -> DiagonalNetwork:
+    """Return a diagonal head with three features that learns from another."""
+    x = normal(samples, 4, 3, seed=seed)
+    return diagonal_head(x, diagonal_attention(x, vector(0.8, -0.6, 0.4), vector(1.0, -0.7, 0.5)))
+
+
+def attention_by_token(x: Tensor, KQ: Tensor, VO: Tensor) -> Tensor:
+    """Compute Eq. 1 token by token: smax(X W_K W_Q^T X^T) X W_V W_O^T."""
+    rows = []
+    for sample in x:
+        for token in sample:
+            weight = torch.einsum("i,ij,mj->m", token, KQ, sample).exp()
+            rows.append(torch.einsum("m,mi,ij->j", weight / weight.sum(), sample, VO))
+    return torch.stack(rows).view(x.shape)
 
 
 def leaving(name: str) -> DiagonalNetwork:

@@ -1,7 +1,6 @@
 """Assumptions 4.2-4.4 on networks whose stages and curvatures are known in closed form."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -17,31 +16,16 @@ from rankscope.theory.assumptions import (
     check_strict_minima,
 )
 from rankscope.theory.perturbation import Trial
+from theory.cases import loss_network, seeded, vector
 
-GOAL = torch.tensor([-2.0, 1.25, 0.5], dtype=torch.float64)
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def unequal(p: int) -> tuple[Tensor, Tensor]:
-    return torch.ones(p, dtype=torch.float64), torch.zeros(p, dtype=torch.float64)
-
-
-def network_of(loss: Callable[[Tensor], Tensor], p: int) -> DiagonalNetwork:
-    nothing = torch.zeros(1, dtype=torch.float64)
-    return DiagonalNetwork(
-        lambda x, z: loss(z) + x.sum(),
-        lambda prediction, target: prediction,
-        (nothing, nothing),
-        coordinates=p,
-    )
+GOAL = vector(-2.0, 1.25, 0.5)
 
 
 def test_margins_of_the_whitened_network() -> None:
     network = whitened_network(GOAL)
-    check = check_nondegeneracy(network, list(incremental(network, 3)), *unequal(3))
+    check = check_nondegeneracy(
+        network, list(incremental(network, 3)), vector(1, 1, 1), vector(0, 0, 0)
+    )
     # T_k = 1 / |z*| is 0.5, 0.8, 2; the last winner has no rival
     assert check.holds and "holds" in check.sentence
     assert check.details["margin"] == pytest.approx((math.inf, 0.3, 1.2, math.inf))
@@ -49,16 +33,17 @@ def test_margins_of_the_whitened_network() -> None:
 
 
 def test_a_tie_is_a_failure_of_nondegeneracy() -> None:
-    network = whitened_network(torch.tensor([1.0, -1.0, 0.3], dtype=torch.float64))
-    check = check_nondegeneracy(network, list(incremental(network, 1)), *unequal(3))
+    network = whitened_network(vector(1.0, -1.0, 0.3))
+    check = check_nondegeneracy(
+        network, list(incremental(network, 1)), vector(1, 1, 1), vector(0, 0, 0)
+    )
     assert not check.holds and check.value < check.bound
     assert "stage 1 has no unique winner" in check.sentence
 
 
 def test_equal_weights_at_the_start_are_a_failure() -> None:
     network = whitened_network(GOAL)
-    u0 = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)
-    v0 = torch.tensor([0.5, 0.5, 1.0], dtype=torch.float64)
+    u0, v0 = vector(1, 1, -1), vector(0.5, 0.5, 1)
     check = check_nondegeneracy(network, list(incremental(network, 3)), u0, v0)
     assert not check.holds and "|u0| = |v0|" in check.sentence
 
@@ -69,11 +54,9 @@ def leaving(last_drive: float) -> tuple[DiagonalNetwork, Tensor]:
     Its inputs have covariance A; coordinates 0 and 2 rest.
     """
     A = torch.tensor([[1.0, 0.8, 0.0], [0.8, 1.0, 0.5], [0.0, 0.5, 1.0]], dtype=torch.float64)
-    x = torch.linalg.cholesky(A).T * math.sqrt(3)
-    best = torch.tensor([1.0, 0.0, 1.0], dtype=torch.float64)
-    r = A @ best - last_drive * torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)
-    target = torch.linalg.solve(x.T, 3 * r)
-    return linear_network(x, target), best
+    x, best = torch.linalg.cholesky(A).T * math.sqrt(3), vector(1, 0, 1)
+    r = A @ best - vector(0, last_drive, 0)
+    return linear_network(x, torch.linalg.solve(x.T, 3 * r)), best
 
 
 @pytest.mark.parametrize(("drive", "holds"), [(0.3, True), (0.0, False)])
@@ -81,7 +64,7 @@ def test_the_drive_of_a_coordinate_that_left_must_not_be_zero(drive: float, hold
     network, best = leaving(drive)
     stage = list(incremental(network, 1))[1]
     stages = [replace(stage, z=best, left=(1,), margin=1.0)]
-    check = check_nondegeneracy(network, stages, *unequal(3))
+    check = check_nondegeneracy(network, stages, vector(1, 1, 1), vector(0, 0, 0))
     largest = float(network.g(torch.zeros_like(best)).abs().max())
     assert check.details["left_drive"] == pytest.approx((drive / largest,), abs=1e-12)
     assert check.holds == holds
@@ -101,25 +84,27 @@ def test_curvature_of_the_whitened_network() -> None:
 
 
 def test_the_constant_at_a_distance_is_the_worse_direction() -> None:
-    network = whitened_network(torch.tensor([1.0], dtype=torch.float64))
+    network = whitened_network(vector(1.0))
     check = check_strict_minima(network, list(incremental(network, 1)), radius=0.5)
     # ((1 - r)^2 - 1)^2 / 2 / r^2 = (2 - r)^2 / 2
     assert check.details["constant"][1] == pytest.approx(1.5**2 / 2)
 
 
-def test_a_flat_minimum_is_a_failure() -> None:
-    network = network_of(lambda z: (z[0] + z[1] - 2).square() / 2, 2)
-    (stage, *_) = incremental(network, 1)
-    flat = replace(stage, z=torch.ones(2, dtype=torch.float64))
-    check = check_strict_minima(network, [flat])
+def test_a_flat_valley_is_a_failure_and_noise_along_it_stays() -> None:
+    network = loss_network(lambda z: (z[0] + z[1] - 2).square() / 2, 2)
+    flat = [replace(next(incremental(network, 1)), z=vector(1, 1))]
+    check = check_strict_minima(network, flat)
     assert not check.holds and "stage 0 does not rest at a strict minimum" in check.sentence
     assert check.details["hessian_u"] == pytest.approx((0.0,), abs=1e-12)
+    check = check_return_to_rest(network, flat, 100.0, generator=seeded())
+    assert not check.holds and "tied noise at stage 0 is still at" in check.sentence
+    assert min(check.details["tied"] + check.details["independent"]) > 0.05
 
 
 def test_a_saddle_is_a_failure() -> None:
-    network = network_of(lambda z: (z[0] - 1).square() - (z[1] - 1).square(), 2)
-    (stage, *_) = incremental(network, 1)
-    check = check_strict_minima(network, [replace(stage, z=torch.ones(2, dtype=torch.float64))])
+    network = loss_network(lambda z: (z[0] - 1).square() - (z[1] - 1).square(), 2)
+    saddle = replace(next(incremental(network, 1)), z=vector(1, 1))
+    check = check_strict_minima(network, [saddle])
     assert not check.holds and check.value == pytest.approx(-1)
     assert check.details["constant"][0] < 0
 
@@ -129,6 +114,7 @@ def test_a_stage_that_did_not_come_to_rest_is_a_failure() -> None:
     stages = [replace(stage, converged=False) for stage in incremental(network, 1)]
     assert not check_strict_minima(network, stages).holds
     assert not check_noise_robustness(network, stages, generator=seeded()).holds
+    assert not check_return_to_rest(network, stages, 1.0, generator=seeded()).holds
 
 
 def test_noise_does_not_lead_away_in_the_whitened_network() -> None:
@@ -148,7 +134,7 @@ def bistable() -> DiagonalNetwork:
         x = z[0] - 1
         return (1 - 2 * z[1]) * x.square() / 2 + 2 * x**4 + (z[1] - 1).square() / 4
 
-    return network_of(loss, 2)
+    return loss_network(loss, 2)
 
 
 @pytest.mark.parametrize("well", [0.5, 1.5])
@@ -169,7 +155,7 @@ def test_noise_that_decides_between_two_wells_is_a_failure(well: float) -> None:
 
 @pytest.mark.parametrize(("time", "holds"), [(0.4, False), (2.0, True)])
 def test_what_is_left_of_noise_on_the_whitened_network(time: float, holds: bool) -> None:
-    network = whitened_network(torch.tensor([1.5], dtype=torch.float64))
+    network = whitened_network(vector(1.5))
     check = check_return_to_rest(network, list(incremental(network, 1)), time, generator=seeded(5))
     generator = seeded(5)
     torch.randn(2, 1, generator=generator, dtype=torch.float64)  # independent noise comes first
@@ -182,19 +168,9 @@ def test_what_is_left_of_noise_on_the_whitened_network(time: float, holds: bool)
     assert check.holds == holds
 
 
-def test_noise_along_a_flat_valley_stays() -> None:
-    network = network_of(lambda z: (z[0] + z[1] - 2).square() / 2, 2)
-    (stage, *_) = incremental(network, 1)
-    flat = replace(stage, z=torch.ones(2, dtype=torch.float64))
-    check = check_return_to_rest(network, [flat], 100.0, generator=seeded())
-    assert not check.holds and "tied noise at stage 0 is still at" in check.sentence
-    assert min(check.details["tied"] + check.details["independent"]) > 0.05
-
-
 def trial_with(shares: list[float]) -> Trial:
     """Return a trial with one perturbed coordinate at distances `shares` and one newly active."""
-    distance = torch.tensor(shares, dtype=torch.float64)
-    z = torch.stack([distance, torch.linspace(0, 1, len(shares), dtype=torch.float64)], 1)
+    z = torch.stack([vector(*shares), torch.linspace(0, 1, len(shares), dtype=torch.float64)], 1)
     mask = torch.tensor([True, False])
     epochs = tuple(range(len(shares)))
     return Trial("plateau", "tied", 0.05, 2.0, epochs, mask, z, torch.zeros_like(z))

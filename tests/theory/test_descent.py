@@ -1,4 +1,4 @@
-"""Gradient descent against its exact identity, its limit and autograd; SGD as a special case."""
+"""Gradient descent against its exact identity, its limit and autograd."""
 
 import math
 
@@ -6,10 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from rankscope.theory import Trajectory, descend, diagonal_head, linear_network, whitened_network
-from theory.cases import WhitenedSolution, correlated, normal, start, vector
+from theory.cases import WhitenedSolution, normal, start, vector
 
 examples = settings(max_examples=10, deadline=None)
 seeds = st.integers(0, 999)
@@ -17,15 +16,8 @@ EPSILON = 2.0**-52
 
 
 def whitened_descent(rate: float, steps: int, **options) -> Trajectory:
-    return descend(
-        whitened_network(vector(1.0)),
-        vector(1),
-        vector(0.5),
-        1e-4,
-        rate=rate,
-        steps=steps,
-        **options,
-    )
+    network, u0, v0 = whitened_network(vector(1.0)), vector(1), vector(0.5)
+    return descend(network, u0, v0, 1e-4, rate=rate, steps=steps, **options)
 
 
 @examples
@@ -49,7 +41,9 @@ def test_each_step_changes_the_conserved_quantity_by_its_factor(
 def test_steps_are_those_of_autograd_on_the_loss(seed: int) -> None:
     x, target = normal(6, 3, seed=seed), normal(6, seed=seed + 1)
     u0, v0 = start(3, seed=seed)
+    copies = u0.clone(), v0.clone()
     path = descend(linear_network(x, target), u0, v0, 0.5, rate=0.1, steps=10)
+    assert torch.equal(u0, copies[0]) and torch.equal(v0, copies[1])
     u, v = 0.5 * u0, 0.5 * v0
     for step in range(11):
         torch.testing.assert_close(path.u[step], u)
@@ -80,14 +74,8 @@ def test_descent_tends_to_the_flow_at_first_order_in_the_rate() -> None:
 
 @pytest.mark.parametrize("sign", [1, -1])
 def test_crossings_say_when_and_how(sign: int) -> None:
-    path = descend(
-        whitened_network(vector(sign * 1.0, 0.0)),
-        vector(1, 1),
-        vector(0.5, 0.2),
-        1e-4,
-        rate=0.01,
-        steps=1200,
-    )
+    network = whitened_network(vector(sign * 1.0, 0.0))
+    path = descend(network, vector(1, 1), vector(0.5, 0.2), 1e-4, rate=0.01, steps=1200)
     (crossing,) = path.crossings
     assert (crossing.coordinate, crossing.entered, crossing.sign) == (0, True, sign)
     step = crossing.time * -math.log(1e-4) / 0.01
@@ -106,42 +94,6 @@ def test_a_coordinate_that_falls_below_the_threshold_is_reported() -> None:
     assert [(c.entered, c.sign) for c in path.crossings][-1] == (False, 1)
 
 
-def test_a_full_batch_is_gradient_descent() -> None:
-    network, (u0, v0) = correlated(3, seed=0), start(3)
-    plain = descend(network, u0, v0, 1e-2, rate=0.05, steps=200)
-    batched = descend(
-        network, u0, v0, 1e-2, rate=0.05, steps=200, batch=20, generator=torch.Generator()
-    )
-    torch.testing.assert_close(batched.z, plain.z, rtol=1e-10, atol=1e-14)
-    assert len(batched.crossings) == len(plain.crossings) > 0
-
-
-def sgd(seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    network, (u0, v0) = correlated(3, seed=0), start(3)
-    return descend(network, u0, v0, 0.3, rate=0.05, steps=30, batch=4, generator=generator).z
-
-
-def test_batches_are_drawn_by_the_generator_alone() -> None:
-    state = torch.get_rng_state()
-    assert torch.equal(sgd(1), sgd(1))
-    assert not torch.equal(sgd(1), sgd(2))
-    assert torch.equal(state, torch.get_rng_state())
-
-
-def test_one_pass_of_sgd_is_one_step_on_each_part() -> None:
-    network, (u, v) = correlated(2, seed=0, samples=6), start(2)
-    path = descend(network, u, v, 0.5, rate=0.1, steps=3, batch=2, generator=torch.Generator())
-    order = torch.randperm(6, generator=torch.Generator())
-    u, v = 0.5 * u, 0.5 * v
-    for part in order.split(2):
-        x, target = network.x[part], network.target[part]
-        g = x.T @ (target - x @ (u * v)) / 2
-        u, v = u + 0.1 * v * g, v + 0.1 * u * g
-    torch.testing.assert_close(path.z[-1], u * v)
-    assert path.loss[-1] == pytest.approx(network.loss(u * v))  # of all samples
-
-
 def test_divergence_keeps_what_came_before() -> None:
     path = whitened_descent(5.0, 500)
     assert not path.finished
@@ -149,13 +101,6 @@ def test_divergence_keeps_what_came_before() -> None:
     assert 1 < len(path.time) < 500
     assert bool(path.z.isfinite().all()) and bool(path.u.isfinite().all())
     assert path.gradient_evaluations == len(path.time)
-
-
-def test_correlated_divergence_keeps_what_came_before() -> None:
-    for seed in range(5):
-        network, (u0, v0) = correlated(4, seed=seed), start(4, seed=seed)
-        path = descend(network, u0, v0, 1e-2, rate=20.0, steps=500)
-        assert not path.finished and bool(path.z.isfinite().all())
 
 
 def test_records_are_every_few_steps_and_at_the_last() -> None:
@@ -172,13 +117,13 @@ def test_descent_stops_once_enough_coordinates_are_active() -> None:
     assert float(path.z[-1]) >= 1e-2 > float(path.z[-2])
 
 
-def test_progress_rises_to_one_and_inputs_are_left_alone() -> None:
-    shares: list[float] = []
-    u0, v0 = start(3)
-    copies = u0.clone(), v0.clone()
-    descend(correlated(3, seed=0), u0, v0, 0.5, rate=0.1, steps=5, progress=shares.append)
-    assert shares == [0.2, 0.4, 0.6, 0.8, 1.0]
-    assert torch.equal(u0, copies[0]) and torch.equal(v0, copies[1])
+@pytest.mark.parametrize(
+    ("rate", "steps", "every"),
+    [(0.0, 1, 1), (-1.0, 1, 1), (math.nan, 1, 1), (0.1, 0, 1), (0.1, 3, 0)],
+)
+def test_no_steps_are_refused(rate: float, steps: int, every: int) -> None:
+    with pytest.raises(ValueError, match="above 0"):
+        whitened_descent(rate, steps, every=every)
 
 
 @pytest.mark.parametrize("alpha", [0.0, -1e-3, 1.0, 2.0, math.nan])
@@ -187,25 +132,7 @@ def test_an_alpha_outside_0_to_1_is_refused(alpha: float) -> None:
         descend(whitened_network(vector(1.0)), vector(1.0), vector(0.0), alpha, rate=0.1, steps=1)
 
 
-@pytest.mark.parametrize(("rate", "steps"), [(0.0, 1), (-1.0, 1), (math.nan, 1), (0.1, 0)])
-def test_no_steps_are_refused(rate: float, steps: int) -> None:
-    with pytest.raises(ValueError, match="above 0"):
-        whitened_descent(rate, steps)
-
-
-def test_a_record_interval_of_zero_is_refused() -> None:
-    with pytest.raises(ValueError, match="every"):
-        whitened_descent(0.1, 3, every=0)
-
-
-def test_sgd_without_a_generator_is_refused() -> None:
-    with pytest.raises(ValueError, match="Generator"):
-        whitened_descent(0.1, 3, batch=1)
-
-
 def test_starts_that_do_not_fit_are_refused() -> None:
     network = whitened_network(vector(1.0, 2.0))
-    with pytest.raises(ValueError, match=r"Assumption 4\.2"):
-        descend(network, vector(1.0, 2.0), vector(0.0, -2.0), 0.1, rate=0.1, steps=1)
     with pytest.raises(ValueError, match="1 entries, the network 2"):
         descend(network, vector(1.0), vector(0.0), 0.1, rate=0.1, steps=1)

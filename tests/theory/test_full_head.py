@@ -8,31 +8,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.theory.full_head import FullHead, attention
+from rankscope.theory import diagonal_head
+from rankscope.theory.full_head import FullHead
+from theory.cases import attention_by_token, normal
 
 examples = settings(max_examples=20, deadline=None)
 seeds = st.integers(0, 999)
 
 
-def normal(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
-
-
-def head(seed: int, *, samples: int = 6, n: int = 4, d: int = 3) -> FullHead:
-    return FullHead(normal(samples, n, d, seed=seed), normal(samples, n, d, seed=seed + 1000))
+def head(seed: int) -> FullHead:
+    return FullHead(normal(6, 4, 3, seed=seed), normal(6, 4, 3, seed=seed + 1000))
 
 
 def written_out(x: Tensor, W: Tensor) -> Tensor:
-    """Compute Eq. 1 token by token."""
-    KQ = torch.einsum("ir,jr->ij", W[0], W[1])
-    VO = torch.einsum("ir,jr->ij", W[2], W[3])
-    rows = []
-    for sample in x:
-        for token in sample:
-            weight = torch.einsum("i,ij,mj->m", token, KQ, sample).exp()
-            rows.append(torch.einsum("m,mi,ij->j", weight / weight.sum(), sample, VO))
-    return torch.stack(rows).view(x.shape)
+    return attention_by_token(x, W[0] @ W[1].mT, W[2] @ W[3].mT)
 
 
 @examples
@@ -41,7 +30,6 @@ def test_output_and_loss_are_those_of_attention_written_out(seed: int, r: int) -
     case, weights = head(seed), normal(4, 3, r, seed=seed + 1)
     expected = written_out(case.x, weights)
     torch.testing.assert_close(case.output(weights), expected)
-    torch.testing.assert_close(attention(case.x, *weights), expected)
     errors = [float((a - b).square().sum()) / 2 for a, b in zip(expected, case.target, strict=True)]
     assert case.loss(weights) == pytest.approx(sum(errors) / (6 * 4))
 
@@ -53,56 +41,25 @@ def test_gradient_is_autograds(seed: int, r: int) -> None:
     weights = normal(4, 3, r, seed=seed + 1).requires_grad_()
     loss = (written_out(case.x, weights) - case.target).square().sum(-1).mean() / 2
     (expected,) = torch.autograd.grad(loss, weights)
-    value, gradient, _ = case.derivatives(weights)
+    value, gradient, (dKQ, dVO) = case.derivatives(weights)
     torch.testing.assert_close(gradient, expected)
+    torch.testing.assert_close(dKQ @ weights[1], expected[0])
+    torch.testing.assert_close(dVO @ weights[3], expected[2])
     torch.testing.assert_close(case.gradient(weights), expected)
     assert value == pytest.approx(loss.item())
-
-
-def test_derivatives_in_the_products_are_finite_differences() -> None:
-    case = head(0)
-    identity = torch.eye(3, dtype=torch.float64)
-    KQ, VO = normal(2, 3, 3, seed=5)
-    weights = torch.stack([KQ, identity, VO, identity])
-    _, _, slopes = case.derivatives(weights)
-    for product in (0, 1):
-        change = normal(3, 3, seed=7)
-        moved = torch.zeros_like(weights)
-        moved[2 * product] = 1e-5 * change
-        difference = (case.loss(weights + moved) - case.loss(weights - moved)) / 2e-5
-        assert float((slopes[product] * change).sum()) == pytest.approx(difference, rel=1e-7)
 
 
 @examples
 @given(seeds)
 def test_diagonal_weights_give_the_diagonal_head(seed: int) -> None:
-    case = head(seed)
-    w = normal(4, 3, seed=seed + 1).requires_grad_()
-    # The diagonal head depends on z = (w_K * w_Q, w_V * w_O) alone.
-    kq, vo = w[0] * w[1], w[2] * w[3]
-    scores = torch.einsum("sai,i,sbi->sab", case.x, kq, case.x)
-    output = torch.einsum("sab,sbi,i->sai", scores.softmax(-1), case.x, vo)
-    loss = (output - case.target).square().sum(-1).mean() / 2
-    (expected,) = torch.autograd.grad(loss, w)
-    weights = torch.diag_embed(w.detach())
-    assert case.loss(weights) == pytest.approx(loss.item())
-    torch.testing.assert_close(case.gradient(weights).diagonal(dim1=-2, dim2=-1), expected)
-
-
-def test_without_attention_weights_every_token_sees_the_mean() -> None:
-    case = head(3)
-    identity = torch.eye(3, dtype=torch.float64)
-    weights = torch.stack([0 * identity, 0 * identity, identity, identity])
-    mean = case.x.mean(1, keepdim=True).expand_as(case.x)
-    torch.testing.assert_close(case.output(weights), mean)
-
-
-def test_one_token_leaves_nothing_to_attend_to() -> None:
-    case = head(0, n=1)
-    weights = normal(4, 3, 3, seed=1)
-    torch.testing.assert_close(case.output(weights), case.x @ weights[2] @ weights[3].mT)
-    assert case.gradient(weights)[:2].abs().max() == 0
-    assert case.gradient(weights)[2:].abs().min() > 0
+    case, (w_K, w_Q, w_V, w_O) = head(seed), normal(4, 3, seed=seed + 1)
+    z = torch.cat([w_K * w_Q, w_V * w_O])
+    weights = torch.diag_embed(torch.stack([w_K, w_Q, w_V, w_O]))
+    diagonal = diagonal_head(case.x, case.target)
+    assert case.loss(weights) == pytest.approx(diagonal.loss(z))
+    _, _, slopes = case.derivatives(weights)
+    drive = -slopes.diagonal(dim1=-2, dim2=-1).flatten()
+    torch.testing.assert_close(drive, diagonal.g(z))
 
 
 def test_inputs_are_left_alone_and_no_graph_is_kept() -> None:

@@ -3,20 +3,11 @@
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
 
 from rankscope.theory.gauge import overlap, separated
+from theory.cases import normal
 
 examples = settings(max_examples=15, deadline=None)
-
-
-def normal(*shape: int, seed: int) -> Tensor:
-    generator = torch.Generator().manual_seed(seed)
-    return torch.randn(*shape, dtype=torch.float64, generator=generator)
-
-
-def orthonormal(rows: int, columns: int, seed: int) -> Tensor:
-    return torch.linalg.qr(normal(rows, columns, seed=seed)).Q
 
 
 @examples
@@ -39,7 +30,7 @@ def test_columns_of_very_different_size_keep_their_relative_accuracy(seed: int) 
     # Columns sizes * Q, sheared by a well-conditioned unit triangle: to leading order the small
     # column loses its part along the large ones, and keeps the rest exactly.
     size = torch.tensor([1.0, 1e-30, 1e-60], dtype=torch.float64)
-    Q = orthonormal(8, 3, seed)
+    Q = torch.linalg.qr(normal(8, 3, seed=seed)).Q
     shear = torch.tensor([[1, 0.5, -0.7], [0, 1, 0.6], [0, 0, 1]], dtype=torch.float64)
     turned = separated((Q @ shear) * size)
     torch.testing.assert_close(turned / size, Q, rtol=0, atol=1e-13)

@@ -15,19 +15,17 @@ from rankscope.theory import (
     Crossing,
     DiagonalNetwork,
     Trajectory,
-    diagonal_head,
     flow,
     linear_network,
     square_error,
     whitened_network,
 )
 from theory.cases import (
-    LEAVING,
     LOG10,
     WhitenedSolution,
+    attention_task,
     correlated,
     leaving,
-    normal,
     reference_stages,
     start,
     vector,
@@ -110,49 +108,13 @@ def test_the_distance_to_the_limit_times_is_of_order_one_over_log_alpha() -> Non
     torch.testing.assert_close(constants, constants[:1].expand(4, 4), rtol=0, atol=2e-2)
 
 
-@pytest.mark.parametrize("make", [lambda: correlated(4, seed=3), lambda: leaving("three")])
-def test_other_networks_follow_an_explicit_solver(make) -> None:
-    """Compare with Eq. 4 of the linear network, solved with numpy and DOP853."""
-    network = make()
-    u0, v0 = start(network.p)
-    x, target = network.x.numpy(), network.target.numpy()
-    times = np.linspace(0, 3, 13)
-
-    def slope(time: float, state: np.ndarray) -> np.ndarray:
-        u, v = np.split(state, 2)
-        g = x.T @ (target - x @ (u * v)) / len(x)
-        return 3 * LOG10 * np.concatenate([v * g, u * g])
-
-    begin = 1e-3 * torch.cat([u0, v0]).numpy()
-    known = solve_ivp(slope, (0, 3), begin, "DOP853", times, rtol=1e-11, atol=1e-14).y
-    u, v = (torch.from_numpy(half.T.copy()) for half in np.split(known, 2))
-    for coordinates, tolerance in (("y", 1e-5), ("uv", 1e-9)):
-        path = flow(
-            network,
-            u0,
-            v0,
-            -3 * LOG10,
-            3,
-            coordinates=coordinates,
-            times=torch.from_numpy(times),
-            tolerance=tolerance,
-        )
-        torch.testing.assert_close(path.z, u * v, rtol=1e-3, atol=1e-8)
-        torch.testing.assert_close(path.u, u, rtol=1e-3, atol=1e-7)
-        torch.testing.assert_close(path.v, v, rtol=1e-3, atol=1e-7)
-
-
-def staircase(name: str) -> tuple[DiagonalNetwork, list, float]:
-    x, target = (np.array(numbers, dtype=float) for numbers in LEAVING[name])
-    stages = reference_stages(x, target)
-    return leaving(name), stages, 1.3 * stages[-1].time
-
-
 @pytest.mark.parametrize(("name", "powers"), [("three", (-64, -1000)), ("five", (-64, -300))])
 def test_flow_agrees_with_algorithm_1_where_a_coordinate_leaves_and_comes_back(
     name: str, powers: tuple[int, int]
 ) -> None:
-    network, stages, until = staircase(name)
+    network = leaving(name)
+    stages = reference_stages(network.x.numpy(), network.target.numpy())
+    until = 1.3 * stages[-1].time
     events = [event for s in stages for event in ((s.winner, True), *((i, False) for i in s.left))]
     ends = [stage.time for stage in stages[1:]] + [until]
     middles = vector(*((stage.time + end) / 2 for stage, end in zip(stages, ends, strict=True)))
@@ -160,6 +122,8 @@ def test_flow_agrees_with_algorithm_1_where_a_coordinate_leaves_and_comes_back(
     for power in powers:
         path = flow(network, *start(network.p), power * LOG10, until, times=middles)
         assert [(c.coordinate, c.entered) for c in path.crossings] == events
+        firsts = dict.fromkeys(stage.winner for stage in stages)
+        assert [c.coordinate for c in path.activations] == list(firsts)
         entries = [c for c in path.crossings if c.entered]
         assert [c.sign for c in entries] == [np.sign(s.z[s.winner]) for s in stages]
         delays = [c.time - s.time for c, s in zip(entries, stages, strict=True)]
@@ -172,34 +136,28 @@ def test_flow_agrees_with_algorithm_1_where_a_coordinate_leaves_and_comes_back(
 
 
 @few
-@given(seeds, st.lists(st.sampled_from([-1.0, 1.0]), min_size=3, max_size=3), st.booleans())
-def test_signs_and_order_of_the_weights_do_not_matter_to_z(
-    seed: int, signs: list[float], swap: bool
+@given(
+    seeds,
+    st.permutations(range(3)),
+    st.lists(st.sampled_from([-1.0, 1.0]), min_size=3, max_size=3),
+    st.booleans(),
+)
+def test_permuting_flipping_and_swapping_weights_does_so_to_the_flow(
+    seed: int, places: list[int], signs: list[float], swap: bool
 ) -> None:
-    """Apply (u, v) -> (-u, -v) and (u, v) -> (v, u) to single coordinates (App. A.3)."""
-    network, (u0, v0) = correlated(3, seed=seed), start(3, seed=seed)
-    flipped = vector(*signs)
-    others = (flipped * v0, flipped * u0) if swap else (flipped * u0, flipped * v0)
-    times = torch.linspace(0, 4, 9, dtype=torch.float64)
-    path, other = (flow(network, *s, -8 * LOG10, 4, times=times) for s in ((u0, v0), others))
-    torch.testing.assert_close(other.z, path.z, rtol=1e-9, atol=1e-15)
-    assert order(other) == order(path)
-    torch.testing.assert_close(crossing_times(other), crossing_times(path))
-    mine = (other.v, other.u) if swap else (other.u, other.v)
-    torch.testing.assert_close(mine[0], flipped * path.u, rtol=1e-9, atol=1e-15)
-    torch.testing.assert_close(mine[1], flipped * path.v, rtol=1e-9, atol=1e-15)
-
-
-@few
-@given(seeds, st.permutations(range(3)))
-def test_permuting_coordinates_permutes_the_flow(seed: int, places: list[int]) -> None:
-    network, (u0, v0) = correlated(3, seed=seed), start(3, seed=seed)
+    """Apply (u, v) -> (-u, -v) and (u, v) -> (v, u) to permuted coordinates (App. A.3)."""
+    network, weights = correlated(3, seed=seed), start(3, seed=seed)
     permuted = linear_network(network.x[:, places], network.target)
-    times = torch.linspace(0, 4, 9, dtype=torch.float64)
-    path = flow(network, u0, v0, -8 * LOG10, 4, times=times, tolerance=1e-4)
-    other = flow(permuted, u0[places], v0[places], -8 * LOG10, 4, times=times, tolerance=1e-4)
+    u0, v0 = (vector(*signs) * part[places] for part in weights)
+    options = {"times": torch.linspace(0, 4, 9, dtype=torch.float64), "tolerance": 1e-4}
+    path = flow(network, *weights, -8 * LOG10, 4, **options)
+    other = flow(permuted, *((v0, u0) if swap else (u0, v0)), -8 * LOG10, 4, **options)
     torch.testing.assert_close(other.z, path.z[:, places], rtol=2e-3, atol=1e-6)
-    assert [(places[i], *rest) for i, *rest in order(other)] == [tuple(x) for x in order(path)]
+    assert [(places[i], *rest) for i, *rest in order(other)] == order(path)
+    torch.testing.assert_close(crossing_times(other), crossing_times(path), rtol=1e-4, atol=0)
+    u, v = (other.v, other.u) if swap else (other.u, other.v)
+    torch.testing.assert_close(u, vector(*signs) * path.u[:, places], rtol=2e-3, atol=1e-6)
+    torch.testing.assert_close(v, vector(*signs) * path.v[:, places], rtol=2e-3, atol=1e-6)
 
 
 @few
@@ -221,30 +179,40 @@ def test_scaling_the_loss_scales_time(seed: int, factor: float) -> None:
     )
 
 
-def test_the_conservation_law_holds_when_weights_are_integrated() -> None:
-    x, target = normal(20, 4, 3, seed=0), 0.5 * normal(20, 4, 3, seed=1)
-    u0, v0 = start(6)
-    path = flow(diagonal_head(x, target), u0, v0, -3 * LOG10, 20, coordinates="uv")
-    assert path.activations
-    drift = (path.u**2 - path.v**2) - 1e-6 * (u0**2 - v0**2)
-    assert float((drift.abs() / (path.u**2 + path.v**2)).max()) < 1e-8
+@pytest.mark.parametrize(
+    ("network", "u0", "v0"),
+    [
+        (correlated(4, seed=3), *start(4)),
+        (leaving("three"), *start(3)),
+        (attention_task(0, samples=20), *start(6)),
+        (whitened_network(vector(1.0, -0.5)), vector(1, 0), vector(0, 1)),
+    ],
+    ids=["correlated", "leaving", "head", "zeros in the start"],
+)
+def test_both_coordinate_systems_follow_an_explicit_solver(
+    network: DiagonalNetwork, u0: Tensor, v0: Tensor
+) -> None:
+    """Compare with Eq. 4 of the weights, solved with DOP853."""
 
+    def slope(time: float, state: np.ndarray) -> np.ndarray:
+        u, v = torch.from_numpy(state).chunk(2)
+        g = network.g(u * v)
+        return 3 * LOG10 * torch.cat([v * g, u * g]).numpy()
 
-def test_both_coordinate_systems_give_one_flow() -> None:
-    x = normal(20, 4, 3, seed=0)
-    network = diagonal_head(x, torch.softmax(x @ x.mT, -1) @ x * vector(1, -0.5, 0.3))
-    times = torch.linspace(0, 6, 31, dtype=torch.float64)
-    paths = [
-        flow(network, *start(6), -4 * LOG10, 6, coordinates=which, times=times, tolerance=tolerance)
-        for which, tolerance in (("y", 1e-4), ("uv", 1e-9))
-    ]
-    assert len(paths[0].activations) >= 2
-    torch.testing.assert_close(paths[0].z, paths[1].z, rtol=5e-3, atol=1e-9)
-    torch.testing.assert_close(paths[0].y, paths[1].y, rtol=1e-3, atol=5e-3)
-    assert order(paths[0]) == order(paths[1])
-    torch.testing.assert_close(
-        crossing_times(paths[0]), crossing_times(paths[1]), rtol=1e-4, atol=0
+    begin, times = 1e-3 * torch.cat([u0, v0]).numpy(), torch.linspace(0, 6, 25, dtype=torch.float64)
+    known = solve_ivp(slope, (0, 6), begin, "DOP853", times.numpy(), rtol=1e-11, atol=1e-14).y
+    u, v = torch.from_numpy(known.T.copy()).chunk(2, -1)
+    path, other = (
+        flow(network, u0, v0, -3 * LOG10, 6, coordinates=which, times=times, tolerance=tolerance)
+        for which, tolerance in (("y", 1e-5), ("uv", 1e-9))
     )
+    for followed in (path, other):
+        torch.testing.assert_close(followed.z, u * v, rtol=1e-3, atol=1e-8)
+        torch.testing.assert_close(followed.u, u, rtol=1e-3, atol=1e-7)
+        torch.testing.assert_close(followed.v, v, rtol=1e-3, atol=1e-7)
+    torch.testing.assert_close(path.y, other.y, rtol=1e-3, atol=5e-3)
+    assert len(path.activations) >= 2 and order(path) == order(other)
+    torch.testing.assert_close(crossing_times(path), crossing_times(other), rtol=1e-4, atol=0)
 
 
 def test_y_of_integrated_weights_is_known_where_u_and_v_round_to_one_number() -> None:
@@ -256,30 +224,9 @@ def test_y_of_integrated_weights_is_known_where_u_and_v_round_to_one_number() ->
     torch.testing.assert_close(path.y[-1], expected, rtol=1e-2, atol=0)
 
 
-def test_weights_can_be_integrated_from_a_start_with_zeros() -> None:
-    times = torch.linspace(0, 4, 9, dtype=torch.float64)
-    network = whitened_network(vector(1.0, -0.5))
-    paths = [
-        flow(
-            network,
-            vector(1, 0),
-            vector(0, 1),
-            -3 * LOG10,
-            4,
-            coordinates=which,
-            times=times,
-            tolerance=tolerance,
-        )
-        for which, tolerance in (("y", 1e-4), ("uv", 1e-9))
-    ]
-    torch.testing.assert_close(paths[0].z, paths[1].z, rtol=5e-3, atol=1e-9)
-
-
 def test_only_the_times_asked_for_are_recorded() -> None:
-    times = vector(0.5, 1.0, 5.0)
-    path = whitened_flow(-8, times=times)
-    assert torch.equal(path.time, times) and path.z.shape == (3, 4)
-    free = plain_flow(-8)
+    path, free = whitened_flow(-8, times=vector(0.5, 1.0, 5.0)), plain_flow(-8)
+    assert path.time.tolist() == [0.5, 1.0, 5.0] and path.z.shape == (3, 4)
     assert float(free.time[0]) == 0 and float(free.time[-1]) == 5
     assert bool((free.time.diff() > 0).all())
     assert torch.equal(crossing_times(path), crossing_times(free))
@@ -310,14 +257,6 @@ def test_a_coordinate_above_the_threshold_from_the_start_is_active_at_once() -> 
     assert (crossing.coordinate, crossing.entered, crossing.sign) == (1, False, 1)
     assert crossing.time == pytest.approx(left, rel=1e-3)
     assert [crossing.coordinate for crossing in path.activations] == [0, 1]
-
-
-def test_activations_are_first_entries() -> None:
-    network, stages, until = staircase("three")
-    path = flow(network, *start(3), -300 * LOG10, until)
-    firsts = list(dict.fromkeys(stage.winner for stage in stages))
-    assert [crossing.coordinate for crossing in path.activations] == firsts
-    assert len(path.crossings) == len(stages) + 1  # one leaves and comes back
 
 
 def test_loss_never_rises_along_the_flow() -> None:

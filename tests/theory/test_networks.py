@@ -1,8 +1,5 @@
 """Loss, drive and Hessian of a network against autograd on a loss written out beside it."""
 
-import math
-from collections.abc import Callable
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from rankscope.theory import Coordinate, DiagonalNetwork, linear_network, square_error
+from rankscope.theory import DiagonalNetwork, linear_network, square_error
 from theory.cases import normal, vector
 
 examples = settings(max_examples=15, deadline=None)
@@ -21,16 +18,6 @@ def curved(x: Tensor, z: Tensor) -> Tensor:
     return torch.tanh(x * z).sum(-1) + (x @ z) ** 2
 
 
-def loop_loss(x: Tensor, target: Tensor, z: Tensor, decay: float = 0.0) -> Tensor:
-    """Compute half the mean square error of `curved`, sample by sample."""
-    total = torch.zeros((), dtype=torch.float64)
-    for sample, y in zip(x, target, strict=True):
-        prediction = sum(torch.tanh(a * b) for a, b in zip(sample, z, strict=True))
-        prediction = prediction + sum(a * b for a, b in zip(sample, z, strict=True)) ** 2
-        total = total + (prediction - y) ** 2 / 2
-    return total / len(x) + decay / 2 * sum(b * b for b in z)
-
-
 @examples
 @given(seeds, st.sampled_from([0.0, 0.3]))
 def test_derivatives_are_autograds_of_the_loss_written_out(seed: int, decay: float) -> None:
@@ -38,30 +25,15 @@ def test_derivatives_are_autograds_of_the_loss_written_out(seed: int, decay: flo
     network = DiagonalNetwork(curved, square_error, (x, target), 3, decay=decay)
 
     def written(z: Tensor) -> Tensor:
-        return loop_loss(x, target, z, decay)
+        return (curved(x, z) - target).square().mean() / 2 + decay / 2 * z @ z
 
     gradient = torch.autograd.functional.jacobian(written, z)
     hessian = torch.autograd.functional.hessian(written, z)
-    direction = normal(3, seed=seed + 3)
     assert network.loss(z) == pytest.approx(float(written(z)), rel=1e-12)
     torch.testing.assert_close(network.g(z), -gradient)
     torch.testing.assert_close(network.hessian(z), hessian)
     torch.testing.assert_close(network.hessian(z, [2, 0]), hessian[:, [2, 0]])
     assert network.hessian(z, []).shape == (3, 0)
-    torch.testing.assert_close(network.hessian_vector(z, direction), hessian @ direction)
-
-
-@examples
-@given(seeds)
-def test_weights_follow_equation_4(seed: int) -> None:
-    x, target = normal(6, 3, seed=seed), normal(6, seed=seed + 1)
-    network = DiagonalNetwork(curved, square_error, (x, target), 3)
-    u, v = normal(2, 3, seed=seed + 2).requires_grad_().unbind()
-    du, dv = torch.autograd.grad(loop_loss(x, target, u * v), (u, v))
-    with torch.no_grad():
-        g = network.g(u * v)
-    torch.testing.assert_close(v * g, -du)
-    torch.testing.assert_close(u * g, -dv)
 
 
 @examples
@@ -79,7 +51,6 @@ def test_a_loss_linear_in_z_has_a_zero_hessian() -> None:
         lambda x, z: x @ z, lambda p, t: p.mean(), (normal(3, 2, seed=0), vector(0)), 2
     )
     assert bool((network.hessian(vector(1, 2)) == 0).all())
-    assert bool((network.hessian_vector(vector(1, 2), vector(3, 4)) == 0).all())
 
 
 def test_inputs_and_the_autograd_mode_are_left_alone() -> None:
@@ -112,31 +83,9 @@ def test_square_error_is_a_mean_over_samples_of_half_squared_distances() -> None
 
 
 def test_coordinates_are_named() -> None:
-    assert str(Coordinate("kq", 3, layer=1, head=2)) == "l1.h2.kq.3"
     network = linear_network(normal(4, 2, seed=0), normal(4, seed=1))
     assert [str(coordinate) for coordinate in network.coordinates] == ["z.0", "z.1"]
     assert network.p == 2
-
-
-@examples
-@given(st.integers(1, 7), seeds)
-def test_batches_hold_each_sample_once_in_a_pass(size: int, seed: int) -> None:
-    network = linear_network(torch.arange(7.0).double()[:, None], torch.arange(7.0).double() + 10)
-    parts = network.batches(size, torch.Generator().manual_seed(seed))
-    for _ in range(2):
-        one_pass = [next(parts) for _ in range(math.ceil(7 / size))]
-        x = torch.cat([part.x[:, 0] for part in one_pass])
-        assert sorted(x.tolist()) == list(range(7))
-        assert all(bool((part.target == part.x[:, 0] + 10).all()) for part in one_pass)
-        assert all(len(part.target) <= size for part in one_pass)
-    assert len(network.target) == 7
-
-
-@pytest.mark.parametrize("size", [0, 8])
-def test_batches_larger_than_the_data_or_empty_are_refused(size: int) -> None:
-    network = linear_network(normal(7, 1, seed=0), normal(7, seed=1))
-    with pytest.raises(ValueError, match="7 samples"):
-        next(network.batches(size, torch.Generator()))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -146,18 +95,6 @@ def test_data_that_are_not_finite_are_refused(bad: float) -> None:
         linear_network(x, target.index_fill(0, torch.tensor([1]), bad))
     with pytest.raises(ValueError, match="x holds NaN"):
         linear_network(x.index_fill(0, torch.tensor([1]), bad), target)
-
-
-def test_a_loss_that_is_not_one_number_is_refused() -> None:
-    data = normal(4, 2, seed=0), normal(4, seed=1)
-    with pytest.raises(ValueError, match=r"shape \(4,\)"):
-        DiagonalNetwork(lambda x, z: x @ z, lambda p, t: (p - t) ** 2, data, 2)
-
-
-def test_predictions_that_do_not_fit_the_target_are_refused() -> None:
-    data = normal(4, 2, seed=0), normal(4, 1, seed=1)  # would broadcast to (4, 4)
-    with pytest.raises(ValueError, match="alike"):
-        DiagonalNetwork(lambda x, z: x @ z, square_error, data, 2)
 
 
 def test_class_numbers_stay_integers_for_cross_entropy() -> None:
@@ -173,38 +110,22 @@ def test_class_numbers_stay_integers_for_cross_entropy() -> None:
 @pytest.mark.parametrize("h", [lambda x, z: F.relu(x * z).sum(-1), lambda x, z: (x @ z).abs()])
 def test_a_kinked_h_is_allowed_with_a_warning(h) -> None:
     data = normal(4, 2, seed=0), normal(4, seed=1)
-    with pytest.warns(UserWarning, match="Theorem 4.5 does not cover"):
+    with torch.no_grad(), pytest.warns(UserWarning, match="Theorem 4.5 does not cover"):
         network = DiagonalNetwork(h, square_error, data, 2)
     assert network.g(vector(0.1, 0.2)).shape == (2,)
 
 
-def test_kinks_are_noticed_where_gradients_are_off() -> None:
-    data = normal(4, 2, seed=0), normal(4, seed=1)
-    with torch.no_grad(), pytest.warns(UserWarning, match="Theorem 4.5"):
-        DiagonalNetwork(lambda x, z: F.relu(x * z).sum(-1), square_error, data, 2)
-
-
 @pytest.mark.parametrize(
-    "h",
+    ("h", "loss", "match"),
     [
-        lambda x, z: F.relu(x) @ z,
-        lambda x, z: torch.tanh(x @ z),
-        lambda x, z: F.gelu(x @ z),
-        lambda x, z: torch.softmax(x * z, -1)[:, 0],
+        (lambda x, z: x @ z, lambda p, t: (p - t) ** 2, r"shape \(3,\)"),
+        (lambda x, z: x * z, square_error, "alike"),
+        (lambda x, z: (x @ z).square().sqrt(), square_error, "not finite at z = 0"),
+        (lambda x, z: (x @ z).log(), square_error, "not finite at z = 0"),
+        (lambda x, z: x @ z.detach(), square_error, "does not depend on z"),
     ],
 )
-def test_a_smooth_h_gives_no_warning(h) -> None:
-    DiagonalNetwork(h, square_error, (normal(4, 2, seed=0), normal(4, seed=1)), 2)
-
-
-@pytest.mark.parametrize("h", [lambda x, z: (x @ z).square().sqrt(), lambda x, z: (x @ z).log()])
-def test_a_network_without_a_gradient_at_zero_is_refused(h: Callable[..., Tensor]) -> None:
+def test_networks_without_a_loss_and_a_gradient_are_refused(h, loss, match: str) -> None:
     x = torch.ones(3, 2, dtype=torch.float64)
-    with pytest.raises(ValueError, match="not finite at z = 0"):
-        DiagonalNetwork(h, square_error, (x, x[:, 0]), 2)
-
-
-def test_a_network_that_does_not_see_z_is_refused() -> None:
-    x = torch.ones(3, 2, dtype=torch.float64)
-    with pytest.raises(ValueError, match="does not depend on z"):
-        DiagonalNetwork(lambda x, z: x @ z.detach(), square_error, (x, x[:, 0]), 2)
+    with pytest.raises(ValueError, match=match):
+        DiagonalNetwork(h, loss, (x, x[:, 0]), 2)

@@ -9,28 +9,21 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import solve_ivp
-from torch import Tensor
 
 from rankscope.theory import whitened_network
 from rankscope.theory.perturbation import TAU, Noise, Reference, perturbed, trial
 from rankscope.theory.reduction import Reduction
+from theory.cases import normal, seeded, vector
 
-GOAL = torch.tensor([1.5, -1.0, 0.02], dtype=torch.float64)
+GOAL = vector(1.5, -1.0, 0.02)
+START = normal(2, 3, seed=0)
 LOG_ALPHA = -32 * math.log(10)
 EPOCH = 0.1
-
-
-def seeded(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def start(seed: int = 0) -> tuple[Tensor, Tensor]:
-    u0, v0 = torch.randn(2, 3, generator=seeded(seed), dtype=torch.float64)
-    return u0, v0
+TIED = {"kind": "plateau", "noise": "tied", "std": 0.05}
 
 
 def reference(until: float = 2.6) -> Reference:
-    return Reference.run(whitened_network(GOAL), *start(), LOG_ALPHA, until, epoch=EPOCH)
+    return Reference.run(whitened_network(GOAL), *START, LOG_ALPHA, until, epoch=EPOCH)
 
 
 def at_plateau() -> tuple[Reference, int]:
@@ -40,7 +33,7 @@ def at_plateau() -> tuple[Reference, int]:
 
 
 def test_newly_active_epochs_are_those_after_a_weight_reaches_tau() -> None:
-    reduction = Reduction.of(*start(), LOG_ALPHA)
+    reduction = Reduction.of(*START, LOG_ALPHA)
     # Coordinates are independent, and dy/dt = z* until one is active: y is linear.
     wait = (GOAL.sgn() * reduction.y_at(TAU**2) - reduction.y0) / GOAL
     assert reference().newly_active() == tuple(math.ceil(float(t) / EPOCH) for t in wait[:2])
@@ -51,16 +44,14 @@ def test_unperturbed_run_is_recorded_at_every_epoch() -> None:
     torch.testing.assert_close(
         run.time * -LOG_ALPHA, EPOCH * torch.arange(len(run.y), dtype=torch.float64)
     )
-    y = Reduction.of(*start(), LOG_ALPHA).y0 + GOAL * EPOCH * 100  # all still wait at epoch 100
+    y = Reduction.of(*START, LOG_ALPHA).y0 + GOAL * EPOCH * 100  # all still wait at epoch 100
     torch.testing.assert_close(run.y[100], y)
 
 
 def test_tied_noise_decays_along_the_logistic_curve() -> None:
     run, epoch = at_plateau()
     epochs = (0, 5, 10, 20, 40)
-    result = trial(
-        run, epoch, kind="plateau", noise="tied", std=0.05, epochs=epochs, generator=seeded(1)
-    )
+    result = trial(run, epoch, epochs=epochs, **TIED, generator=seeded(1))
     assert result.perturbed.tolist() == [True, True, False]
     goal = GOAL[:2]
     ratio = goal / result.perturbed_z[0, :2]
@@ -97,13 +88,12 @@ def test_independent_noise_follows_the_weights_own_equation() -> None:
 @given(seed=st.integers(0, 10**6), noise=st.sampled_from(["independent", "tied"]))
 @settings(max_examples=25, deadline=None)
 def test_noise_moves_the_weights_above_tau_and_no_others(seed: int, noise: Noise) -> None:
-    alpha = torch.tensor([1.0, 1e-2, 1e-6, 1e-30], dtype=torch.float64)
-    u, v = alpha * torch.randn(2, 4, generator=seeded(seed), dtype=torch.float64)
+    u, v = vector(1.0, 1e-2, 1e-6, 1e-30) * normal(2, 4, seed=seed)
     state = Reduction.of(2 * u, 2 * v, -math.log(2))
     begun, mask = perturbed(state, noise=noise, std=0.05, generator=seeded(seed + 1))
     large = torch.maximum(u.abs(), v.abs()) > TAU
     assert mask.tolist() == large.tolist() and large[0] and not large[3]
-    first, second = 0.05 * torch.randn(2, 4, generator=seeded(seed + 1), dtype=torch.float64)
+    first, second = 0.05 * normal(2, 4, seed=seed + 1)
     if noise == "independent":
         moved_u, moved_v = begun.weights(begun.y0)
         torch.testing.assert_close(moved_u[mask], (u + first)[mask])
@@ -121,7 +111,7 @@ def test_tied_noise_keeps_v_at_s_u_with_the_sign_u_took() -> None:
     state = replace(run.reduction, y0=run.y[epoch])
     u, _ = state.weights(state.y0)
     begun, _ = perturbed(state, noise="tied", std=3.0, generator=seeded(4))
-    first, _ = 3.0 * torch.randn(2, 3, generator=seeded(4), dtype=torch.float64)
+    first, _ = 3.0 * normal(2, 3, seed=4)
     moved_u, moved_v = begun.weights(begun.y0)
     assert bool(((u + first) * u < 0)[:2].any())  # the noise turned a weight around
     torch.testing.assert_close(moved_u[:2], (u + first)[:2])
@@ -131,12 +121,4 @@ def test_tied_noise_keeps_v_at_s_u_with_the_sign_u_took() -> None:
 def test_a_trial_past_the_end_of_the_reference_is_refused() -> None:
     run = reference(0.1)
     with pytest.raises(ValueError, match="past the end of the reference, which has"):
-        trial(
-            run,
-            len(run.y) - 10,
-            kind="plateau",
-            noise="tied",
-            std=0.05,
-            epochs=(0, 10),
-            generator=seeded(0),
-        )
+        trial(run, len(run.y) - 10, epochs=(0, 10), **TIED, generator=seeded())

@@ -65,16 +65,12 @@ def test_a_value_that_climbs_twice_is_as_wide_as_both_steps() -> None:
 
 
 def test_what_did_not_rise_or_has_not_settled_is_nan() -> None:
-    constant = torch.ones_like(TIME)
+    zero, constant = torch.zeros_like(TIME), torch.ones_like(TIME)
     cut_exponential = torch.exp(TIME - 40)
     sliding = logistic(4.0, 39)
-    rises = rise_times(TIME, torch.stack([constant, cut_exponential, sliding], dim=-1))
+    rises = rise_times(TIME, torch.stack([zero, constant, cut_exponential, sliding], dim=-1))
     assert rises.half.isnan().all() and rises.width.isnan().all()
     assert rises.separated == 0
-
-
-def test_zero_throughout_is_no_rise() -> None:
-    assert rise_times(TIME, torch.zeros(len(TIME), 1, dtype=torch.float64)).half.isnan().all()
 
 
 def test_values_of_rounding_size_do_not_count() -> None:

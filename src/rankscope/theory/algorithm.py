@@ -10,13 +10,11 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.stationary import Rest, settle
-
-Vector = Float[Tensor, " p"]
 
 STILL = 1e-11  # of the largest drive at the start: a smaller one is zero up to rounding
 MANY = 10.0  # transition times that a resolved stage lasts, at least
@@ -85,7 +83,7 @@ class Stage:
     @property
     def support(self) -> tuple[int, ...]:
         """Coordinates that are not zero at rest."""
-        return tuple(self.z.nonzero().flatten().tolist())
+        return _where(self.z != 0)
 
     @property
     def transition(self) -> float:
@@ -136,12 +134,7 @@ class Stage:
         return tuple(sentences)
 
 
-def incremental(
-    network: DiagonalNetwork,
-    max_stages: int,
-    *,
-    tie: float = 1e-9,
-) -> Iterator[Stage]:
+def incremental(network: DiagonalNetwork, max_stages: int, *, tie: float = 1e-9) -> Iterator[Stage]:
     """Yield stage 0, at rest at zero, then up to `max_stages` stages of Algorithm 1.
 
     Ends early when nothing becomes active any more (the last stage's `until` is infinite) or when
@@ -152,34 +145,14 @@ def incremental(
     if max_stages < 1:
         raise ValueError(f"max_stages is {max_stages}; it should be at least 1")
     z = torch.zeros(network.p, dtype=torch.float64)
-    b = torch.ones(network.p, dtype=torch.float64)
+    b = torch.ones_like(z)
     drive = network.g(z)
     still = STILL * float(drive.abs().max())
-    outlook = _Outlook(drive, time_until_active(b, drive, z, still=still))
-    stage = _first_stage(network, b, z, outlook)
-    yield stage
-    visited: set[int] = set()  # coordinates that have been in a support
-    while stage.index < max_stages and math.isfinite(stage.until):
-        previous_support = stage.support
-        stage, outlook = _next_stage(network, stage, outlook, visited, still=still, tie=tie)
-        yield stage
-        assert stage.winner is not None
-        visited |= {*previous_support, stage.winner}
-
-
-@dataclass(frozen=True)
-class _Outlook:
-    """Drive of each coordinate at rest, and the time until it becomes active."""
-
-    drive: Vector
-    wait: Vector
-
-
-def _first_stage(network: DiagonalNetwork, b: Vector, z: Vector, outlook: _Outlook) -> Stage:
-    return Stage(
+    wait = time_until_active(b, drive, z, still=still)
+    stage = Stage(
         index=0,
         time=0.0,
-        until=float(outlook.wait.min()),
+        until=float(wait.min()),
         winner=None,
         sign=0,
         drive=0.0,
@@ -188,59 +161,56 @@ def _first_stage(network: DiagonalNetwork, b: Vector, z: Vector, outlook: _Outlo
         z=z,
         loss=network.loss(z),
         certificate=Certificate(0.0, math.inf, math.inf),
-        idle=_idle(outlook.wait, z),
+        idle=_where(wait.isinf()),
     )
+    yield stage
+    visited: set[int] = set()  # coordinates that have been in a support
+    while stage.index < max_stages and math.isfinite(stage.until):
+        stage = _next_stage(network, stage, visited, still=still, tie=tie)
+        yield stage
+        visited |= {*stage.support, *stage.left}
 
 
 def _next_stage(
-    network: DiagonalNetwork,
-    stage: Stage,
-    outlook: _Outlook,
-    visited: AbstractSet[int],
-    *,
-    still: float,
-    tie: float,
-) -> tuple[Stage, _Outlook]:
+    network: DiagonalNetwork, stage: Stage, visited: AbstractSet[int], *, still: float, tie: float
+) -> Stage:
     """Activate the coordinate with the shortest wait, then train the support until it rests."""
-    winner = int(outlook.wait.argmin())
-    sign = int(outlook.drive[winner].sign())
-    margin, tied = _rivals(outlook.wait, winner, precision=tie * stage.until)
-    b = torch.where(stage.z == 0, stage.b - outlook.drive * float(outlook.wait[winner]), stage.b)
+    drive = network.g(stage.z)
+    wait = time_until_active(stage.b, drive, stage.z, still=still)
+    winner = int(wait.argmin())
+    first, sign = float(wait[winner]), int(drive[winner].sign())
+    behind = wait - first
+    behind[winner] = math.inf
+    b = torch.where(stage.z == 0, stage.b - drive * first, stage.b)
     b[winner] = 1.0 - sign  # the exact value, which has no rounding to carry on
     signs = stage.z.sgn()
     signs[winner] = sign
     rest = settle(network, stage.z, signs, winner)
-    drive = network.g(rest.z)
-    wait = time_until_active(b, drive, rest.z, still=still)
-    next_stage = Stage(
+    drive_at_rest = network.g(rest.z)
+    next_wait = time_until_active(b, drive_at_rest, rest.z, still=still)
+    return Stage(
         index=stage.index + 1,
         time=stage.until,
-        until=stage.until + float(wait.min()) if rest.converged else math.nan,
+        until=stage.until + float(next_wait.min()) if rest.converged else math.nan,
         winner=winner,
         sign=sign,
-        drive=float(outlook.drive[winner]),
-        margin=margin,
+        drive=float(drive[winner]),
+        margin=float(behind.min()),
         b=b,
         z=rest.z,
         loss=network.loss(rest.z),
-        certificate=_certificate(rest, drive),
+        certificate=_certificate(rest, drive_at_rest),
         converged=rest.converged,
         left=tuple(sorted({*stage.support, winner} - set(rest.support))),
         returned=winner in visited,
-        tied=tied,
-        idle=_idle(wait, rest.z),
+        tied=_where(behind <= tie * stage.until),
+        idle=_where(next_wait.isinf() & (rest.z == 0)),
         message=rest.message,
     )
-    return next_stage, _Outlook(drive, wait)
 
 
-def _rivals(wait: Vector, winner: int, *, precision: float) -> tuple[float, tuple[int, ...]]:
-    """Return by how much the winner comes first, and the coordinates tied with it."""
-    rivals = wait.clone()
-    rivals[winner] = math.inf
-    margin = float(rivals.min()) - float(wait[winner])
-    tied = rivals - float(wait[winner]) <= precision
-    return margin, tuple(tied.nonzero().flatten().tolist())
+def _where(mask: Bool[Tensor, " p"]) -> tuple[int, ...]:
+    return tuple(mask.nonzero().flatten().tolist())
 
 
 def time_until_active(b: Vector, g: Vector, z: Vector, *, still: float = 0.0) -> Vector:
@@ -249,16 +219,10 @@ def time_until_active(b: Vector, g: Vector, z: Vector, *, still: float = 0.0) ->
     return torch.where(moving, (b - 1 + g.sgn()) / g, torch.inf)
 
 
-def _idle(wait: Vector, z: Vector) -> tuple[int, ...]:
-    return tuple((wait.isinf() & (z == 0)).nonzero().flatten().tolist())
-
-
 def _certificate(rest: Rest, g: Vector) -> Certificate:
     if not rest.converged:
         return Certificate(math.nan, math.nan, math.nan)
     support = list(rest.support)
-    if not support:
-        return Certificate(0.0, math.inf, math.inf)
     drive = g[support]
     in_u = hessian_in_u(rest.z[support], drive, rest.hessian)
     return Certificate(

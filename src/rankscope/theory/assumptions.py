@@ -9,16 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.theory.algorithm import Stage, hessian_in_u
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.perturbation import NOISES, Noise, Trial, continued, perturbed
 from rankscope.theory.reduction import Reduction
-
-Vector = Float[Tensor, " p"]
 
 # log(u^2 - v^2) of weights that count as balanced: no flow brings anything that small back up.
 BALANCED = -1e4
@@ -63,10 +61,11 @@ def check_nondegeneracy(
     scale = float(network.g(torch.zeros_like(stages[0].z)).abs().max())
     margins = [stage.margin for stage in stages]
     relative = [stage.margin / stage.time if stage.time > 0 else math.inf for stage in stages]
-    left = [_left_drive(network, stage) / (scale or 1.0) for stage in stages]
-    unequal = bool((u0.abs() != v0.abs()).all())
-    value = min(relative)
-    faults = [] if unequal else ["|u0| = |v0| in some coordinate"]
+    left = [
+        min(network.g(stage.z)[list(stage.left)].abs().tolist(), default=math.inf) / (scale or 1.0)
+        for stage in stages
+    ]
+    faults = ["|u0| = |v0| in some coordinate"] if bool((u0.abs() == v0.abs()).any()) else []
     faults += [
         f"stage {k} has no unique winner" for k, margin in enumerate(relative) if not margin > tie
     ]
@@ -75,19 +74,18 @@ def check_nondegeneracy(
         for k, drive in enumerate(left)
         if drive < tie
     ]
-    return Check(
-        not faults,
+    value = min(relative)
+    success = f"winners by at least {value:.2g} of the time they won at"
+    return _check(
+        "4.2",
+        faults,
         value,
         tie,
-        _sentence("4.2", faults, f"winners by at least {value:.2g} of the time they won at"),
-        {"margin": tuple(margins), "relative_margin": tuple(relative), "left_drive": tuple(left)},
+        success,
+        margin=margins,
+        relative_margin=relative,
+        left_drive=left,
     )
-
-
-def _left_drive(network: DiagonalNetwork, stage: Stage) -> float:
-    if not stage.left:
-        return math.inf
-    return float(network.g(stage.z)[list(stage.left)].abs().min())
 
 
 def check_strict_minima(
@@ -115,14 +113,10 @@ def check_strict_minima(
         for k, eigenvalue in enumerate(relative)
         if not eigenvalue > flat
     ]
-    value = min(relative, key=lambda eigenvalue: -_nan_as_inf(-eigenvalue))
-    return Check(
-        not faults,
-        value,
-        flat,
-        _sentence("4.3", faults, f"smallest eigenvalue {min(smallest):.2g}"),
-        {"relative": relative, "hessian_u": smallest, "constant": constant},
-    )
+    value = float(np.min(relative))  # NaN if any is
+    success = f"smallest eigenvalue {min(smallest):.2g}"
+    details = {"relative": relative, "hessian_u": smallest, "constant": constant}
+    return _check("4.3", faults, value, flat, success, **details)
 
 
 def _strictness(
@@ -176,14 +170,9 @@ def check_noise_robustness(
         for k, distance in enumerate(reached)
         if not distance <= close
     ]
-    value = max(reached, key=_nan_as_inf)
-    return Check(
-        not faults,
-        value,
-        close,
-        _sentence("4.4", faults, f"ends within {value:.2g} of the next stage"),
-        {"reached": tuple(reached)},
-    )
+    value = float(np.max(reached))
+    success = f"ends within {value:.2g} of the next stage"
+    return _check("4.4", faults, value, close, success, reached=reached)
 
 
 def _noisy_end(
@@ -202,8 +191,8 @@ def _noisy_end(
     growth = math.log(max(1.0, float(after.u.max()) / float(u[after.winner]))) / drive
     until = 2 * (growth + 10 / drive + 10 / relaxation)
     times = torch.tensor([0.0, until], dtype=torch.float64)
-    end = continued(network, start, -1.0, times, tolerance=ROUGH)
-    return start.z(end.y[-1]).abs().sqrt() if end.finished else torch.full_like(u, torch.nan)
+    y, march = continued(network, start, -1.0, times, tolerance=ROUGH)
+    return start.z(y[-1]).abs().sqrt() if march.finished else torch.full_like(u, torch.nan)
 
 
 def _balanced(z: Vector) -> Reduction:
@@ -230,7 +219,7 @@ def check_return_to_rest(
     the largest share that is left of the noise's |change of z|. Details: this share at each stage,
     as `independent` and `tied` by the kind of noise.
     """
-    shares_by_noise: dict[Noise, list[float]] = {
+    shares_by_noise = {
         noise: [_share_left(network, stage, time, noise, std, generator) for stage in stages]
         for noise in NOISES
     }
@@ -240,14 +229,9 @@ def check_return_to_rest(
         for k, share in enumerate(shares)
         if not share <= bound
     ]
-    value = max(itertools.chain.from_iterable(shares_by_noise.values()), key=_nan_as_inf)
-    return Check(
-        not faults,
-        value,
-        bound,
-        _sentence("4.3", faults, f"noise falls to {value:.2g} of its size or less"),
-        {noise: tuple(shares) for noise, shares in shares_by_noise.items()},
-    )
+    value = float(np.max([*shares_by_noise.values()]))
+    success = f"noise falls to {value:.2g} of its size or less"
+    return _check("4.3", faults, value, bound, success, **shares_by_noise)
 
 
 def _share_left(
@@ -265,10 +249,10 @@ def _share_left(
         return 0.0
     start, _ = perturbed(_balanced(stage.z), noise=noise, std=std, generator=generator)
     times = torch.tensor([0.0, time], dtype=torch.float64)
-    path = continued(network, start, -1.0, times, tolerance=ROUGH)
-    if not path.finished:
+    y, march = continued(network, start, -1.0, times, tolerance=ROUGH)
+    if not march.finished:
         return math.nan
-    first, *_, last = start.z(path.y)
+    first, *_, last = start.z(y)
     return float((last - stage.z).norm() / (first - stage.z).norm())
 
 
@@ -286,21 +270,23 @@ def check_returns(trials: Sequence[Trial], *, bound: float = 0.05) -> Check:
         for trial, share in zip(trials, shares, strict=True)
         if not share <= bound
     ]
-    return Check(
-        not faults,
-        max(shares),
-        bound,
-        _sentence("4.3 and 4.4", faults, f"noise falls to {max(shares):.2g} of its size or less"),
-        {"share": tuple(shares), "share_all": tuple(all_shares)},
-    )
+    value = max(shares)
+    success = f"noise falls to {value:.2g} of its size or less"
+    return _check("4.3 and 4.4", faults, value, bound, success, share=shares, share_all=all_shares)
 
 
-def _nan_as_inf(value: float) -> float:
-    return math.inf if math.isnan(value) else value
-
-
-def _sentence(assumption: str, faults: Sequence[str], success: str) -> str:
-    if not faults:
-        return f"Assumption {assumption} holds: {success}"
-    more = f", and {len(faults) - 3} more" if len(faults) > 3 else ""
-    return f"Assumption {assumption} fails: {'; '.join(faults[:3])}{more}"
+def _check(
+    assumption: str,
+    faults: Sequence[str],
+    value: float,
+    bound: float,
+    success: str,
+    **details: Sequence[float],
+) -> Check:
+    """Return a check that holds if there are no faults, with a sentence on up to three of them."""
+    sentence = f"Assumption {assumption} holds: {success}"
+    if faults:
+        more = f", and {len(faults) - 3} more" if len(faults) > 3 else ""
+        sentence = f"Assumption {assumption} fails: {'; '.join(faults[:3])}{more}"
+    numbers = {kind: tuple(values) for kind, values in details.items()}
+    return Check(not faults, value, bound, sentence, numbers)

@@ -1,7 +1,5 @@
 """Vector fields of gradient flow (boix2023, Eq. 4) for scipy's solvers, in y or in (u, v)."""
 
-from typing import Protocol, runtime_checkable
-
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -22,26 +20,6 @@ NEGLIGIBLE = 1e-6
 
 # A coordinate is quiet until its |z| reaches this: then it begins to bend the others' paths.
 QUIET = 1e-3
-
-
-@runtime_checkable
-class Field(Protocol):
-    """Coordinate system as `flow` needs it, in rescaled time."""
-
-    start: State
-    evaluations: int
-
-    def slope(self, time: float, state: State) -> State: ...
-    def solver(self, until: float, tolerance: float) -> OdeSolver: ...
-    def longest_step(self, state: State) -> float: ...
-    def heights(self, states: Float[np.ndarray, "*time state"]) -> Float[np.ndarray, "*time p"]:
-        """Return a measure of each coordinate that grows with |z| and is `levels(z)` at z."""
-        ...
-
-    def levels(self, z: float) -> Float[np.ndarray, " p"]: ...
-    def z(self, states: Path) -> Coordinates: ...
-    def y(self, states: Path) -> Coordinates: ...
-    def weights(self, states: Path) -> tuple[Coordinates, Coordinates]: ...
 
 
 class LogField:
@@ -112,6 +90,7 @@ class LogField:
         return longest
 
     def heights(self, states: Float[np.ndarray, "*time state"]) -> Float[np.ndarray, "*time p"]:
+        """Return a measure of each coordinate that grows with |z| and is `levels(z)` at z."""
         sizes: np.ndarray = np.abs(states)
         return sizes
 
@@ -180,3 +159,6 @@ class WeightField:
     def weights(self, states: Float[np.ndarray, "*time state"]) -> tuple[Tensor, Tensor]:
         u, v = torch.from_numpy(states).chunk(2, -1)
         return u, v
+
+
+Field = LogField | WeightField  # coordinate systems that `flow` works in, in rescaled time

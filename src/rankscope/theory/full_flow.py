@@ -55,7 +55,6 @@ def flow_full(
     points: int = 800,
     tolerance: float = 1e-4,
     stop_below: float = 0.0,
-    max_evaluations: int | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> FullTrajectory:
     """Follow the gradient flow of all four matrices from alpha * weights0 to rescaled time `until`.
@@ -69,31 +68,32 @@ def flow_full(
     tolerance: relative error of a step; 1e-4 places half-rise times to 1e-4 of a rise's width.
     stop_below: stop once the loss is below this share of the first one. Once all is learned, only
         stability limits the solver's step, and the way to `until` costs more than all before.
-    max_evaluations: stop after so many gradients and keep what was recorded.
     progress: called with the share of `until` that is done.
     """
+    if not (until > 0 and math.isfinite(until)):
+        raise ValueError(f"until: expected a rescaled time above 0, got {until}")
+    if points < 2:
+        raise ValueError(f"points: expected at least 2 recorded times, got {points}")
     start = _start(head, weights0, float(log_alpha))
     slope = _Field(head, tuple(start.shape), speed=-float(log_alpha))
-    log = _Log(head, float(log_alpha))
-    times = _times(until, points)
-    log.add(0.0, start)
+    log = _Log(float(log_alpha))
+    times = np.linspace(0.0, float(until), points)
+    log.add(0.0, head.loss(start), start)
     for time, weights in _march(slope, start, times, tolerance):
-        log.add(time, weights)
+        log.add(time, head.loss(weights), weights)
         if progress is not None:
             progress(time / until)
         if log.loss[-1] <= stop_below * log.loss[0]:
             message = f"the loss fell below {stop_below:g} of the first one at time {time:g}"
             return log.trajectory(slope.evaluations, finished=True, message=message)
-        if max_evaluations is not None and slope.evaluations >= max_evaluations:
-            message = f"stopped at time {time:g} of {until:g} after {slope.evaluations} gradients"
-            return log.trajectory(slope.evaluations, finished=False, message=message)
-    message = f"reached time {until:g}"
     if log.time[-1] < until:
         message = (
             f"the solver could not go on after time {log.time[-1]:g} of {until:g}; what came "
             "before is kept: try a smaller tolerance, or targets of a smaller scale"
         )
-    return log.trajectory(slope.evaluations, finished=log.time[-1] >= until, message=message)
+        return log.trajectory(slope.evaluations, finished=False, message=message)
+    message = f"reached time {until:g}"
+    return log.trajectory(slope.evaluations, finished=True, message=message)
 
 
 def descend_full(
@@ -104,7 +104,6 @@ def descend_full(
     rate: float,
     steps: int,
     every: int = 1,
-    progress: Callable[[float], None] | None = None,
 ) -> FullTrajectory:
     """Take gradient descent steps from alpha * weights0, as the paper trained.
 
@@ -121,28 +120,17 @@ def descend_full(
         )
     log_alpha = math.log(alpha)
     weights = _start(head, weights0, log_alpha)
-    log = _Log(head, log_alpha)
+    log = _Log(log_alpha)
     for step in range(steps + 1):
         loss, gradient, _ = head.derivatives(weights)
         if not math.isfinite(loss):
             message = f"the loss is not finite after step {step}; try a rate below {rate:g}"
             return log.trajectory(step + 1, finished=False, message=message)
         if step % every == 0 or step == steps:
-            log.add(rate * step / -log_alpha, weights, loss=loss)
-            if progress is not None:
-                progress(step / steps)
+            log.add(rate * step / -log_alpha, loss, weights)
         if step < steps:
             weights = weights - rate * gradient
     return log.trajectory(steps + 1, finished=True, message=f"took {steps} steps")
-
-
-def _times(until: float | int, points: int) -> np.ndarray:
-    """Return the times to record."""
-    if not (until > 0 and math.isfinite(until)):
-        raise ValueError(f"until: expected a rescaled time above 0, got {until}")
-    if points < 2:
-        raise ValueError(f"points: expected at least 2 recorded times, got {points}")
-    return np.linspace(0.0, float(until), points)
 
 
 def _start(head: FullHead, weights0: Weights, log_alpha: float) -> Weights:
@@ -221,21 +209,19 @@ def _march(
 class _Log:
     """Records of a trajectory as it grows."""
 
-    head: FullHead
     log_alpha: float
     time: list[float] = field(default_factory=list)
     loss: list[float] = field(default_factory=list)
     spectra: list[Tensor] = field(default_factory=list)
-    weights: Weights | None = None
+    weights: Weights = field(init=False)
 
-    def add(self, time: float, weights: Weights, *, loss: float | None = None) -> None:
+    def add(self, time: float, loss: float, weights: Weights) -> None:
         self.time.append(time)
-        self.loss.append(self.head.loss(weights) if loss is None else loss)
+        self.loss.append(loss)
         self.spectra.append(singular_values(Product(left=weights[0::2], right=weights[1::2])))
         self.weights = weights
 
     def trajectory(self, evaluations: int, *, finished: bool, message: str) -> FullTrajectory:
-        assert self.weights is not None
         return FullTrajectory(
             time=torch.tensor(self.time, dtype=torch.float64),
             loss=torch.tensor(self.loss, dtype=torch.float64),

@@ -63,12 +63,9 @@ def _tournament(r: int) -> list[tuple[np.ndarray, np.ndarray]]:
     rounds = []
     for _ in range(len(players) - 1):
         half = len(players) // 2
-        pairs = [
-            (a, b)
-            for a, b in zip(players[:half], players[: half - 1 : -1], strict=True)
-            if a >= 0 and b >= 0
-        ]
-        if pairs:
-            rounds.append((np.array([a for a, _ in pairs]), np.array([b for _, b in pairs])))
+        pairs = np.array([players[:half], players[: half - 1 : -1]])
+        a, b = pairs[:, (pairs >= 0).all(0)]
+        if len(a):
+            rounds.append((a, b))
         players = [players[0], players[-1], *players[1:-1]]
     return rounds

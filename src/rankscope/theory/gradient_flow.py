@@ -12,11 +12,9 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from rankscope.theory.fields import Field, LogField, WeightField
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.reduction import LARGEST, Reduction
-from rankscope.theory.trajectory import Crossing, Trajectory, counted
-
-Vector = Float[Tensor, " p"]
+from rankscope.theory.trajectory import Crossing, Trajectory, active, counted
 
 # Recorded points within each step of the solver, since a transition may take only ten steps.
 POINTS_PER_STEP = 4
@@ -53,27 +51,6 @@ def flow(
     reduction = Reduction.of(u0, v0, float(log_alpha))
     if len(u0) != network.p:
         raise ValueError(f"u0 has {len(u0)} entries, the network {network.p} coordinates")
-    _check_options(float(until), coordinates, times, threshold, tolerance)
-    system: Field = (
-        LogField(network, reduction, float(log_alpha))
-        if coordinates == "y"
-        else WeightField(network, reduction, float(log_alpha))
-    )
-    tolerance = tolerance or (1e-3 if coordinates == "y" else 1e-11)
-    march = March(system, threshold=threshold, times=None if times is None else times.numpy())
-    finished, message = march.go(
-        float(until), tolerance=tolerance, stop_after=stop_after, progress=progress
-    )
-    return _trajectory(network, march, float(log_alpha), finished, message)
-
-
-def _check_options(
-    until: float,
-    coordinates: str,
-    times: Float[Tensor, " time"] | None,
-    threshold: float,
-    tolerance: float | None,
-) -> None:
     if not 0 < until < np.inf:
         raise ValueError(f"until is {until:g}; it is a rescaled time, above 0 and finite")
     if coordinates not in ("y", "uv"):
@@ -82,55 +59,93 @@ def _check_options(
         raise ValueError(f"threshold is {threshold:g}; it is a size of z and should be above 0")
     if tolerance is not None and not tolerance > 0:
         raise ValueError(f"tolerance is {tolerance:g}; it should be above 0")
-    if times is not None and not _increasing(times, until):
+    if times is not None and not (
+        len(times) > 0 and times[0] >= 0 and times[-1] <= until and bool((times.diff() > 0).all())
+    ):
         raise ValueError("times should be increasing numbers between 0 and `until`, at least one")
+    make = LogField if coordinates == "y" else WeightField
+    system: Field = make(network, reduction, float(log_alpha))
+    march = March(system, threshold=threshold, times=None if times is None else times.numpy())
+    march.go(
+        float(until),
+        tolerance=tolerance or (1e-3 if coordinates == "y" else 1e-11),
+        stop_after=stop_after,
+        progress=progress,
+    )
+    # A flow that ends before the first of `times` still has its last state.
+    recorded = march.recorded or [march.last]
+    states = np.stack([state for _, state in recorded])
+    u, v = system.weights(states)
+    z = system.z(states)
+    return Trajectory(
+        time=torch.tensor([time for time, _ in recorded], dtype=torch.float64),
+        z=z,
+        y=system.y(states),
+        u=u,
+        v=v,
+        loss=torch.tensor([network.loss(row) for row in z], dtype=torch.float64),
+        log_alpha=float(log_alpha),
+        crossings=tuple(march.crossings),
+        gradient_evaluations=system.evaluations,
+        finished=march.finished,
+        message=march.message,
+    )
 
 
 @dataclass
 class March:
-    """Steps of the solver through a field, with the records and crossings on the way."""
+    """Steps of the solver through a field, with the records and crossings on the way.
+
+    last: time and state before the last step.
+    finished: whether the end was reached; `message` says in a sentence what happened.
+    """
 
     system: Field
     threshold: float
     times: np.ndarray | None
     recorded: list[tuple[float, np.ndarray]] = field(default_factory=list)
     crossings: list[Crossing] = field(default_factory=list)
-    last: tuple[float, np.ndarray] | None = None
+    last: tuple[float, np.ndarray] = field(init=False)
+    finished: bool = False
+    message: str = ""
 
     def go(
         self,
         until: float,
         *,
         tolerance: float,
-        stop_after: int | None,
-        progress: Callable[[float], None] | None,
-    ) -> tuple[bool, str]:
-        """March to the end; return whether it was reached, and a sentence on what happened."""
+        stop_after: int | None = None,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """March to the end, or as far as the solver comes."""
         system = self.system
         solver = system.solver(until, tolerance)
         self._begin(system.start)
         largest = system.levels(LARGEST / 100)
         while solver.status == "running":
-            self.last = (float(solver.t), solver.y)
-            solver.max_step = system.longest_step(solver.y)
             before = solver.y
+            self.last = (float(solver.t), before)
+            solver.max_step = system.longest_step(before)
             problem = solver.step()
             if problem is not None:
-                return False, (
+                self.message = (
                     f"the solver could not go on at time {solver.t:g} ({problem}); "
                     "what came before is kept: try a smaller tolerance"
                 )
+                return
             self._record(solver.dense_output(), before, solver.y)
             if progress is not None:
                 progress(solver.t / until)
             if (system.heights(solver.y) > largest).any():
-                return False, (
+                self.message = (
                     f"|z| passed {LARGEST / 100:g} at time {solver.t:g}: the loss has no finite "
                     "minimiser; what came before is kept: give the network a decay"
                 )
-            if stop_after is not None and len(self._active()) >= stop_after:
+                return
+            if stop_after is not None and len(active(self.crossings)) >= stop_after:
                 break
-        return True, f"{counted(len(self._active()))} became active by time {solver.t:g}"
+        self.finished = True
+        self.message = f"{counted(len(active(self.crossings)))} became active by time {solver.t:g}"
 
     def _begin(self, state: np.ndarray) -> None:
         if self.times is None or self.times[0] == 0:
@@ -167,35 +182,3 @@ class March:
     def _cross(self, i: int, time: float, state: np.ndarray, *, entered: bool) -> None:
         sign = int(self.system.z(state[None])[0, i].sign())
         self.crossings.append(Crossing(i, time, entered, sign))
-
-    def _active(self) -> set[int]:
-        return {crossing.coordinate for crossing in self.crossings if crossing.entered}
-
-
-def _increasing(times: Float[Tensor, " time"], until: float) -> bool:
-    inside = len(times) > 0 and float(times[0]) >= 0 and float(times[-1]) <= until
-    return inside and bool((times.diff() > 0).all())
-
-
-def _trajectory(
-    network: DiagonalNetwork, march: March, log_alpha: float, finished: bool, message: str
-) -> Trajectory:
-    system = march.system
-    # A flow that ends before the first of `times` still has its last state.
-    recorded = march.recorded or [march.last or (0.0, system.start)]
-    states = np.stack([state for _, state in recorded])
-    u, v = system.weights(states)
-    z = system.z(states)
-    return Trajectory(
-        time=torch.tensor([time for time, _ in recorded], dtype=torch.float64),
-        z=z,
-        y=system.y(states),
-        u=u,
-        v=v,
-        loss=torch.tensor([network.loss(row) for row in z], dtype=torch.float64),
-        log_alpha=log_alpha,
-        crossings=tuple(march.crossings),
-        gradient_evaluations=system.evaluations,
-        finished=finished,
-        message=message,
-    )

@@ -1,9 +1,8 @@
 """Networks f(x; u, v) = h(x; u * v) of boix2023, Definition 3.1, seen through z = u * v."""
 
-import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -96,29 +95,6 @@ class DiagonalNetwork:
                 for i in (range(self.p) if columns is None else columns)
             ]
         return torch.stack(hessian, 1) if hessian else z.new_zeros(self.p, 0)
-
-    def hessian_vector(self, z: Vector, vector: Vector) -> Vector:
-        """Return the Hessian of L in z times `vector`."""
-        with torch.enable_grad():
-            z = z.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(self._loss(z), z, create_graph=True)
-            (product,) = torch.autograd.grad(gradient @ vector.detach(), z)
-        return product
-
-    def batches(self, size: int, generator: torch.Generator) -> Iterator["DiagonalNetwork"]:
-        """Yield the network on `size` samples at a time, without end.
-
-        Each pass has every sample once.
-        """
-        samples = len(self.target)
-        if not 1 <= size <= samples:
-            raise ValueError(f"batches of {size} cannot be drawn from {samples} samples")
-        while True:
-            order = torch.randperm(samples, generator=generator)
-            for chosen in order.split(size):
-                part = copy.copy(self)
-                part.x, part.target = self.x[chosen], self.target[chosen]
-                yield part
 
     def _loss(self, z: Tensor) -> Tensor:
         # Kept at decay 0 too: it makes the gradient depend on z, so a linear loss has a Hessian.

@@ -5,7 +5,7 @@ z = u v can, so distances are in z. The tied noise (u, s u) of Assumption 4.3 co
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,11 +15,10 @@ from torch import Tensor
 
 from rankscope.theory.fields import LogField
 from rankscope.theory.gradient_flow import March
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.reduction import Reduction
 from rankscope.theory.trajectory import Crossing
 
-Vector = Float[Tensor, " p"]
 Path = Float[Tensor, "time p"]
 Noise = Literal["independent", "tied"]
 Kind = Literal["plateau", "newly active"]
@@ -28,38 +27,24 @@ NOISES: tuple[Noise, ...] = ("independent", "tied")
 TAU = 1e-5  # weights above it are not negligible (App. C)
 
 
-@dataclass(frozen=True)
-class Continued:
-    """Coordinate y at the requested times, as far as the solver came, and the crossings."""
-
-    y: Path
-    crossings: tuple[Crossing, ...]
-    finished: bool
-    message: str
-
-
 def continued(
     network: DiagonalNetwork,
     state: Reduction,
     log_alpha: float,
     times: Float[Tensor, " time"],
     *,
-    threshold: float = TAU**2,
     tolerance: float = 1e-4,
-    progress: Callable[[float], None] | None = None,
-) -> Continued:
-    """Continue the flow from any state and record it at rescaled `times` since then.
+) -> tuple[Path, March]:
+    """Continue the flow from any state; return y at rescaled `times` since then, and the march.
 
     The state is (y0, log_c) of a Reduction. They still hold u^2 - v^2 of an active coordinate,
     whose u and v are equal in float64.
     """
     system = LogField(network, state, log_alpha)
-    march = March(system, threshold=threshold, times=times.numpy())
-    finished, message = march.go(
-        float(times[-1]), tolerance=tolerance, stop_after=None, progress=progress
-    )
+    march = March(system, threshold=TAU**2, times=times.numpy())
+    march.go(float(times[-1]), tolerance=tolerance)
     y = torch.stack([system.y(recorded_state) for _, recorded_state in march.recorded])
-    return Continued(y, tuple(march.crossings), finished, message)
+    return y, march
 
 
 @dataclass(frozen=True)
@@ -88,18 +73,17 @@ class Reference:
         until: float,
         *,
         epoch: float,
-        progress: Callable[[float], None] | None = None,
     ) -> "Reference":
         """Run the flow from alpha (u0, v0) up to `until` in rescaled time."""
         reduction = Reduction.of(u0, v0, log_alpha)
         epochs = math.ceil(until * -log_alpha / epoch)
         times = torch.arange(epochs + 1, dtype=torch.float64) * epoch / -log_alpha
-        path = continued(network, reduction, log_alpha, times, progress=progress)
-        if not path.finished:
+        y, march = continued(network, reduction, log_alpha, times)
+        if not march.finished:
             raise ValueError(
-                f"the run to be perturbed did not reach time {until:g}: {path.message}"
+                f"the run to be perturbed did not reach time {until:g}: {march.message}"
             )
-        return cls(network, reduction, log_alpha, epoch, path.y, path.crossings)
+        return cls(network, reduction, log_alpha, epoch, y, tuple(march.crossings))
 
     @property
     def time(self) -> Float[Tensor, " time"]:
@@ -136,15 +120,13 @@ class Trial:
     @property
     def distance(self) -> Float[Tensor, " time"]:
         """Distance in z from the unperturbed run, over the coordinates that were perturbed."""
-        difference = (self.perturbed_z - self.unperturbed_z)[:, self.perturbed]
-        distance: Tensor = torch.linalg.vector_norm(difference, dim=1)
+        distance: Tensor = (self.perturbed_z - self.unperturbed_z)[:, self.perturbed].norm(dim=1)
         return distance
 
     @property
     def distance_all(self) -> Float[Tensor, " time"]:
         """Distance in z from the unperturbed run, over all coordinates."""
-        difference = self.perturbed_z - self.unperturbed_z
-        distance: Tensor = torch.linalg.vector_norm(difference, dim=1)
+        distance: Tensor = (self.perturbed_z - self.unperturbed_z).norm(dim=1)
         return distance
 
 
@@ -167,9 +149,9 @@ def trial(
     before = replace(reference.reduction, y0=reference.y[start])
     begun, mask = perturbed(before, noise=noise, std=std, generator=generator)
     times = torch.tensor(epochs, dtype=torch.float64) * reference.epoch / -reference.log_alpha
-    path = continued(reference.network, begun, reference.log_alpha, times)
-    if not path.finished:
-        raise ValueError(f"{noise} noise at time {reference.time[start]:g}: {path.message}")
+    y, march = continued(reference.network, begun, reference.log_alpha, times)
+    if not march.finished:
+        raise ValueError(f"{noise} noise at time {reference.time[start]:g}: {march.message}")
     return Trial(
         kind,
         noise,
@@ -177,7 +159,7 @@ def trial(
         float(reference.time[start]),
         tuple(epochs),
         mask,
-        begun.z(path.y),
+        begun.z(y),
         reference.reduction.z(reference.y[[start + epoch for epoch in epochs]]),
     )
 
@@ -194,12 +176,16 @@ def perturbed(
     mask = torch.maximum(u.abs(), v.abs()) > TAU
     first, second = std * torch.randn(2, len(u), generator=generator, dtype=torch.float64)
     if noise == "independent":
-        return _merged(state, _from_weights((u + first)[mask], (v + second)[mask]), mask), mask
-    return _merged(state, _tied(state, (u + first), mask), mask), mask
-
-
-def _from_weights(u: Vector, v: Vector) -> Reduction:
-    return Reduction.of(2 * u, 2 * v, -math.log(2))  # any alpha would do
+        # The weights themselves, as alpha times a start; any alpha would do.
+        part = Reduction.of(2 * (u + first)[mask], 2 * (v + second)[mask], -math.log(2))
+    else:
+        part = _tied(state, u + first, mask)
+    return Reduction(
+        state.log_c.masked_scatter(mask, part.log_c),
+        state.y0.masked_scatter(mask, part.y0),
+        state.swapped.masked_scatter(mask, part.swapped),
+        state.sign.masked_scatter(mask, part.sign),
+    ), mask
 
 
 def _tied(state: Reduction, u: Vector, mask: Bool[Tensor, " p"]) -> Reduction:
@@ -212,20 +198,4 @@ def _tied(state: Reduction, u: Vector, mask: Bool[Tensor, " p"]) -> Reduction:
         state.y0[mask].sgn() * torch.tensor(sizes, dtype=torch.float64),
         state.swapped[mask],
         state.sign[mask] * (u * before)[mask].sgn(),
-    )
-
-
-def _merged(whole: Reduction, part: Reduction, mask: Bool[Tensor, " p"]) -> Reduction:
-    """Return `part` at the coordinates of the mask and `whole` at the others."""
-
-    def merge(outside: Tensor, inside: Tensor) -> Tensor:
-        merged = outside.clone()
-        merged[mask] = inside
-        return merged
-
-    return Reduction(
-        merge(whole.log_c, part.log_c),
-        merge(whole.y0, part.y0),
-        merge(whole.swapped, part.swapped),
-        merge(whole.sign, part.sign),
     )

@@ -13,10 +13,8 @@ from jaxtyping import Float
 from scipy.integrate import Radau
 from torch import Tensor
 
-from rankscope.theory.networks import DiagonalNetwork
+from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.reduction import LARGEST
-
-Vector = Float[Tensor, " p"]
 
 START = 1e-4  # first |z| of the new coordinate, as a share of its goal: too small to matter yet
 DROPPED = 1e-7  # share of the largest |z| below which a falling coordinate counts as dropped
@@ -87,16 +85,12 @@ class _OrthantFlow:
         self.support = sign.nonzero().flatten()
         self.sign = sign[self.support]
         size = z.abs()
-        size[winner] = START * self._goal(z, winner)
+        # The winner will be about as large as Newton's step, but at most as the largest |z|.
+        curvature = float(network.hessian(z, [winner])[winner, 0])
+        step = abs(float(network.g(z)[winner])) / curvature if curvature > 0 else np.inf
+        goal = min(step, float(size.max()) or np.inf)
+        size[winner] = START * (goal if np.isfinite(goal) else 1.0)
         self.start = size[self.support].log().numpy()
-
-    def _goal(self, z: Vector, winner: int) -> float:
-        """Estimate how large the new coordinate will be: Newton's step, at most the largest |z|."""
-        curvature = float(self.network.hessian(z, [winner])[winner, 0])
-        step = abs(float(self.network.g(z)[winner])) / curvature if curvature > 0 else np.inf
-        largest = float(z.abs().max()) or np.inf
-        goal = min(step, largest)
-        return goal if np.isfinite(goal) else 1.0
 
     def z(self, state: Float[np.ndarray, " support"]) -> Vector:
         z = torch.zeros(self.network.p, dtype=torch.float64)

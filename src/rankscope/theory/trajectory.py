@@ -1,5 +1,6 @@
 """Results of a flow or a descent: coordinates and loss over time, and when each became active."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jaxtyping import Float
@@ -46,6 +47,11 @@ class Trajectory:
             if crossing.entered:
                 first.setdefault(crossing.coordinate, crossing)
         return tuple(first.values())
+
+
+def active(crossings: Iterable[Crossing]) -> set[int]:
+    """Return the coordinates that have become active."""
+    return {crossing.coordinate for crossing in crossings if crossing.entered}
 
 
 def counted(coordinates: int) -> str:

@@ -9,30 +9,25 @@ import xarray as xr
 from rankscope import store
 from rankscope.lab.papers.boix2023.simulations.perturbation import PerturbationRun, recorded_epochs
 from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask, Toy
-from rankscope.lab.running.identity import identity
-from rankscope.lab.running.run import Run
 from rankscope.theory import whitened_network
 from rankscope.theory.perturbation import TAU
+from theory.cases import vector
 
 TASK = DiagonalTask(d=4, tokens=3, samples=30)
 RUN = PerturbationRun(TASK, log10_alpha=-32.0, stages=1, plateaus=2, epochs=200)
 
 
+Stored = tuple[xr.Dataset, list[float]]  # the run, and its progress
+
+
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> tuple[xr.Dataset, list[float]]:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     path, fractions = tmp_path_factory.mktemp("run") / "seed-0", list[float]()
     RUN.execute(path, seed=0, progress=fractions.append)
     return store.open(path).load(), fractions
 
 
-def test_it_is_a_run_with_an_identity() -> None:
-    assert isinstance(RUN, Run)
-    assert identity(RUN, 0) != identity(RUN, 1)
-
-
-def test_both_noises_at_random_times_then_at_new_weights(
-    stored: tuple[xr.Dataset, list[float]],
-) -> None:
+def test_both_noises_at_random_times_then_at_new_weights(stored: Stored) -> None:
     ds, fractions = stored
     kinds, noises = ds["kind"].to_numpy().tolist(), ds["noise"].to_numpy().tolist()
     assert kinds[:4] == ["plateau"] * 4 and set(kinds[4:]) == {"newly active"}
@@ -42,9 +37,7 @@ def test_both_noises_at_random_times_then_at_new_weights(
     assert fractions == sorted(fractions) and fractions[-1] == pytest.approx(1)
 
 
-def test_what_was_negligible_is_nan_and_distances_are_of_the_rest(
-    stored: tuple[xr.Dataset, list[float]],
-) -> None:
+def test_what_was_negligible_is_nan_and_distances_are_of_the_rest(stored: Stored) -> None:
     ds, _ = stored
     apart = ds["perturbed_z"] - ds["unperturbed_z"]
     known = apart.notnull()
@@ -57,7 +50,7 @@ def test_what_was_negligible_is_nan_and_distances_are_of_the_rest(
     assert bool((ds["distance_all"] >= ds["distance"] * (1 - 1e-12)).all())
 
 
-def test_stages_carry_their_certificates(stored: tuple[xr.Dataset, list[float]]) -> None:
+def test_stages_carry_their_certificates(stored: Stored) -> None:
     ds, _ = stored
     assert ds.sizes["stage"] == 2
     assert len(ds.attrs["assumptions"]) == 4
@@ -71,9 +64,7 @@ def test_stages_carry_their_certificates(stored: tuple[xr.Dataset, list[float]])
     assert float(ds["stage_reached"][1]) < 1e-3
 
 
-def test_an_epoch_is_a_part_of_the_first_e_folding(
-    stored: tuple[xr.Dataset, list[float]],
-) -> None:
+def test_an_epoch_is_a_part_of_the_first_e_folding(stored: Stored) -> None:
     toy = TASK.build(0)
     largest = float(toy.network.g(torch.zeros_like(toy.u0)).abs().max())
     assert stored[0].attrs["epoch_time"] == pytest.approx(0.04 / largest)
@@ -89,9 +80,7 @@ class Whitened:
     """Two coordinates that do not feel each other: 2 and -1."""
 
     def build(self, seed: int) -> Toy:
-        goal = torch.tensor([2.0, -1.0], dtype=torch.float64)
-        ones = torch.ones(2, dtype=torch.float64)
-        return Toy(whitened_network(goal), ones, ones / 2)
+        return Toy(whitened_network(vector(2, -1)), vector(1, 1), vector(0.5, 0.5))
 
 
 def test_tied_noise_at_rest_decays_at_twice_the_optimum(tmp_path: Path) -> None:

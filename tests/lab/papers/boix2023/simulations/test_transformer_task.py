@@ -4,23 +4,16 @@ import torch
 import torch.nn.functional as F
 
 from rankscope.lab.papers.boix2023.simulations.transformer_task import TransformerTask
-from rankscope.theory import diagonal_attention, diagonal_transformer, flow, transformer_output
+from rankscope.theory import diagonal_attention, flow, transformer_output
+from theory.cases import normal
 
 TASK = TransformerTask(d=3, tokens=4, samples=10, layers=2, heads=3)
 
 
-def parts() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, list[tuple[torch.Tensor, ...]]]:
-    generator = torch.Generator().manual_seed(0)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
-    bases = torch.linalg.qr(normal(2, 3, 4, 4)).Q
-    return normal(5, 6, 4), normal(2 * 3 * 2 * 4), bases, [(normal(4, 7), normal(4, 7))] * 2
-
-
 def test_a_turned_head_is_a_head_on_turned_tokens():
-    x, z, bases, feedforward = parts()
+    x, z = normal(5, 6, 4, seed=0), normal(2 * 3 * 2 * 4, seed=1)
+    bases = torch.linalg.qr(normal(2, 3, 4, 4, seed=2)).Q
+    feedforward = [tuple(normal(2, 4, 7, seed=seed)) for seed in (3, 4)]
     output = transformer_output(x, z, heads=3, bases=bases, feedforward=feedforward)
     for layer, (W_A, W_B) in enumerate(feedforward):
         products = z.view(2, 3, 2, 4)[layer]
@@ -30,15 +23,6 @@ def test_a_turned_head_is_a_head_on_turned_tokens():
         )
         x = x + F.gelu(x @ W_A) @ W_B.T
     torch.testing.assert_close(output, x, rtol=1e-12, atol=1e-10)
-
-
-def test_in_the_standard_basis_it_is_example_3_2():
-    x, z, bases, feedforward = parts()
-    identity = torch.eye(4).double().expand_as(bases)
-    output = transformer_output(x, z, heads=3, bases=identity, feedforward=feedforward)
-    torch.testing.assert_close(output, transformer_output(x, z, heads=3, feedforward=feedforward))
-    network = diagonal_transformer(x, output, heads=3, feedforward=feedforward)
-    assert network.loss(z) < 1e-20
 
 
 def test_a_seed_gives_the_same_start_and_tokens_whatever_the_heads():

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,12 @@ import numpy as np
 from rankscope.lab.papers.boix2023.simulations.flow import coordinates
 from rankscope.lab.papers.boix2023.simulations.task import Task, Toy, horizon
 from rankscope.store import Variable, Writer
-from rankscope.theory import DiagonalNetwork, Stage, incremental
+from rankscope.theory import Certificate, DiagonalNetwork, Stage, incremental
+
+CERTIFICATE = tuple(field.name for field in fields(Certificate))
 
 # Numbers of one stage; infinite times are stored as inf, a stage that did not converge as NaN.
-NUMBERS = (
-    "time",
-    "until",
-    "drive",
-    "margin",
-    "transition",
-    "loss",
-    "gradient",
-    "hessian_u",
-    "hessian_z",
-)
+NUMBERS = ("time", "until", "drive", "margin", "transition", "loss", *CERTIFICATE)
 
 
 @dataclass(frozen=True)
@@ -38,7 +30,8 @@ class AlgorithmRun:
     def execute(self, path: Path, *, seed: int, progress: Callable[[float], None]) -> None:
         toy = self.task.build(seed)
         end = horizon(toy, self.stages)
-        with create_stages(path, toy.network) as writer:
+        coords = coordinates(toy.network)
+        with Writer.create(path, coords=coords, variables=stage_variables()) as writer:
             for stage in stages_before(toy, end):
                 writer.append(stage.index, stage_values(stage, toy.network), along="stage")
                 progress(min(stage.time / end, 1.0))
@@ -48,11 +41,6 @@ def stages_before(toy: Toy, end: float) -> Iterator[Stage]:
     """Yield the stages of Algorithm 1 that begin before `end`."""
     stages = incremental(toy.network, toy.network.p * 4)
     return takewhile(lambda stage: stage.time < end, stages)
-
-
-def create_stages(path: Path, network: DiagonalNetwork) -> Writer:
-    """Create an empty store for stages."""
-    return Writer.create(path, coords=coordinates(network), variables=stage_variables())
 
 
 def stage_variables() -> dict[str, Variable]:
@@ -73,23 +61,13 @@ def stage_variables() -> dict[str, Variable]:
 
 def stage_values(stage: Stage, network: DiagonalNetwork) -> dict[str, Any]:
     """Return one row of each variable."""
-    certificate = stage.certificate
+    as_they_are = ("time", "until", "drive", "margin", "loss", "sign", "converged", "z", "b")
     return {
-        "stage_time": stage.time,
-        "stage_until": stage.until,
-        "stage_drive": stage.drive,
-        "stage_margin": stage.margin,
+        **{f"stage_{name}": getattr(stage, name) for name in as_they_are},
+        **{f"stage_{name}": getattr(stage.certificate, name) for name in CERTIFICATE},
         "stage_transition": stage.transition if stage.converged else math.nan,
-        "stage_loss": stage.loss,
-        "stage_gradient": certificate.gradient,
-        "stage_hessian_u": certificate.hessian_u,
-        "stage_hessian_z": certificate.hessian_z,
         "stage_winner": -1 if stage.winner is None else stage.winner,
-        "stage_sign": stage.sign,
-        "stage_converged": stage.converged,
         "stage_tied": len(stage.tied),
         "stage_left": len(stage.left),
         "stage_remarks": " ".join(stage.remarks(network)),
-        "stage_z": stage.z,
-        "stage_b": stage.b,
     }

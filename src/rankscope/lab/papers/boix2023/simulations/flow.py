@@ -10,12 +10,12 @@ import numpy as np
 
 from rankscope.lab.papers.boix2023.simulations.task import Task, Toy, horizon
 from rankscope.store import Variable, Writer
-from rankscope.theory import DiagonalNetwork, Trajectory, flow
+from rankscope.theory import DiagonalNetwork, FullTrajectory, Trajectory, flow
 
 
 @dataclass(frozen=True)
 class FlowRun:
-    """A gradient flow, stored as z, y and loss over rescaled time, and times of activation.
+    """A gradient flow, stored as z, y(time, coordinate), loss(time) and crossing_*(crossing).
 
     stages: number of stages that the flow covers, see `horizon`.
     threshold: a coordinate with |z| above this is active.
@@ -31,54 +31,42 @@ class FlowRun:
         trajectory = flow_to_horizon(
             toy, self.log10_alpha, self.stages, threshold=self.threshold, progress=progress
         )
-        write_trajectory(path, toy.network, trajectory, {"log10_alpha": self.log10_alpha})
+        variables = {
+            "time": Variable(("time",), np.float64),
+            "z": Variable(("time", "coordinate"), np.float64),
+            "y": Variable(("time", "coordinate"), np.float64),
+            "loss": Variable(("time",), np.float64),
+            "crossing_time": Variable(("crossing",), np.float64),
+            "crossing_coordinate": Variable(("crossing",), np.int64),
+            "crossing_entered": Variable(("crossing",), np.int8),
+            "crossing_sign": Variable(("crossing",), np.int8),
+        }
+        attrs = trajectory_attrs(self.log10_alpha, trajectory)
+        coords, crossings = coordinates(toy.network), trajectory.crossings
+        with Writer.create(path, coords=coords, variables=variables, attrs=attrs) as writer:
+            by_time = {name: getattr(trajectory, name) for name in ("z", "y", "loss")}
+            writer.extend("time", trajectory.time.numpy(), by_time)
+            by_crossing = {
+                f"crossing_{name}": [getattr(crossing, name) for crossing in crossings]
+                for name in ("time", "coordinate", "entered", "sign")
+            }
+            writer.extend("crossing", np.arange(len(crossings)), by_crossing)
+
+
+def trajectory_attrs(log10_alpha: float, trajectory: Trajectory | FullTrajectory) -> dict[str, Any]:
+    """Return the attributes of a stored trajectory: its start, its cost and how it ended."""
+    return {
+        "log10_alpha": log10_alpha,
+        "gradient_evaluations": trajectory.gradient_evaluations,
+        "finished": trajectory.finished,
+        "message": trajectory.message,
+    }
 
 
 def flow_to_horizon(toy: Toy, log10_alpha: float, stages: int, **options: Any) -> Trajectory:
     """Follow the flow from alpha to the horizon of `stages`; pass `options` to `flow`."""
     until = horizon(toy, stages)
     return flow(toy.network, toy.u0, toy.v0, log10_alpha * math.log(10), until, **options)
-
-
-def write_trajectory(
-    path: Path, network: DiagonalNetwork, trajectory: Trajectory, attrs: dict[str, Any]
-) -> None:
-    """Store one trajectory: z and y(time, coordinate), loss(time), crossing_*(crossing)."""
-    variables = {
-        "time": Variable(("time",), np.float64),
-        "z": Variable(("time", "coordinate"), np.float64),
-        "y": Variable(("time", "coordinate"), np.float64),
-        "loss": Variable(("time",), np.float64),
-        "crossing_time": Variable(("crossing",), np.float64),
-        "crossing_coordinate": Variable(("crossing",), np.int64),
-        "crossing_entered": Variable(("crossing",), np.int8),
-        "crossing_sign": Variable(("crossing",), np.int8),
-    }
-    attrs = {
-        **attrs,
-        "gradient_evaluations": trajectory.gradient_evaluations,
-        "finished": trajectory.finished,
-        "message": trajectory.message,
-    }
-    crossings = trajectory.crossings
-    with Writer.create(
-        path, coords=coordinates(network), variables=variables, attrs=attrs
-    ) as writer:
-        writer.extend(
-            "time",
-            trajectory.time.numpy(),
-            {"z": trajectory.z, "y": trajectory.y, "loss": trajectory.loss},
-        )
-        writer.extend(
-            "crossing",
-            np.arange(len(crossings)),
-            {
-                "crossing_time": [crossing.time for crossing in crossings],
-                "crossing_coordinate": [crossing.coordinate for crossing in crossings],
-                "crossing_entered": [crossing.entered for crossing in crossings],
-                "crossing_sign": [crossing.sign for crossing in crossings],
-            },
-        )
 
 
 def coordinates(network: DiagonalNetwork) -> dict[str, tuple[tuple[str, ...], np.ndarray]]:

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from rankscope.lab.papers.boix2023.simulations.flow import trajectory_attrs
 from rankscope.lab.papers.boix2023.simulations.task import gaussian
 from rankscope.store import Variable, Writer
 from rankscope.theory import FullHead, attention, flow_full
@@ -82,20 +83,11 @@ class FullRun:
             "loss": Variable(("time",), np.float64),
             "singular_values": Variable(("time", "product", "k"), np.float64),
         }
-        products = np.array(["kq", "vo"])
         coords = {
-            "product": (("product",), products),
+            "product": (("product",), np.array(["kq", "vo"])),
             "k": (("k",), np.arange(self.task.d)),
         }
-        attrs = {
-            "log10_alpha": self.log10_alpha,
-            "gradient_evaluations": trajectory.gradient_evaluations,
-            "finished": trajectory.finished,
-            "message": trajectory.message,
-        }
+        attrs = trajectory_attrs(self.log10_alpha, trajectory)
         with Writer.create(path, coords=coords, variables=variables, attrs=attrs) as writer:
-            writer.extend(
-                "time",
-                trajectory.time.numpy(),
-                {"loss": trajectory.loss, "singular_values": trajectory.singular_values},
-            )
+            by_time = {"loss": trajectory.loss, "singular_values": trajectory.singular_values}
+            writer.extend("time", trajectory.time.numpy(), by_time)

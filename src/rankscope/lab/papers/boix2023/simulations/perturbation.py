@@ -59,9 +59,12 @@ class PerturbationRun:
         toy = self.task.build(seed)
         stages = list(incremental(toy.network, self.stages))
         progress(BEFORE_TRIALS / 2)
+        log_alpha = self.log10_alpha * math.log(10)
+        epoch = self.epoch / float(toy.network.g(torch.zeros_like(toy.u0)).abs().max())
+        until = stages[-1].time + self.epochs * epoch / -log_alpha
         with self._create(path, toy.network) as writer:
-            self._write_stages(writer, toy, stages, seed)
-            reference = self._reference(toy, stages)
+            self._write_stages(writer, toy, stages, epoch, seed)
+            reference = Reference.run(toy.network, toy.u0, toy.v0, log_alpha, until, epoch=epoch)
             progress(BEFORE_TRIALS)
             planned = list(self._plan(reference, seed))
             for number, (kind, noise, start) in enumerate(planned):
@@ -77,10 +80,11 @@ class PerturbationRun:
                 writer.append(number, trial_values(result), along="trial")
                 progress(BEFORE_TRIALS + (1 - BEFORE_TRIALS) * (number + 1) / len(planned))
 
-    def _write_stages(self, writer: Writer, toy: Toy, stages: Sequence[Stage], seed: int) -> None:
+    def _write_stages(
+        self, writer: Writer, toy: Toy, stages: Sequence[Stage], epoch: float, seed: int
+    ) -> None:
         """Write the stages with the numbers of the checks, and their sentences as attributes."""
         network, generator = toy.network, torch.Generator().manual_seed(seed)
-        epoch = self._epoch_time(toy)
         checks = (
             check_nondegeneracy(network, stages, toy.u0, toy.v0),
             check_strict_minima(network, stages, radius=self.plateau_std),
@@ -97,15 +101,6 @@ class PerturbationRun:
             writer.append(stage.index, {**stage_values(stage, network), **numbers}, along="stage")
         writer.set_attrs({"epoch_time": epoch, "assumptions": [check.sentence for check in checks]})
 
-    def _reference(self, toy: Toy, stages: Sequence[Stage]) -> Reference:
-        log_alpha = self.log10_alpha * math.log(10)
-        epoch = self._epoch_time(toy)
-        until = stages[-1].time + self.epochs * epoch / -log_alpha
-        return Reference.run(toy.network, toy.u0, toy.v0, log_alpha, until, epoch=epoch)
-
-    def _epoch_time(self, toy: Toy) -> float:
-        return self.epoch / float(toy.network.g(torch.zeros_like(toy.u0)).abs().max())
-
     def _plan(self, reference: Reference, seed: int) -> Iterator[tuple[Kind, Noise, int]]:
         """Yield the perturbations: those at random epochs, then those of newly active weights."""
         last = len(reference.y) - 1 - self.epochs
@@ -120,7 +115,7 @@ class PerturbationRun:
 
     def _create(self, path: Path, network: DiagonalNetwork) -> Writer:
         epochs = np.array(recorded_epochs(self.epochs), dtype=np.float64)
-        named = {name: (d, np.asarray(v)) for name, (d, v) in coordinates(network).items()}
+        named = coordinates(network)
         del named["kind"]  # here `kind` is that of a trial; the labels hold the coordinate's
         checked = {f"stage_{name}": Variable(("stage",), np.float64) for name in CHECKED}
         return Writer.create(
@@ -162,16 +157,12 @@ def trial_values(result: Trial) -> dict[str, Any]:
     activated: how many more coordinates became active in the unperturbed run.
     """
     active = result.unperturbed_z.abs() > ACTIVE
+    as_they_are = ("kind", "noise", "std", "start_time", "distance", "distance_all")
     return {
-        "kind": result.kind,
-        "noise": result.noise,
-        "std": result.std,
-        "start_time": result.start_time,
+        **{name: getattr(result, name) for name in as_they_are},
         "perturbed": int(result.perturbed.sum()),
         "rising": int((result.perturbed & ~active[0]).sum()),
         "activated": int((active[-1] & ~active[0]).sum()),
-        "distance": result.distance,
-        "distance_all": result.distance_all,
         "perturbed_z": torch.where(result.perturbed, result.perturbed_z, torch.nan),
         "unperturbed_z": torch.where(result.perturbed, result.unperturbed_z, torch.nan),
     }

@@ -8,12 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from rankscope.theory import (
-    DiagonalNetwork,
-    diagonal_attention,
-    diagonal_head,
-    flow,
-)
+from rankscope.theory import DiagonalNetwork, diagonal_attention, diagonal_head, flow
 
 
 class Toy(NamedTuple):
