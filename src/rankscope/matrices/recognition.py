@@ -168,11 +168,11 @@ def _query_and_key_value(module: nn.Module, name: str, query: str, fused: str) -
     key_value = projection(module, name, fused)
     half = key_value.m // 2
     key, value = blocks_of(key_value, name, {"k": half, "v": half})
-    output = _output(module)
     return assembled(
+        module,
         name,
         (projection(module, name, query), key, value),
-        None if output is None else projection(module, name, output),
+        _output(module),
         heads=attribute(module, HEADS),
         head_dim=attribute(module, HEAD_DIM),
     )
