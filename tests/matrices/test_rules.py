@@ -96,38 +96,16 @@ def test_bidirectional_lstm_by_gate_and_direction(proj_size: int) -> None:
     W = {name: view.W for name, view in matrices.items()}
     width = proj_size or 3
     x, h0, c0 = torch.randn(4), torch.randn(4, width), torch.randn(4, 3)
-    below = {
-        "": lstm_step(W, "lstm.l0.", x, h0[0], c0[0]),
-        "reverse.": lstm_step(W, "lstm.l0.reverse.", x, h0[1], c0[1]),
-    }
+    states = x
+    for layer in (0, 1):
+        # A layer takes the states of both directions below, one after the other.
+        directions = enumerate((f"lstm.l{layer}.", f"lstm.l{layer}.reverse."), start=2 * layer)
+        states = torch.cat([lstm_step(W, name, states, h0[i], c0[i]) for i, name in directions])
+    torch.testing.assert_close(states, lstm(x[None], (h0, c0))[0][0])
     assert matrices["lstm.l1.ih"].in_axes == (("direction", 2), ("in", width))
-    # Layer 1 by the halves its in_axes name, instead of the concatenated input.
-    expected = []
-    for state, direction in ((2, ""), (3, "reverse.")):
-        halves = {
-            f"ih.{gate}": W[f"lstm.l1.{direction}ih.{gate}"].reshape(3, 2, width) for gate in "ifgo"
-        }
-        summed = {
-            name: (half[:, 0] @ below[""] + half[:, 1] @ below["reverse."])[:, None]
-            for name, half in halves.items()
-        }
-        rest = {
-            name.removeprefix(f"lstm.l1.{direction}"): matrix
-            for name, matrix in W.items()
-            if name.startswith(f"lstm.l1.{direction}h")
-        }
-        expected.append(lstm_step({**rest, **summed}, "", torch.ones(1), h0[state], c0[state]))
-    output, _ = lstm(x[None], (h0, c0))
-    torch.testing.assert_close(torch.cat(expected), output[0])
-
-
-def test_lstm_names_whole_and_parts() -> None:
-    lstm = nn.ModuleDict({"lstm": nn.LSTM(4, 3, bidirectional=True)})
-    whole = ["lstm.l0.ih", "lstm.l0.hh", "lstm.l0.reverse.ih", "lstm.l0.reverse.hh"]
-    assert list(views(lstm)) == whole
-    gate = views(lstm, parts=True)["lstm.l0.reverse.hh.g"]
+    assert matrices["lstm.l0.ih"].out_axes == (("gate", 4), ("out", 3))
+    gate = matrices["lstm.l0.reverse.hh.g"]
     assert (gate.kind, gate.part_of) == ("gate", "lstm.l0.reverse.hh")
-    assert views(lstm)["lstm.l0.ih"].out_axes == (("gate", 4), ("out", 3))
 
 
 def gru_step(W: dict[str, Tensor], x: Tensor, h: Tensor) -> Tensor:
@@ -136,25 +114,17 @@ def gru_step(W: dict[str, Tensor], x: Tensor, h: Tensor) -> Tensor:
     return (1 - update) * new + update * h
 
 
-def test_gru_by_gate() -> None:
-    gru = nn.GRU(4, 3, bias=False)
-    x, h = torch.randn(4), torch.randn(3)
+def test_gru_and_cells_by_gate() -> None:
+    gru, gru_cell, lstm_cell = (
+        layer(4, 3, bias=False) for layer in (nn.GRU, nn.GRUCell, nn.LSTMCell)
+    )
+    x, h, c = torch.randn(4), torch.randn(3), torch.randn(3)
     W = {name.removeprefix("l0."): view.W for name, view in views(gru, parts=True).items()}
     torch.testing.assert_close(gru_step(W, x, h), gru(x[None], h[None])[0][0])
-
-
-def test_gru_cell_by_gate() -> None:
-    cell = nn.GRUCell(4, 3, bias=False)
-    x, h = torch.randn(4), torch.randn(3)
-    W = {name: view.W for name, view in views(cell, parts=True).items()}
-    torch.testing.assert_close(gru_step(W, x, h), cell(x, h))
-
-
-def test_lstm_cell_by_gate() -> None:
-    cell = nn.LSTMCell(4, 3, bias=False)
-    x, h, c = torch.randn(4), torch.randn(3), torch.randn(3)
-    W = {name: view.W for name, view in views(cell, parts=True).items()}
-    torch.testing.assert_close(lstm_step(W, "", x, h, c), cell(x, (h, c))[0])
+    W = {name: view.W for name, view in views(gru_cell, parts=True).items()}
+    torch.testing.assert_close(gru_step(W, x, h), gru_cell(x, h))
+    W = {name: view.W for name, view in views(lstm_cell, parts=True).items()}
+    torch.testing.assert_close(lstm_step(W, "", x, h, c), lstm_cell(x, (h, c))[0])
 
 
 def test_rnn_has_no_gates() -> None:
