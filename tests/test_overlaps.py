@@ -51,6 +51,8 @@ def test_overlaps_are_those_of_the_vectors(size: tuple[int, int, int, int]) -> N
         assert A[j, k].item() == pytest.approx(abs(sum(x * y for x, y in zip(u, v, strict=True))))
     assert A.shape == size[1:3]
     assert torch.equal(overlaps.alignment(PLAIN, decompositions), A.diagonal())
+    # Uncut vectors need no normalising.
+    torch.testing.assert_close(overlaps.normalized_overlap(PLAIN, decompositions), A)
 
 
 @examples
@@ -82,13 +84,6 @@ def test_overlaps_lie_between_0_and_1_and_cutting_only_shortens(
     assert raw.min() >= 0
     assert normalized.max() <= 1
     assert (raw <= normalized + 1e-12).all()
-
-
-def test_uncut_vectors_need_no_normalising() -> None:
-    decompositions = random_pair(8, 3, 4, seed=0)
-    torch.testing.assert_close(
-        overlaps.normalized_overlap(PLAIN, decompositions), overlaps.overlap(PLAIN, decompositions)
-    )
 
 
 def test_normalised_overlaps_are_cosines_of_the_cut_vectors() -> None:
@@ -161,26 +156,16 @@ def test_failed_decompositions_give_not_a_number_in_silence() -> None:
     assert all(value.isnan().all() for value in measured)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 16, 256])
+@pytest.mark.parametrize("d", [16, 256])
 def test_chance_overlap_is_that_of_random_vectors(d: int) -> None:
     draws = 40_000
     vectors = torch.randn(draws, d, dtype=torch.float64, generator=generator(d))
     # By symmetry one of the two vectors may be the first axis.
     sample = vectors[:, 0].abs() / vectors.norm(dim=1)
     error = sample.std().item() / math.sqrt(draws)
-    assert overlaps.exact_chance_overlap(d) == pytest.approx(
-        sample.mean().item(), abs=5 * error + 1e-12
-    )
-
-
-def test_chance_overlap_is_the_large_d_form() -> None:
-    assert overlaps.chance_overlap(256) == pytest.approx(0.05, rel=3e-3)
-    assert overlaps.chance_overlap(2) == pytest.approx(
-        overlaps.exact_chance_overlap(2) / 1.128, 1e-3
-    )
-    for d in (2, 30, 1000):
-        ratio = overlaps.exact_chance_overlap(d) / overlaps.chance_overlap(d)
-        assert 1 < ratio < 1 + 0.3 / d
+    # The exact mean is larger by about 1 / (4 d).
+    expected = sample.mean().item() / (1 + 1 / (4 * d))
+    assert overlaps.chance_overlap(d) == pytest.approx(expected, abs=5 * error)
 
 
 def test_a_balanced_deep_linear_pair_is_aligned() -> None:

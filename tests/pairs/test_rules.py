@@ -1,6 +1,6 @@
 """Alignment rules against a dense computation with numpy from the stored weights."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import pytest
@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaAttention
 
-from pairs.networks import Attention, Tagger, UNet
+from pairs.networks import IMAGE, ROWS, TOKENS, Tagger, UNet
 from rankscope.matrices import views
 from rankscope.overlaps import measure
-from rankscope.pairs import Cut, Pair, discover_pairs, inside_pairs, pair_rule
+from rankscope.pairs import Pair, discover_pairs, inside_pairs, pair_rule
 from rankscope.spectra import decompose
 
 Matrix = NDArray[np.float64]
-TOKENS = torch.tensor([[0, 1, 2, 3, 4], [4, 3, 2, 1, 0]])
 
 
 def array(tensor: Tensor) -> Matrix:
@@ -58,41 +57,63 @@ def _seed() -> Iterable[None]:
         yield
 
 
-def test_linear_after_linear() -> None:
-    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5))
-    W, after = array(model[0].weight), array(model[2].weight)
-    check(model, discover_pairs(model, torch.randn(2, 4)), "0 > 2", left(W), right(after))
+SHARED = nn.Embedding(11, 6)
+TIED = nn.Sequential(SHARED, nn.Linear(6, 6), nn.Linear(6, 11, bias=False))
+TIED[2].weight = SHARED.weight
+# A model, its input, a pair, and the vectors that meet, from the two weights as they are stored.
+LAYERS: dict[
+    str,
+    tuple[nn.Module, Tensor, str, Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]],
+] = {
+    "linear": (
+        nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5)),
+        ROWS,
+        "0 > 2",
+        lambda W, after: (left(W), right(after)),
+    ),
+    "embedding": (
+        nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 5)),
+        TOKENS,
+        "0 > 1",
+        lambda W, after: (right(W), right(after)),
+    ),
+    "tied_embedding_as_output": (
+        TIED,
+        TOKENS,
+        "1 > 0",
+        lambda W, after: (left(W), right(after)),
+    ),
+    "centre_tap": (
+        nn.Sequential(nn.Conv2d(4, 6, 3), nn.ReLU(), nn.Conv2d(6, 5, (3, 5), padding=2)),
+        IMAGE,
+        "0 > 2",
+        lambda W, after: (
+            left(W.reshape(6, 36)),
+            right(after.reshape(5, 90)).reshape(6, 3, 5, -1)[:, 1, 2],
+        ),
+    ),
+    "flatten": (
+        nn.Sequential(nn.Conv2d(4, 6, 4), nn.Flatten(), nn.Linear(54, 5)),
+        IMAGE,
+        "0 > 2",
+        lambda W, after: (left(W.reshape(6, 64)), right(after).reshape(6, 9, -1)[:, 4]),
+    ),
+    "groups": (
+        nn.Sequential(nn.Conv2d(4, 6, 3, groups=2), nn.Conv2d(6, 4, 1)),
+        IMAGE,
+        "0.g1 > 1",
+        lambda W, after: (left(W[3:].reshape(3, 18)), right(after.reshape(4, 6))[3:]),
+    ),
+}
 
 
-def test_embedding_is_stored_transposed() -> None:
-    model = nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 5))
-    W, after = array(model[0].weight), array(model[1].weight)
-    check(model, discover_pairs(model, TOKENS), "0 > 1", right(W), right(after))
-
-
-def test_centre_tap_of_a_convolution() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 6, 3), nn.ReLU(), nn.Conv2d(6, 5, (3, 5)))
-    W = array(model[0].weight).reshape(6, 27)
-    after = array(model[2].weight).reshape(5, 90)
-    centre = right(after).reshape(6, 3, 5, -1)[:, 1, 2]
-    check(model, discover_pairs(model, torch.randn(1, 3, 8, 8)), "0 > 2", left(W), centre)
-
-
-def test_convolution_before_a_linear_layer() -> None:
-    model = nn.Sequential(nn.Conv2d(3, 6, 3), nn.Flatten(), nn.Linear(54, 5))
-    W = array(model[0].weight).reshape(6, 27)
-    middle = right(array(model[2].weight)).reshape(6, 9, -1)[:, 4]
-    pairs = discover_pairs(model, torch.randn(2, 3, 5, 5))
-    assert pairs[0].kind == "flatten"
-    check(model, pairs, "0 > 2", left(W), middle)
-
-
-def test_grouped_convolutions() -> None:
-    model = nn.Sequential(nn.Conv2d(4, 6, 3, groups=2), nn.Conv2d(6, 4, 1))
-    second = array(model[0].weight)[3:].reshape(3, 18)
-    after = right(array(model[1].weight).reshape(4, 6))
-    pairs = discover_pairs(model, torch.randn(1, 4, 5, 5))
-    check(model, pairs, "0.g1 > 1", left(second), after[3:])
+@pytest.mark.parametrize("layers", LAYERS)
+def test_successive_layers(layers: str) -> None:
+    model, example, name, meeting = LAYERS[layers]
+    for parameter in model.parameters():
+        nn.init.normal_(parameter)
+    weights = (model.get_parameter(f"{side[0]}.weight") for side in name.split(" > "))
+    check(model, discover_pairs(model, example), name, *meeting(*map(array, weights)))
 
 
 def test_concatenated_skip_and_transposed_convolution() -> None:
@@ -194,16 +215,6 @@ def test_heads_of_multihead_attention(packed: bool) -> None:
     check(model, pairs, "m.v > m.out_proj", left(v), right(array(m.out_proj.weight)))
 
 
-def test_fused_projections_and_what_comes_before() -> None:
-    model = nn.Sequential(nn.Linear(5, 6), Attention(6, 3))
-    pairs = discover_pairs(model, torch.randn(2, 4, 5))
-    qkv, proj = array(model[1].qkv.weight), array(model[1].proj.weight)
-    q, k, v = qkv.reshape(3, 6, 6)
-    check(model, pairs, "0 > 1.qkv", left(array(model[0].weight)), right(qkv))
-    check(model, pairs, "1.h2.q > 1.h2.k", left(q[4:]), left(k[4:]))
-    check(model, pairs, "1.v > 1.proj", left(v), right(proj))
-
-
 def test_heads_that_share_keys_and_values() -> None:
     config = LlamaConfig(hidden_size=8, num_attention_heads=4, num_key_value_heads=2)
     model = nn.ModuleDict({"a": LlamaAttention(config, 0)})
@@ -215,14 +226,6 @@ def test_heads_that_share_keys_and_values() -> None:
     check(model, pairs, "a.h1.q > a.h1.k", left(q[2:4]), left(k[:2]))
     check(model, pairs, "a.h3.v > a.o_proj", left(v[2:4]), right(o)[6:8])
     assert len(pairs) == 8
-
-
-def test_tied_embedding_as_output_layer() -> None:
-    model = nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 6), nn.Linear(6, 11, bias=False))
-    model[2].weight = model[0].weight
-    shared = array(model[0].weight)
-    pairs = discover_pairs(model, TOKENS)
-    check(model, pairs, "1 > 0", left(array(model[1].weight)), right(shared))
 
 
 class TwoInOne(nn.Module):
@@ -249,15 +252,4 @@ def test_a_module_used_under_two_names_has_its_pairs_once() -> None:
     lstm = nn.RNN(3, 3)
     assert inside_pairs(nn.ModuleDict({"a": lstm, "b": lstm})) == (
         Pair("a.l0.ih", "a.l0.hh", kind="recurrent"),
-    )
-
-
-def test_gate_cuts_are_data() -> None:
-    (pair, *_) = inside_pairs(nn.ModuleDict({"x": nn.LSTM(3, 5)}))
-    assert pair == Pair(
-        "x.l0.ih",
-        "x.l0.hh",
-        kind="recurrent",
-        earlier_cut=Cut((4, 5), (0, None)),
-        label="i",
     )
