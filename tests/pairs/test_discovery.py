@@ -47,6 +47,12 @@ def test_vgg_with_batch_norm_and_pooling() -> None:
     )
 
 
+def test_flattened_channels_meet_at_their_middle_position() -> None:
+    model = nn.Sequential(nn.Conv2d(4, 6, 4), nn.Flatten(), nn.Linear(54, 5))
+    cut = Cut((6, 9), (None, 4))
+    assert discover_pairs(model, IMAGE) == (Pair("0", "2", kind="flatten", later_cut=cut),)
+
+
 def test_residual_net_ignores_shortcuts_and_keeps_parallel_branches() -> None:
     pairs = discover_pairs(Residual(), torch.randn(2, 3, 6, 6))
     assert names(pairs) == [

@@ -1,6 +1,6 @@
 """Alignment rules against a dense computation with numpy from the stored weights."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaAttention
 
-from pairs.networks import IMAGE, ROWS, TOKENS, Tagger, UNet
+from pairs.networks import ROWS, TOKENS, Tagger, UNet
 from rankscope.matrices import views
 from rankscope.overlaps import measure
 from rankscope.pairs import Pair, discover_pairs, inside_pairs, pair_rule
@@ -57,63 +57,19 @@ def _seed() -> Iterable[None]:
         yield
 
 
-SHARED = nn.Embedding(11, 6)
-TIED = nn.Sequential(SHARED, nn.Linear(6, 6), nn.Linear(6, 11, bias=False))
-TIED[2].weight = SHARED.weight
-# A model, its input, a pair, and the vectors that meet, from the two weights as they are stored.
-LAYERS: dict[
-    str,
-    tuple[nn.Module, Tensor, str, Callable[[Matrix, Matrix], tuple[Matrix, Matrix]]],
-] = {
-    "linear": (
-        nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5)),
-        ROWS,
-        "0 > 2",
-        lambda W, after: (left(W), right(after)),
-    ),
-    "embedding": (
-        nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 5)),
-        TOKENS,
-        "0 > 1",
-        lambda W, after: (right(W), right(after)),
-    ),
-    "tied_embedding_as_output": (
-        TIED,
-        TOKENS,
-        "1 > 0",
-        lambda W, after: (left(W), right(after)),
-    ),
-    "centre_tap": (
-        nn.Sequential(nn.Conv2d(4, 6, 3), nn.ReLU(), nn.Conv2d(6, 5, (3, 5), padding=2)),
-        IMAGE,
-        "0 > 2",
-        lambda W, after: (
-            left(W.reshape(6, 36)),
-            right(after.reshape(5, 90)).reshape(6, 3, 5, -1)[:, 1, 2],
-        ),
-    ),
-    "flatten": (
-        nn.Sequential(nn.Conv2d(4, 6, 4), nn.Flatten(), nn.Linear(54, 5)),
-        IMAGE,
-        "0 > 2",
-        lambda W, after: (left(W.reshape(6, 64)), right(after).reshape(6, 9, -1)[:, 4]),
-    ),
-    "groups": (
-        nn.Sequential(nn.Conv2d(4, 6, 3, groups=2), nn.Conv2d(6, 4, 1)),
-        IMAGE,
-        "0.g1 > 1",
-        lambda W, after: (left(W[3:].reshape(3, 18)), right(after.reshape(4, 6))[3:]),
-    ),
-}
+def test_linear_after_linear() -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5))
+    W, after = array(model[0].weight), array(model[2].weight)
+    check(model, discover_pairs(model, ROWS), "0 > 2", left(W), right(after))
 
 
-@pytest.mark.parametrize("layers", LAYERS)
-def test_successive_layers(layers: str) -> None:
-    model, example, name, meeting = LAYERS[layers]
-    for parameter in model.parameters():
-        nn.init.normal_(parameter)
-    weights = (model.get_parameter(f"{side[0]}.weight") for side in name.split(" > "))
-    check(model, discover_pairs(model, example), name, *meeting(*map(array, weights)))
+def test_embedding_is_stored_transposed_and_may_be_the_output_layer() -> None:
+    model = nn.Sequential(nn.Embedding(11, 6), nn.Linear(6, 6), nn.Linear(6, 11, bias=False))
+    model[2].weight = model[0].weight
+    shared, W = array(model[0].weight), array(model[1].weight)
+    pairs = discover_pairs(model, TOKENS)
+    check(model, pairs, "0 > 1", right(shared), right(W))
+    check(model, pairs, "1 > 0", left(W), right(shared))
 
 
 def test_concatenated_skip_and_transposed_convolution() -> None:
@@ -200,10 +156,8 @@ def test_heads_of_multihead_attention(packed: bool) -> None:
     widths = {} if packed else {"kdim": 5, "vdim": 7}
     model = nn.ModuleDict({"m": nn.MultiheadAttention(6, 2, **widths)})
     m = model["m"]
-    if packed:
-        q, k, v = array(m.in_proj_weight).reshape(3, 6, 6)
-    else:
-        q, k, v = (array(w) for w in (m.q_proj_weight, m.k_proj_weight, m.v_proj_weight))
+    separate = (m.q_proj_weight, m.k_proj_weight, m.v_proj_weight)
+    q, k, v = map(array, m.in_proj_weight.chunk(3) if packed else separate)
     pairs = inside_pairs(model)
     assert [pair.name for pair in pairs] == [
         "m.h0.q > m.h0.k",
