@@ -119,9 +119,6 @@ def test_llama_with_shared_key_heads_and_gates() -> None:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=16,
-        bos_token_id=0,
-        eos_token_id=0,
     )
     pairs = discover_pairs(LlamaForCausalLM(config), input_ids=TOKENS)
     expected = {"model.layers.1.mlp.down_proj > lm_head"}
