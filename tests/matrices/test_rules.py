@@ -32,44 +32,27 @@ def test_embedding_is_read_transposed(layer: nn.Module) -> None:
     assert "stored transposed" in matrices.coverage["tok.weight"].how
 
 
-CONVOLUTIONS = {1: (nn.Conv1d, nn.ConvTranspose1d), 2: (nn.Conv2d, nn.ConvTranspose2d)}
-CONVOLUTIONS[3] = (nn.Conv3d, nn.ConvTranspose3d)
-
-
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_convolution_of_one_patch(dimensions: int, groups: int) -> None:
-    kernel = (3, 2, 1)[:dimensions]
-    layer = CONVOLUTIONS[dimensions][0](4, 6, kernel, groups=groups, bias=False)
-    patch = torch.randn(1, 4, *kernel)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolution_of_one_position(dimensions: int, groups: int, transposed: bool) -> None:
+    """A convolution maps one patch to one pixel, a transposed one maps one pixel to one patch."""
+    kernel = (3, 2, 2)[:dimensions]
+    layer_type = getattr(nn, f"Conv{'Transpose' if transposed else ''}{dimensions}d")
+    layer = layer_type(4, 6, kernel, groups=groups, bias=False)
+    x = torch.randn(1, 4, *([1] * dimensions if transposed else kernel))
     matrices = views(nn.ModuleDict({"conv": layer}))
     names = ["conv"] if groups == 1 else ["conv.g0", "conv.g1"]
     assert list(matrices) == names
-    pieces = [
-        matrices[name].W @ channels.flatten()
-        for name, channels in zip(names, patch[0].chunk(groups), strict=True)
-    ]
-    torch.testing.assert_close(torch.cat(pieces), layer(patch).flatten())
+    pieces = []
+    for name, channels in zip(names, x.reshape(4, -1).chunk(groups), strict=True):
+        filters = matrices[name].W.reshape(6 // groups, 4 // groups, -1)  # (out, in, taps)
+        pieces.append(torch.einsum("oit,ip->ot" if transposed else "oit,it->o", filters, channels))
+    torch.testing.assert_close(torch.cat(pieces).reshape(6, -1), layer(x).reshape(6, -1))
     taps = tuple((f"tap{i}", size) for i, size in enumerate(kernel))
     assert matrices[names[0]].in_axes == (("in", 4 // groups), *taps)
     assert matrices[names[0]].part_of is None
-
-
-@pytest.mark.parametrize("dimensions", [1, 2, 3])
-@pytest.mark.parametrize("groups", [1, 2])
-def test_transposed_convolution_of_one_pixel(dimensions: int, groups: int) -> None:
-    kernel = (3, 2, 2)[:dimensions]
-    layer = CONVOLUTIONS[dimensions][1](4, 6, kernel, groups=groups, bias=False)
-    pixel = torch.randn(1, 4, *[1] * dimensions)
-    matrices = views(nn.ModuleDict({"up": layer}))
-    names = ["up"] if groups == 1 else ["up.g0", "up.g1"]
-    pieces = []
-    for name, channels in zip(names, pixel.flatten().chunk(groups), strict=True):
-        filters = matrices[name].W.reshape(6 // groups, 4 // groups, -1)  # (out, in, taps)
-        pieces.append(torch.einsum("oit,i->ot", filters, channels))
-    expected = layer(pixel).reshape(6, -1)
-    torch.testing.assert_close(torch.cat(pieces), expected)
-    assert "stored transposed" in matrices.coverage["up.weight"].how
+    assert ("stored transposed" in matrices.coverage["conv.weight"].how) == transposed
 
 
 def test_bilinear_is_flattened_and_listed() -> None:

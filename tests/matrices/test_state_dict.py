@@ -54,18 +54,14 @@ def test_layers_of_a_transformer() -> None:
     assert products(model.state_dict()) == {}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["wte", "wpe", "embed_tokens", "tok_emb", "token_embedding", "embeddings", "tok_embeddings"],
-)
-def test_names_of_embeddings(name: str) -> None:
+EMBEDDINGS = ("wte", "wpe", "embed_tokens", "tok_emb", "token_embedding", "embeddings")
+OTHERS = ("embed_out", "fc", "time_mlp", "member", "lm_head")
+
+
+@pytest.mark.parametrize("name", [*EMBEDDINGS, "tok_embeddings", *OTHERS])
+def test_names_of_embeddings_and_other_layers(name: str) -> None:
     matrices = views({f"model.{name}.weight": torch.zeros(7, 4)})
-    assert matrices[f"model.{name}"].W.shape == (4, 7)
-
-
-@pytest.mark.parametrize("name", ["embed_out", "fc", "time_mlp", "member", "lm_head"])
-def test_names_of_other_layers(name: str) -> None:
-    assert views({f"{name}.weight": torch.zeros(7, 4)})[name].W.shape == (7, 4)
+    assert matrices[f"model.{name}"].W.shape == ((7, 4) if name in OTHERS else (4, 7))
 
 
 @pytest.mark.parametrize("transposed", [True, False], ids=["gpt2", "nanogpt"])

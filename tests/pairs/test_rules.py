@@ -87,41 +87,27 @@ def test_concatenated_skip_and_transposed_convolution() -> None:
     check(model, pairs, "dense > up2", left(array(model.dense.weight)), halves[6:])
 
 
-@pytest.fixture
-def tagger() -> Tagger:
-    return Tagger(nn.LSTM(6, 4, 2, bidirectional=True))
-
-
 def gate(W: Tensor, position: int) -> Matrix:
     """Return a gate's four rows of an LSTM's left vectors."""
     return left(array(W))[4 * position : 4 * position + 4]
 
 
-def test_gates_within_a_layer(tagger: Tagger) -> None:
-    lstm = tagger.lstm
-    hh = right(array(lstm.weight_hh_l0_reverse))
-    for position, name in enumerate("ifgo"):
-        ih = gate(lstm.weight_ih_l0_reverse, position)
-        pair = f"lstm.l0.reverse.ih > lstm.l0.reverse.hh [{name}]"
-        check(tagger, inside_pairs(tagger), pair, ih, hh)
-
-
-def test_direction_halves_of_the_next_layer(tagger: Tagger) -> None:
-    lstm, pairs = tagger.lstm, inside_pairs(tagger)
+def test_gates_and_direction_halves() -> None:
+    model = Tagger(nn.LSTM(6, 4, 2, bidirectional=True))
+    lstm, pairs = model.lstm, discover_pairs(model, TOKENS)
+    hh, out = right(array(lstm.weight_hh_l0_reverse)), right(array(model.out.weight))
+    for position, label in enumerate("ifgo"):
+        name = f"lstm.l0.reverse.ih > lstm.l0.reverse.hh [{label}]"
+        check(model, pairs, name, gate(lstm.weight_ih_l0_reverse, position), hh)
     forward = right(array(lstm.weight_ih_l1))[:4]
     backward = right(array(lstm.weight_ih_l1_reverse))[4:]
-    check(tagger, pairs, "lstm.l0.ih > lstm.l1.ih [f]", gate(lstm.weight_ih_l0, 1), forward)
-    check(tagger, pairs, "lstm.l0.hh > lstm.l1.ih [o]", gate(lstm.weight_hh_l0, 3), forward)
+    check(model, pairs, "lstm.l0.ih > lstm.l1.ih [f]", gate(lstm.weight_ih_l0, 1), forward)
+    check(model, pairs, "lstm.l0.hh > lstm.l1.ih [o]", gate(lstm.weight_hh_l0, 3), forward)
     name = "lstm.l0.reverse.hh > lstm.l1.reverse.ih [g]"
-    check(tagger, pairs, name, gate(lstm.weight_hh_l0_reverse, 2), backward)
-
-
-def test_last_layer_before_the_output(tagger: Tagger) -> None:
-    pairs, lstm = discover_pairs(tagger, TOKENS), tagger.lstm
-    out = right(array(tagger.out.weight))
-    check(tagger, pairs, "lstm.l1.hh > out [i]", gate(lstm.weight_hh_l1, 0), out[:4])
+    check(model, pairs, name, gate(lstm.weight_hh_l0_reverse, 2), backward)
+    check(model, pairs, "lstm.l1.hh > out [i]", gate(lstm.weight_hh_l1, 0), out[:4])
     name = "lstm.l1.reverse.ih > out [o]"
-    check(tagger, pairs, name, gate(lstm.weight_ih_l1_reverse, 3), out[4:])
+    check(model, pairs, name, gate(lstm.weight_ih_l1_reverse, 3), out[4:])
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections is not supported with oneDNN")

@@ -1,12 +1,4 @@
-"""Attention modules as projections split by head, with the products K_h^T Q_h and O_h V_h.
-
-`attention_rule` says which modules are attention and how many heads they have. It knows
-`nn.MultiheadAttention` and recognises others by the names of their projections. Declare the rest:
-
-    @attention_rule.register(MyAttention)
-    def _(module, name):
-        return fused_attention(module, name, fused="qkv", output="proj", heads=module.count)
-"""
+"""Attention modules as projections split by head, with the products K_h^T Q_h and O_h V_h."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

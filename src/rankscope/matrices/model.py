@@ -70,10 +70,10 @@ def _module_readings(
             readings += matrices
             lines.append(covered(parameter, shape, matrices, type(module).__name__))
     _check_owned(ruled, name, module)
-    for key, tensor in module._buffers.items():
-        if tensor is not None and tensor.ndim >= 2:
+    for key, buffer in module._buffers.items():
+        if buffer is not None and buffer.ndim >= 2:
             how = "a buffer, not trained"
-            lines.append(Covered(dotted(name, key), tuple(tensor.shape), "not read", how))
+            lines.append(Covered(dotted(name, key), tuple(buffer.shape), "not read", how))
     return readings, lines
 
 

@@ -59,7 +59,10 @@ DECLARE = "declare it with attention_rule.register"
 
 @singledispatch
 def attention_rule(module: nn.Module, name: str) -> Attention | None:
-    """Return the module as attention; None if it is none or its heads are unknown."""
+    """Return the module as attention; None if it is none or its heads are unknown.
+
+    Register a rule for a class whose projections have other names than those listed here.
+    """
     result = recognised(module, name)
     return result if isinstance(result, Attention) else None
 

@@ -304,16 +304,11 @@ def _pick_state(flow: Flow, step: Step) -> tuple[Flow, ...]:
 
 
 MOVES: dict[str, Callable[[Flow, Step], tuple[Flow, ...]]] = {
-    "T": _permute,
-    "Transpose": _permute,
-    "Permute": _permute,
+    **dict.fromkeys(("T", "Transpose", "Permute"), _permute),
     **dict.fromkeys(RESHAPES, _reshape),
-    "Select": _select,
-    "Unbind": _select,
+    **dict.fromkeys(("Select", "Unbind"), _select),
     "Slice": _slice,
-    "Split": _split,
-    "UnsafeSplit": _split,
-    "SplitWithSizes": _split,
+    **dict.fromkeys(("Split", "UnsafeSplit", "SplitWithSizes"), _split),
     "Glu": _glu,
     "Cat": _concatenate,
     "Stack": _stack,
