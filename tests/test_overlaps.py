@@ -1,6 +1,7 @@
 """Overlaps against closed forms, invariances, and random vectors."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -106,14 +107,8 @@ def test_sides_choose_left_or_right_vectors() -> None:
     scale = torch.diag(torch.tensor([2.0, 1.0], dtype=torch.float64))
     matrices = {"a": scale @ turn, "b": scale}
     decompositions = decompose(matrices, ranks={"a": 2, "b": 2})
-    same, crossed = [1.0, 1.0], [0.0, 0.0]
-    expected = {
-        ("out", "out"): same,
-        ("out", "in"): same,
-        ("in", "in"): crossed,
-        ("in", "out"): crossed,
-    }
-    for (earlier, later), diagonal in expected.items():
+    for earlier, later in product(("out", "in"), repeat=2):
+        diagonal = [1.0, 1.0] if earlier == "out" else [0.0, 0.0]
         pair = Pair("a", "b", earlier_side=earlier, later_side=later)
         assert overlaps.alignment(pair, decompositions).tolist() == pytest.approx(diagonal)
 
@@ -150,9 +145,7 @@ def test_failed_decompositions_give_not_a_number_in_silence() -> None:
     failed = decompositions["a"].U * math.nan
     decompositions["a"] = decomposed(failed, decompositions["a"].Vh.mT)
     cut = Cut((2, 3), (0, None))
-    measured = overlaps.measure(
-        Pair("a", "b", earlier_cut=cut, later_cut=cut), decompositions, top=100
-    )
+    measured = overlaps.measure(Pair("a", "b", earlier_cut=cut, later_cut=cut), decompositions)
     assert all(value.isnan().all() for value in measured)
 
 

@@ -38,7 +38,7 @@ The six outputs of another layer become two heads of three features. The second 
     >>> flow = follow(Flow(source=0, axis=1, channels=6), heads)
     >>> flow == Flow(source=0, axis=1, channels=2, features_per_channel=3)
     True
-    >>> follow(flow, heads[:, 1]) == Flow(source=0, axis=None, channels=3, first_feature=3)
+    >>> follow(flow, heads.unbind(1)[1]) == Flow(source=0, axis=None, channels=3, first_feature=3)
     True
 
 A mean over all features leaves no flow:
