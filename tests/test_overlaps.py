@@ -1,6 +1,7 @@
 """Overlaps against closed forms, invariances, and random vectors."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -51,6 +52,8 @@ def test_overlaps_are_those_of_the_vectors(size: tuple[int, int, int, int]) -> N
         assert A[j, k].item() == pytest.approx(abs(sum(x * y for x, y in zip(u, v, strict=True))))
     assert A.shape == size[1:3]
     assert torch.equal(overlaps.alignment(PLAIN, decompositions), A.diagonal())
+    # Uncut vectors need no normalising.
+    torch.testing.assert_close(overlaps.normalized_overlap(PLAIN, decompositions), A)
 
 
 @examples
@@ -84,13 +87,6 @@ def test_overlaps_lie_between_0_and_1_and_cutting_only_shortens(
     assert (raw <= normalized + 1e-12).all()
 
 
-def test_uncut_vectors_need_no_normalising() -> None:
-    decompositions = random_pair(8, 3, 4, seed=0)
-    torch.testing.assert_close(
-        overlaps.normalized_overlap(PLAIN, decompositions), overlaps.overlap(PLAIN, decompositions)
-    )
-
-
 def test_normalised_overlaps_are_cosines_of_the_cut_vectors() -> None:
     """The first two entries of (3, 4, 0) / 5 and (0, 0, 1) have lengths 1 and 0."""
     U = torch.tensor([[3.0], [4.0], [0.0]], dtype=torch.float64) / 5
@@ -111,14 +107,8 @@ def test_sides_choose_left_or_right_vectors() -> None:
     scale = torch.diag(torch.tensor([2.0, 1.0], dtype=torch.float64))
     matrices = {"a": scale @ turn, "b": scale}
     decompositions = decompose(matrices, ranks={"a": 2, "b": 2})
-    same, crossed = [1.0, 1.0], [0.0, 0.0]
-    expected = {
-        ("out", "out"): same,
-        ("out", "in"): same,
-        ("in", "in"): crossed,
-        ("in", "out"): crossed,
-    }
-    for (earlier, later), diagonal in expected.items():
+    for earlier, later in product(("out", "in"), repeat=2):
+        diagonal = [1.0, 1.0] if earlier == "out" else [0.0, 0.0]
         pair = Pair("a", "b", earlier_side=earlier, later_side=later)
         assert overlaps.alignment(pair, decompositions).tolist() == pytest.approx(diagonal)
 
@@ -155,32 +145,20 @@ def test_failed_decompositions_give_not_a_number_in_silence() -> None:
     failed = decompositions["a"].U * math.nan
     decompositions["a"] = decomposed(failed, decompositions["a"].Vh.mT)
     cut = Cut((2, 3), (0, None))
-    measured = overlaps.measure(
-        Pair("a", "b", earlier_cut=cut, later_cut=cut), decompositions, top=100
-    )
+    measured = overlaps.measure(Pair("a", "b", earlier_cut=cut, later_cut=cut), decompositions)
     assert all(value.isnan().all() for value in measured)
 
 
-@pytest.mark.parametrize("d", [1, 2, 3, 16, 256])
+@pytest.mark.parametrize("d", [16, 256])
 def test_chance_overlap_is_that_of_random_vectors(d: int) -> None:
     draws = 40_000
     vectors = torch.randn(draws, d, dtype=torch.float64, generator=generator(d))
     # By symmetry one of the two vectors may be the first axis.
     sample = vectors[:, 0].abs() / vectors.norm(dim=1)
     error = sample.std().item() / math.sqrt(draws)
-    assert overlaps.exact_chance_overlap(d) == pytest.approx(
-        sample.mean().item(), abs=5 * error + 1e-12
-    )
-
-
-def test_chance_overlap_is_the_large_d_form() -> None:
-    assert overlaps.chance_overlap(256) == pytest.approx(0.05, rel=3e-3)
-    assert overlaps.chance_overlap(2) == pytest.approx(
-        overlaps.exact_chance_overlap(2) / 1.128, 1e-3
-    )
-    for d in (2, 30, 1000):
-        ratio = overlaps.exact_chance_overlap(d) / overlaps.chance_overlap(d)
-        assert 1 < ratio < 1 + 0.3 / d
+    # The exact mean is larger by about 1 / (4 d).
+    expected = sample.mean().item() / (1 + 1 / (4 * d))
+    assert overlaps.chance_overlap(d) == pytest.approx(expected, abs=5 * error)
 
 
 def test_a_balanced_deep_linear_pair_is_aligned() -> None:

@@ -56,8 +56,9 @@ def truncate(
     svds = leading_directions(matrices, share, decompositions or {})
 
     def replacement(view: View) -> Tensor:
-        W = view.W.double()
-        top = top_part(W, svds[view.name], directions_kept(min(view.m, view.n), share))
+        W, svd = view.W.double(), svds[view.name]
+        r = directions_kept(min(view.m, view.n), share)
+        top = projected(W, svd.U[:, :r] if view.m <= view.n else svd.Vh[:r].mT)
         return top if part == "top" else W - top
 
     replace_matrices(changed, matrices, replacement)
@@ -70,14 +71,11 @@ def directions_kept(k: int, share: float) -> int:
     return math.floor(round(share * k, 9) + 0.5)
 
 
-def top_part(W: Float[Tensor, "m n"], svd: Svd, r: int) -> Float[Tensor, "m n"]:
-    """Return the best approximation of W of rank r: W projected on its r leading directions."""
-    m, n = W.shape
-    return projected(W, svd.U[:, :r] if m <= n else svd.Vh[:r].mT)
-
-
 def projected(W: Float[Tensor, "m n"], directions: Float[Tensor, "k r"]) -> Float[Tensor, "m n"]:
-    """Return U U^T W if m <= n, else W V V^T: the shorter vectors suffice and cost less."""
+    """Return U U^T W if m <= n, else W V V^T: the shorter vectors suffice and cost less.
+
+    With the r leading directions, this is the best approximation of W of rank r.
+    """
     m, n = W.shape
     basis = directions.to(W)
     return basis @ (basis.mT @ W) if m <= n else (W @ basis) @ basis.mT

@@ -43,7 +43,7 @@ def effective_rank(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
     Equals r when r values are equal and the rest zero. No epsilon: 0 log 0 = 0.
     roy2007; the yunis2024 code divides by min(m, n): see `normalized_effective_rank`.
     """
-    return _entropy(S).exp()
+    return spectral_entropy(S).exp()
 
 
 @_on_arrays
@@ -54,7 +54,7 @@ def normalized_effective_rank(
 
     R: min(m, n), by default k. Pass it for a product of factors, which has fewer values.
     """
-    return _entropy(S).exp() / _width(S, R)
+    return effective_rank(S) / _width(S, R)
 
 
 @_on_arrays
@@ -63,7 +63,11 @@ def spectral_entropy(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
 
     yunis2024 Eq. 1 as printed, `EffRank`; the paper's figures show its exponential.
     """
-    return _entropy(S)
+    # Dividing by the largest first keeps sums of large or tiny values inside the number format.
+    relative = _relative(S)
+    p = relative / relative.sum(-1, keepdim=True)
+    entropy: Tensor = torch.special.entr(p).sum(-1)
+    return entropy
 
 
 @_on_arrays
@@ -74,7 +78,7 @@ def normalized_spectral_entropy(
 
     R: min(m, n), by default k.
     """
-    return _entropy(S) / _width(S, R)
+    return spectral_entropy(S) / _width(S, R)
 
 
 @_on_arrays
@@ -167,14 +171,6 @@ def rounding_floor(
     rms: PerMatrix = frobenius / math.sqrt(max(1, m * n)) + limits.smallest_normal
     spread = math.sqrt(2 / 3) * limits.eps / 2 * (math.sqrt(m) + math.sqrt(n))
     return safety * spread * rms
-
-
-def _entropy(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
-    # Dividing by the largest first keeps sums of large or tiny values inside the number format.
-    relative = _relative(S)
-    p = relative / relative.sum(-1, keepdim=True)
-    entropy: Tensor = torch.special.entr(p).sum(-1)
-    return entropy
 
 
 def _relative(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch k"]:

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from matrices.attention_cases import HEADS, WIDTH, Timm, linear, zero_biases
+from matrices.attention_cases import HEADS, WIDTH, attention, check_heads, dense, timm
 from rankscope.matrices import (
     Attention,
-    Product,
     attention_rule,
     attentions,
     fused_attention,
@@ -17,40 +16,18 @@ from rankscope.matrices import (
 )
 
 
-def dense(product: Product) -> Tensor:
-    return product.left @ product.right.mT
-
-
-@pytest.mark.parametrize("batch_first", [True, False])
-def test_packed_multihead_attention(batch_first: bool) -> None:
-    layer = nn.MultiheadAttention(WIDTH, HEADS, bias=False, batch_first=batch_first)
-    by_name = products(nn.ModuleDict({"attn": layer}))
-    assert list(by_name)[:3] == ["attn.h0.kq", "attn.h0.vo", "attn.h1.kq"]
-    x = torch.randn(5, WIDTH)
-    output, weights = layer(x, x, x, average_attn_weights=False)
-    expected = torch.zeros(5, WIDTH)
-    for head in range(HEADS):
-        logits = x @ dense(by_name[f"attn.h{head}.kq"]).mT @ x.mT / 2  # sqrt(head_dim) = 2
-        torch.testing.assert_close(logits.softmax(-1), weights[head])
-        expected += weights[head] @ x @ dense(by_name[f"attn.h{head}.vo"]).mT
-        assert by_name[f"attn.h{head}.kq"].left.shape == (WIDTH, WIDTH // HEADS)
-    torch.testing.assert_close(expected, output)
-
-
-def test_unpacked_multihead_attention_with_other_widths() -> None:
-    layer = nn.MultiheadAttention(WIDTH, HEADS, bias=False, kdim=7, vdim=5)
+@pytest.mark.parametrize("widths", [{}, {"kdim": 7, "vdim": 5}], ids=["packed", "unpacked"])
+def test_multihead_attention(widths: dict[str, int]) -> None:
+    layer = nn.MultiheadAttention(WIDTH, HEADS, bias=False, **widths)
     model = nn.ModuleDict({"attn": layer})
-    assert list(views(model)) == ["attn.q", "attn.k", "attn.v", "attn.out_proj"]
+    names = ["attn.q", "attn.k", "attn.v"] if widths else ["attn.qkv"]
+    assert list(views(model)) == [*names, "attn.out_proj"]
     by_name = products(model)
-    x, keys, values = torch.randn(4, WIDTH), torch.randn(6, 7), torch.randn(6, 5)
-    output, weights = layer(x, keys, values, average_attn_weights=False)
-    expected = torch.zeros(4, WIDTH)
-    for head in range(HEADS):
-        assert by_name[f"attn.h{head}.kq"].shape == (7, WIDTH)
-        logits = x @ dense(by_name[f"attn.h{head}.kq"]).mT @ keys.mT / 2
-        torch.testing.assert_close(logits.softmax(-1), weights[head])
-        expected += weights[head] @ values @ dense(by_name[f"attn.h{head}.vo"]).mT
-    torch.testing.assert_close(expected, output)
+    assert list(by_name)[:3] == ["attn.h0.kq", "attn.h0.vo", "attn.h1.kq"]
+    assert by_name["attn.h0.kq"].shape == (layer.kdim, WIDTH)
+    assert by_name["attn.h0.kq"].left.shape == (layer.kdim, WIDTH // HEADS)
+    inputs = torch.randn(4, WIDTH), torch.randn(6, layer.kdim), torch.randn(6, layer.vdim)
+    check_heads(by_name, inputs, layer(*inputs, average_attn_weights=False))
 
 
 def test_parts_of_packed_attention() -> None:
@@ -63,40 +40,35 @@ def test_parts_of_packed_attention() -> None:
     torch.testing.assert_close(matrices["attn.h2.o"].W, layer.out_proj.weight.detach()[:, 8:12])
     assert matrices["attn.qkv"].out_axes == (("qkv", 3), ("out", WIDTH))
     assert matrices["attn.k"].out_axes == (("head", 3), ("unit", 4))
-    assert (matrices["attn.h1.v"].part_of, matrices["attn.h2.o"].part_of) == (
-        "attn.qkv",
-        "attn.out_proj",
-    )
+    assert matrices["attn.h1.v"].part_of == "attn.qkv"
+    assert matrices["attn.h2.o"].part_of == "attn.out_proj"
     shared = layer.in_proj_weight.untyped_storage().data_ptr()
     assert matrices["attn.h1.v"].W.untyped_storage().data_ptr() == shared
 
 
-def test_extra_keys_of_multihead_attention_are_listed() -> None:
-    layer = nn.MultiheadAttention(WIDTH, HEADS, add_bias_kv=True)
-    coverage = views(nn.ModuleDict({"attn": layer})).coverage
-    assert coverage["attn.bias_k"].status == "flattened"
-
-
 def test_parametrized_multihead_attention_has_no_products() -> None:
-    layer = nn.MultiheadAttention(WIDTH, HEADS)
+    layer = nn.MultiheadAttention(WIDTH, HEADS, add_bias_kv=True)
     nn.utils.parametrizations.spectral_norm(layer, "in_proj_weight")
-    assert products(nn.ModuleDict({"attn": layer})) == {}
+    model = nn.ModuleDict({"attn": layer})
+    assert products(model) == {}
+    assert views(model).coverage["attn.bias_k"].status == "flattened"
 
 
 def test_quantized_weights_have_no_products() -> None:
-    layer = Timm()
+    layer = timm()
     layer.qkv.weight = nn.Parameter(torch.zeros(36, 12, dtype=torch.int8), requires_grad=False)
     model = nn.ModuleDict({"attn": layer})
     assert products(model) == {}
     assert views(model).coverage["attn.qkv.weight"].status == "not read"
 
 
-def test_an_attention_without_known_names_says_so_and_can_be_declared() -> None:
-    class OddAttention(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first, self.second = linear(WIDTH, 3 * WIDTH), linear(WIDTH, WIDTH)
+class OddAttention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
 
+
+def test_an_attention_without_known_names_says_so_and_can_be_declared() -> None:
     model = nn.ModuleDict({"odd": OddAttention()})
     line = views(model).coverage["odd.first.weight"]
     assert line.status == "read" and "attention_rule.register" in line.how
@@ -112,38 +84,31 @@ def test_an_attention_without_known_names_says_so_and_can_be_declared() -> None:
     torch.testing.assert_close(dense(products(model)["odd.h0.vo"]), output @ values)
     assert "register" not in views(model).coverage["odd.first.weight"].how
 
-
-def test_a_rule_may_refuse_a_module() -> None:
-    class NotAttention(Timm):
-        pass
-
-    attention_rule.register(NotAttention)(lambda module, name: None)
-    model = nn.ModuleDict({"gate": NotAttention()})
+    attention_rule.register(OddAttention)(lambda module, name: None)  # a rule may refuse
     assert products(model) == {}
-    assert views(model).coverage["gate.qkv.weight"].how == "Linear: out x in"
+    assert views(model).coverage["odd.first.weight"].how == "Linear: out x in"
 
 
 def test_numbers_of_heads_that_do_not_fit_the_shapes_are_refused() -> None:
-    layer = nn.ModuleDict({name: linear(WIDTH, WIDTH) for name in "qkvo"})
+    layer = attention({name: (WIDTH, WIDTH) for name in "qkvo"})
     names = dict(query="q", key="k", value="v", output="o")
     assert separate_attention(layer, "attn", head_dim=4, **names).heads == 3
     with pytest.raises(ValueError, match="5 heads and 6 key heads of width 2 do not fit 12 query"):
         separate_attention(layer, "attn", heads=5, **names)
     with pytest.raises(ValueError, match="number of heads is unknown"):
         separate_attention(layer, "attn", **names)
-    fused = nn.ModuleDict({"qkv": linear(WIDTH, 3 * WIDTH), "proj": linear(WIDTH, WIDTH)})
+    options = dict(fused="qkv", output="proj", heads=3, head_dim=5, layout="interleaved")
     with pytest.raises(ValueError, match=r"'attn\.qkv' has 36 rows, expected 3 x 3 heads x 5"):
-        fused_attention(
-            fused, "attn", fused="qkv", output="proj", heads=3, head_dim=5, layout="interleaved"
-        )
+        fused_attention(timm(), "attn", **options)
 
 
 def test_heads_without_an_output_projection_have_no_vo() -> None:
-    model = Timm()
-    del model.proj
-    attention = attentions(nn.ModuleDict({"attn": zero_biases(model)}))["attn"]
-    assert {product.kind for product in attention.products()} == {"kq"}
+    module = timm()
+    del module.proj
+    model = nn.ModuleDict({"attn": module})
+    (headed,) = attentions(model).values()
+    assert {product.kind for product in headed.products()} == {"kq"}
     with pytest.raises(ValueError, match="'attn' has no output projection"):
-        attention.head("o", 0)
-    line = views(nn.ModuleDict({"attn": model})).coverage["attn.qkv.weight"]
+        headed.head("o", 0)
+    line = views(model).coverage["attn.qkv.weight"]
     assert "no V-O products: no output projection found" in line.how

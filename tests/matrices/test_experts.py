@@ -1,5 +1,6 @@
 """Expert stacks, read as one matrix per expert."""
 
+import pytest
 import torch
 from torch import nn
 
@@ -13,23 +14,19 @@ class Experts(nn.Module):
         self.is_transposed = transposed
 
 
-class Plain(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.w1 = nn.Parameter(torch.randn(3, 5, 4))
+class Plain(Experts):
+    """Stack whose class does not say that it holds experts."""
 
 
-def test_one_matrix_per_expert() -> None:
-    model = nn.ModuleDict({"mlp": Experts()})
+@pytest.mark.parametrize("transposed", [False, True])
+def test_one_matrix_per_expert(transposed: bool) -> None:
+    model = nn.ModuleDict({"mlp": Experts(transposed=transposed)})
     matrices = views(model)
     assert list(matrices) == ["mlp.w1.e0", "mlp.w1.e1", "mlp.w1.e2"]
-    torch.testing.assert_close(matrices["mlp.w1.e1"].W, model["mlp"].w1.detach()[1])
-    assert matrices.coverage["mlp.w1"].how == "Experts: 3 matrices out x in"
-
-
-def test_transposed_stacks() -> None:
-    model = nn.ModuleDict({"mlp": Experts(transposed=True)})
-    torch.testing.assert_close(views(model)["mlp.w1.e2"].W, model["mlp"].w1.detach()[2].T)
+    stored = model["mlp"].w1.detach()[1]
+    torch.testing.assert_close(matrices["mlp.w1.e1"].W, stored.T if transposed else stored)
+    suffix = ", stored transposed" if transposed else ""
+    assert matrices.coverage["mlp.w1"].how == f"Experts: 3 matrices out x in{suffix}"
 
 
 def test_a_stack_without_experts_in_its_path_or_class_is_flattened() -> None:
@@ -43,8 +40,7 @@ def test_mixtral() -> None:
     from transformers import MixtralConfig
     from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
-    config = MixtralConfig(hidden_size=8, intermediate_size=6, num_local_experts=2)
-    experts = MixtralExperts(config)
+    experts = MixtralExperts(MixtralConfig(hidden_size=8, intermediate_size=6, num_local_experts=2))
     for parameter in experts.parameters():
         nn.init.normal_(parameter)
     matrices = views(nn.ModuleDict({"experts": experts}))

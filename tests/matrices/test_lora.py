@@ -34,13 +34,11 @@ def test_each_adapter_is_a_product() -> None:
 
 
 def test_convolutions() -> None:
-    layer = nn.Module()
-    layer.lora_A = nn.ModuleDict({"default": nn.Conv2d(3, 2, 3, bias=False)})
-    layer.lora_B = nn.ModuleDict({"default": nn.Conv2d(2, 5, 1, bias=False)})
+    down, up = nn.Conv2d(3, 2, 3, bias=False), nn.Conv2d(2, 5, 1, bias=False)
+    product = products(nn.ModuleDict({"lora_A": down, "lora_B": up}))["lora"]
     patch = torch.randn(1, 3, 3, 3)
-    product = products(nn.ModuleDict({"conv": layer}))["conv.lora"]
-    expected = layer.lora_B["default"](layer.lora_A["default"](patch)).flatten().detach()
-    torch.testing.assert_close(product.left @ (product.right.mT @ patch.flatten()), expected)
+    change = product.left @ (product.right.mT @ patch.flatten())
+    torch.testing.assert_close(change, up(down(patch)).flatten().detach())
 
 
 def test_embeddings_change_the_transposed_matrix() -> None:

@@ -1,225 +1,171 @@
 """Attention of well-known code bases: products against the forward pass."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers import (
+    BertConfig,
+    BloomConfig,
+    CLIPVisionConfig,
+    CodeGenConfig,
+    FalconConfig,
+    GPT2Config,
+    GPTBigCodeConfig,
+    GPTNeoXConfig,
+    LlamaConfig,
+    Phi3Config,
+    T5Config,
+)
 
-from matrices import attention_cases as cases
-from matrices.attention_cases import WIDTH, Result, zero_biases
-from rankscope.matrices import Product, attentions, products, views
-
-
-def check_heads(
-    by_name: dict[str, Product], x: Tensor, result: Result, *, scale: float | None = None
-) -> None:
-    """Check that K^T Q of each head gives its logits, and O V of all heads the output."""
-    output, probabilities = (tensor.detach() for tensor in result)
-    probabilities = probabilities.reshape(-1, len(x), len(x))
-    total = torch.zeros(len(x), output.shape[-1])
-    for head, weights in enumerate(probabilities):
-        kq, vo = by_name[f"attn.h{head}.kq"], by_name[f"attn.h{head}.vo"]
-        logits = (x @ kq.right) @ (x @ kq.left).mT  # queries x keys
-        factor = kq.left.shape[-1] ** -0.5 if scale is None else scale
-        torch.testing.assert_close((factor * logits).softmax(-1), weights)
-        total += weights @ x @ vo.right @ vo.left.mT
-    torch.testing.assert_close(total, output.reshape(total.shape))
-    assert len(by_name) == 2 * len(probabilities)
-
-
-WRITTEN = [
-    cases.Timm,
-    cases.Lucidrains,
-    cases.CrossLucidrains,
-    cases.NanoGPT,
-    cases.Meta,
-    cases.OldHuggingFaceViT,
-]
-
-
-@pytest.mark.parametrize("attention", WRITTEN)
-def test_modules_written_out_here(attention: type[nn.Module]) -> None:
-    module = attention()
-    x = torch.randn(5, WIDTH)
-    check_heads(products(nn.ModuleDict({"attn": module})), x, module(x))
+from matrices.attention_cases import HEADS, WIDTH, attention, check_heads, dense, timm
+from rankscope.matrices import attentions, products, views
 
 
 @pytest.mark.parametrize(
-    "names",
+    ("inputs", "output", "heads"),
     [
-        ("W_q", "W_k", "W_v", "W_o"),
-        ("proj_q", "proj_k", "proj_v", "proj_o"),
-        ("to_queries", "to_keys", "to_values", "unifyheads"),
-        ("Q", "K", "V", "out"),
+        (["qkv"], "proj", "num_heads"),  # timm
+        (["to_qkv"], "to_out.0", "heads"),  # vit-pytorch
+        (["to_q", "to_kv"], "to_out", "heads"),
+        (["c_attn"], "c_proj", "n_head"),  # nanoGPT
+        (["wq", "wk", "wv"], "wo", "n_local_heads"),  # Meta's Llama
+        (
+            [f"attention.{role}" for role in ("query", "key", "value")],  # an old ViT
+            "output.dense",
+            "attention.num_attention_heads",
+        ),
+        (["W_q", "W_k", "W_v"], "W_o", "nh"),
+        (["proj_q", "proj_k", "proj_v"], "proj_o", "nh"),
+        (["to_queries", "to_keys", "to_values"], "unifyheads", "nh"),
+        (["Q", "K", "V"], "out", "nh"),
     ],
 )
-def test_other_names_of_projections(names: tuple[str, ...]) -> None:
-    meta, renamed = cases.Meta(), nn.Module()
-    renamed.nh = meta.n_local_heads  # type: ignore[assignment]
-    for name, projection in zip(names, (meta.wq, meta.wk, meta.wv, meta.wo), strict=True):
-        renamed.add_module(name, projection)
-    expected, actual = (products(nn.ModuleDict({"attn": module})) for module in (meta, renamed))
-    assert expected.keys() == actual.keys() and len(actual) == 12
-    for name, product in expected.items():
-        assert torch.equal(actual[name].left, product.left)
-        assert torch.equal(actual[name].right, product.right)
+def test_names_of_projections(inputs: list[str], output: str, heads: str) -> None:
+    """One after the other, the input projections have rows for queries, keys and values."""
+    units = 5
+    rows = {1: [45], 2: [15, 30], 3: [15, 15, 15]}[len(inputs)]
+    layers = {path: (WIDTH, size) for path, size in zip(inputs, rows, strict=True)}
+    module = attention(layers | {output: (HEADS * units, WIDTH)}, **{heads: HEADS})
+    by_name = products(nn.ModuleDict({"attn": module}))
+    stored = torch.cat([module.get_submodule(path).weight.detach() for path in inputs])
+    q, k, v = stored.reshape(3, HEADS, units, WIDTH)
+    o = module.get_submodule(output).weight.detach().reshape(WIDTH, HEADS, units)
+    for head in range(HEADS):
+        torch.testing.assert_close(dense(by_name[f"attn.h{head}.kq"]), k[head].mT @ q[head])
+        torch.testing.assert_close(dense(by_name[f"attn.h{head}.vo"]), o[:, head] @ v[head])
 
 
 def test_projections_that_no_rule_knows_are_named() -> None:
     """Report three equal layers beside a number of heads; an MLP has no such number."""
-    mixer, mlp = nn.Module(), nn.Module()
-    mixer.n_heads = 2  # type: ignore[assignment]
-    for name in ("ask", "tell", "say"):
-        mixer.add_module(name, nn.Linear(4, 4))
-        mlp.add_module(name, nn.Linear(4, 4))
-    assert "['ask', 'tell', 'say'], names no rule knows" in str(views(mixer).coverage)
-    assert "no rule knows" not in str(views(mlp).coverage)
+    layers = {name: (4, 4) for name in ("ask", "tell", "say")}
+    message = "['ask', 'tell', 'say'], names no rule knows"
+    assert message in str(views(attention(layers, n_heads=2)).coverage)
+    assert "no rule knows" not in str(views(attention(layers)).coverage)
 
 
-def tiny(config: Any, **sizes: Any) -> Any:
-    """Return a configuration whose models return attention probabilities."""
+def transformer(config: type[Any], name: str, sizes: dict[str, Any], **options: Any) -> nn.Module:
+    """Return attention that gives its probabilities, with zero biases: products have weights only.
+
+    config: class of the model's configuration; the attention is in the module beside it.
+    """
     configuration = config(**sizes)
     configuration._attn_implementation = "eager"
-    return configuration
+    modeling = import_module(config.__module__.replace("configuration", "modeling"))
+    module: nn.Module = getattr(modeling, name)(configuration, **options).eval()
+    for parameter in module.parameters():
+        if parameter.ndim == 1:
+            nn.init.zeros_(parameter)
+    return module
 
 
-def gpt2() -> tuple[nn.Module, Callable[[Tensor], Result]]:
-    from transformers import GPT2Config
-    from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
-
-    module = GPT2Attention(tiny(GPT2Config, n_embd=12, n_head=3), layer_idx=0)
-    return module, lambda x: module(x[None])
+def unrotated(x: Tensor, head_dim: int) -> dict[str, Any]:
+    """Return rotary embeddings (cos, sin) at angle 0, and no mask."""
+    angles = torch.ones(1, len(x), head_dim), torch.zeros(1, len(x), head_dim)
+    return {"position_embeddings": angles, "attention_mask": None}
 
 
-def gpt2_cross() -> tuple[nn.Module, Callable[[Tensor], Result]]:
-    from transformers import GPT2Config
-    from transformers.models.gpt2.modeling_gpt2 import GPT2Attention
-
-    config = tiny(GPT2Config, n_embd=12, n_head=3)
-    module = GPT2Attention(config, is_cross_attention=True, layer_idx=0)
-    return module, lambda x: module(x[None], encoder_hidden_states=x[None])
+def bloom_arguments(x: Tensor) -> dict[str, Any]:
+    alibi = torch.zeros(HEADS, 1, len(x))
+    return {"residual": torch.zeros(1, len(x), WIDTH), "alibi": alibi, "attention_mask": None}
 
 
-def unrotated(x: Tensor, head_dim: int) -> tuple[Tensor, Tensor]:
-    """Return cos and sin of rotary embeddings at angle 0."""
-    return torch.ones(1, len(x), head_dim), torch.zeros(1, len(x), head_dim)
-
-
-def neox() -> tuple[nn.Module, Callable[[Tensor], Result]]:
-    from transformers import GPTNeoXConfig
-    from transformers.models.gpt_neox.modeling_gpt_neox import GPTNeoXAttention
-
-    config = tiny(GPTNeoXConfig, hidden_size=12, num_attention_heads=3)
-    module = GPTNeoXAttention(config, layer_idx=0)
-    width = module.rotary_ndims
-    return module, lambda x: module(x[None], None, position_embeddings=unrotated(x, width))
-
-
-def bloom() -> tuple[nn.Module, Callable[[Tensor], Result]]:
-    from transformers import BloomConfig
-    from transformers.models.bloom.modeling_bloom import BloomAttention
-
-    module = BloomAttention(tiny(BloomConfig, hidden_size=12, n_head=3), layer_idx=0).eval()
-
-    def call(x: Tensor) -> Result:
-        nothing = torch.zeros(1, len(x), 12)
-        return module(x[None], nothing, torch.zeros(3, 1, len(x)), None)
-
-    return module, call
-
-
-def llama() -> tuple[nn.Module, Callable[[Tensor], Result]]:
-    from transformers import LlamaConfig
-    from transformers.models.llama.modeling_llama import LlamaAttention
-
+def llama() -> nn.Module:
     sizes = dict(hidden_size=12, num_attention_heads=6, num_key_value_heads=2, head_dim=4)
-    module = LlamaAttention(tiny(LlamaConfig, **sizes), layer_idx=0)
-    return module, lambda x: module(x[None], unrotated(x, 4), None)
+    return transformer(LlamaConfig, "LlamaAttention", sizes, layer_idx=0)
 
 
-def phi3() -> tuple[nn.Module, Callable[[Tensor], Result]]:
-    from transformers import Phi3Config
-    from transformers.models.phi3.modeling_phi3 import Phi3Attention
-
+def phi3() -> nn.Module:
     sizes = dict(hidden_size=12, num_attention_heads=6, num_key_value_heads=2, pad_token_id=0)
-    module = Phi3Attention(tiny(Phi3Config, **sizes), layer_idx=0)
-    return module, lambda x: module(x[None], unrotated(x, 2), None)
+    return transformer(Phi3Config, "Phi3Attention", sizes, layer_idx=0)
 
 
-def big_code(multi_query: bool) -> tuple[nn.Module, Callable[[Tensor], Result]]:
-    from transformers import GPTBigCodeConfig
-    from transformers.models.gpt_bigcode.modeling_gpt_bigcode import GPTBigCodeAttention
-
-    config = tiny(GPTBigCodeConfig, n_embd=12, n_head=3, multi_query=multi_query)
-    module = GPTBigCodeAttention(config, layer_idx=0).eval()
-    return module, lambda x: module(x[None])
+def gpt2(**options: bool) -> nn.Module:
+    sizes = {"n_embd": 12, "n_head": 3}
+    return transformer(GPT2Config, "GPT2Attention", sizes, layer_idx=0, **options)
 
 
-def vit() -> tuple[nn.Module, Callable[[Tensor], Result]]:
-    from transformers import CLIPVisionConfig
-    from transformers.models.clip.modeling_clip import CLIPAttention
-
-    config = tiny(CLIPVisionConfig, hidden_size=12, num_attention_heads=3)
-    module = CLIPAttention(config)
-    return module, lambda x: module(x[None])
+def big_code(*, multi_query: bool) -> nn.Module:
+    sizes = {"n_embd": 12, "n_head": 3, "multi_query": multi_query}
+    return transformer(GPTBigCodeConfig, "GPTBigCodeAttention", sizes, layer_idx=0)
 
 
-MODELS = {
-    "gpt2": gpt2,
-    "gpt2_cross": gpt2_cross,
-    "neox": neox,
-    "bloom": bloom,
-    "llama": llama,
-    "phi3": phi3,
-    "big_code": lambda: big_code(False),
-    "big_code_multi_query": lambda: big_code(True),
-    "clip": vit,
+def with_heads(config: type[Any], name: str, **options: Any) -> nn.Module:
+    return transformer(config, name, {"hidden_size": 12, "num_attention_heads": 3}, **options)
+
+
+def t5() -> nn.Module:
+    return transformer(T5Config, "T5Attention", dict(d_model=12, num_heads=3, d_kv=5), layer_idx=0)
+
+
+# How each attention is made, and what it takes besides x.
+MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[Tensor], dict[str, Any]]]] = {
+    "gpt2": (gpt2, lambda x: {}),
+    "gpt2_cross": (
+        lambda: gpt2(is_cross_attention=True),
+        lambda x: {"encoder_hidden_states": x[None]},
+    ),
+    "neox": (
+        lambda: with_heads(GPTNeoXConfig, "GPTNeoXAttention", layer_idx=0),
+        lambda x: unrotated(x, 1),
+    ),
+    "bloom": (lambda: with_heads(BloomConfig, "BloomAttention", layer_idx=0), bloom_arguments),
+    "llama": (llama, lambda x: unrotated(x, 4)),
+    "phi3": (phi3, lambda x: unrotated(x, 2)),
+    "big_code": (lambda: big_code(multi_query=False), lambda x: {}),
+    "big_code_multi_query": (lambda: big_code(multi_query=True), lambda x: {}),
+    "clip": (lambda: with_heads(CLIPVisionConfig, "CLIPAttention"), lambda x: {}),
+    "t5": (t5, lambda x: {}),
 }
 
 
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @pytest.mark.parametrize("model", MODELS)
 def test_transformers(model: str) -> None:
-    module, call = MODELS[model]()
-    zero_biases(module.eval())
-    x = torch.randn(5, WIDTH)
-    check_heads(products(nn.ModuleDict({"attn": module})), x, call(x))
-
-
-def test_t5_does_not_scale() -> None:
-    from transformers import T5Config
-    from transformers.models.t5.modeling_t5 import T5Attention
-
-    config = tiny(T5Config, d_model=12, num_heads=3, d_kv=5, is_decoder=False)
-    module = T5Attention(config, layer_idx=0).eval()
-    x = torch.randn(5, WIDTH)
-    output, _, weights = module(x[None])
-    check_heads(products(nn.ModuleDict({"attn": module})), x, (output, weights), scale=1.0)
+    make, arguments = MODELS[model]
+    module, x = make(), torch.randn(5, WIDTH)
+    output, *_, probabilities = module(x[None], **arguments(x))
+    scale = 1.0 if model == "t5" else None  # T5 does not scale
+    by_name = products(nn.ModuleDict({"attn": module}))
+    check_heads(by_name, (x, x, x), (output, probabilities), scale=scale)
 
 
 def test_bert_and_its_sibling_output() -> None:
-    from transformers import BertConfig
-    from transformers.models.bert.modeling_bert import BertAttention
-
-    module = BertAttention(tiny(BertConfig, hidden_size=12, num_attention_heads=3)).eval()
-    zero_biases(module)
-    x = torch.randn(5, WIDTH)
+    module, x = with_heads(BertConfig, "BertAttention"), torch.randn(5, WIDTH)
     mixed, weights = module.self(x[None])
     result = module.output.dense(mixed), weights
-    check_heads(products(nn.ModuleDict({"attn": module})), x, result)
+    check_heads(products(nn.ModuleDict({"attn": module})), (x, x, x), result)
     matrices = views(nn.ModuleDict({"attn": module}), parts=True)
     assert matrices["attn.h2.k"].part_of == "attn.self.key"
 
 
 @pytest.mark.parametrize("multi_query", [True, False])
 def test_falcon_splits_as_we_do(multi_query: bool) -> None:
-    from transformers import FalconConfig
-    from transformers.models.falcon.modeling_falcon import FalconAttention
-
-    config = tiny(FalconConfig, hidden_size=12, num_attention_heads=3, multi_query=multi_query)
-    module = FalconAttention(config, layer_idx=0)
+    sizes = dict(hidden_size=12, num_attention_heads=3, multi_query=multi_query)
+    module = transformer(FalconConfig, "FalconAttention", sizes, layer_idx=0)
     matrices = views(nn.ModuleDict({"attn": module}), parts=True)
     x = torch.randn(5, WIDTH)
     split = module._split_heads(module.query_key_value(x[None]))
@@ -231,40 +177,35 @@ def test_falcon_splits_as_we_do(multi_query: bool) -> None:
 
 
 def test_grouped_heads_share_keys() -> None:
-    module, _ = llama()
-    attention = attentions(nn.ModuleDict({"attn": module}))["attn"]
-    assert (attention.heads, attention.kv_heads, attention.head_dim) == (6, 2, 4)
-    assert [attention.head("k", head).index for head in (2, 3)] == [(("head", 0),), (("head", 1),)]
-    how = views(nn.ModuleDict({"attn": module})).coverage["attn.k_proj.weight"].how
+    model = nn.ModuleDict({"attn": llama()})
+    (grouped,) = attentions(model).values()
+    assert (grouped.heads, grouped.kv_heads, grouped.head_dim) == (6, 2, 4)
+    assert [grouped.head("k", head).index for head in (2, 3)] == [(("head", 0),), (("head", 1),)]
+    how = views(model).coverage["attn.k_proj.weight"].how
     assert how == "Linear: out x in; 6 heads meeting 2 key heads of width 4"
 
 
 def test_layouts_that_would_be_misread_are_refused() -> None:
-    from transformers import CodeGenConfig
-    from transformers.models.codegen.modeling_codegen import CodeGenAttention
-
-    config = tiny(CodeGenConfig, n_embd=32, n_head=4, rotary_dim=4)
-    model = nn.ModuleDict({"attn": CodeGenAttention(config, layer_idx=0)})
+    sizes = dict(n_embd=32, n_head=4, rotary_dim=4)
+    model = nn.ModuleDict(
+        {"attn": transformer(CodeGenConfig, "CodeGenAttention", sizes, layer_idx=0)}
+    )
     assert products(model) == {}
     assert "CodeGenAttention" in views(model).coverage["attn.qkv_proj.weight"].how
 
 
-@pytest.mark.parametrize("attribute", ["num_heads", "heads_of_mine"])
-def test_head_counts_are_never_guessed(attribute: str) -> None:
-    module = cases.Timm()
+def test_head_counts_are_never_guessed() -> None:
+    module = timm()
     del module.num_heads
-    setattr(module, attribute, 3)
+    module.heads_of_mine = HEADS  # type: ignore[assignment]
     model = nn.ModuleDict({"attn": module})
+    assert products(model) == {}
     how = views(model).coverage["attn.qkv.weight"].how
-    known = attribute == "num_heads"
-    assert len(products(model)) == (6 if known else 0)
-    assert ("number of heads is unknown; declare it with attention_rule.register" in how) != known
+    assert "number of heads is unknown; declare it with attention_rule.register" in how
 
 
 def test_projections_adapted_by_peft_are_recognised() -> None:
-    module = cases.Inner()
-    adapted = nn.Module()
-    adapted.base_layer = module.query
-    module.query = adapted
-    matrices = views(nn.ModuleDict({"attn": module}), parts=True)
+    layers = {name: (WIDTH, WIDTH) for name in ("query.base_layer", "key", "value")}
+    model = nn.ModuleDict({"attn": attention(layers, num_attention_heads=HEADS)})
+    matrices = views(model, parts=True)
     assert matrices["attn.h0.q"].part_of == "attn.query.base_layer"

@@ -32,44 +32,27 @@ def test_embedding_is_read_transposed(layer: nn.Module) -> None:
     assert "stored transposed" in matrices.coverage["tok.weight"].how
 
 
-CONVOLUTIONS = {1: (nn.Conv1d, nn.ConvTranspose1d), 2: (nn.Conv2d, nn.ConvTranspose2d)}
-CONVOLUTIONS[3] = (nn.Conv3d, nn.ConvTranspose3d)
-
-
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_convolution_of_one_patch(dimensions: int, groups: int) -> None:
-    kernel = (3, 2, 1)[:dimensions]
-    layer = CONVOLUTIONS[dimensions][0](4, 6, kernel, groups=groups, bias=False)
-    patch = torch.randn(1, 4, *kernel)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_convolution_of_one_position(dimensions: int, groups: int, transposed: bool) -> None:
+    """A convolution maps one patch to one pixel, a transposed one maps one pixel to one patch."""
+    kernel = (3, 2, 2)[:dimensions]
+    layer_type = getattr(nn, f"Conv{'Transpose' if transposed else ''}{dimensions}d")
+    layer = layer_type(4, 6, kernel, groups=groups, bias=False)
+    x = torch.randn(1, 4, *([1] * dimensions if transposed else kernel))
     matrices = views(nn.ModuleDict({"conv": layer}))
     names = ["conv"] if groups == 1 else ["conv.g0", "conv.g1"]
     assert list(matrices) == names
-    pieces = [
-        matrices[name].W @ channels.flatten()
-        for name, channels in zip(names, patch[0].chunk(groups), strict=True)
-    ]
-    torch.testing.assert_close(torch.cat(pieces), layer(patch).flatten())
+    pieces = []
+    for name, channels in zip(names, x.reshape(4, -1).chunk(groups), strict=True):
+        filters = matrices[name].W.reshape(6 // groups, 4 // groups, -1)  # (out, in, taps)
+        pieces.append(torch.einsum("oit,ip->ot" if transposed else "oit,it->o", filters, channels))
+    torch.testing.assert_close(torch.cat(pieces).reshape(6, -1), layer(x).reshape(6, -1))
     taps = tuple((f"tap{i}", size) for i, size in enumerate(kernel))
     assert matrices[names[0]].in_axes == (("in", 4 // groups), *taps)
     assert matrices[names[0]].part_of is None
-
-
-@pytest.mark.parametrize("dimensions", [1, 2, 3])
-@pytest.mark.parametrize("groups", [1, 2])
-def test_transposed_convolution_of_one_pixel(dimensions: int, groups: int) -> None:
-    kernel = (3, 2, 2)[:dimensions]
-    layer = CONVOLUTIONS[dimensions][1](4, 6, kernel, groups=groups, bias=False)
-    pixel = torch.randn(1, 4, *[1] * dimensions)
-    matrices = views(nn.ModuleDict({"up": layer}))
-    names = ["up"] if groups == 1 else ["up.g0", "up.g1"]
-    pieces = []
-    for name, channels in zip(names, pixel.flatten().chunk(groups), strict=True):
-        filters = matrices[name].W.reshape(6 // groups, 4 // groups, -1)  # (out, in, taps)
-        pieces.append(torch.einsum("oit,i->ot", filters, channels))
-    expected = layer(pixel).reshape(6, -1)
-    torch.testing.assert_close(torch.cat(pieces), expected)
-    assert "stored transposed" in matrices.coverage["up.weight"].how
+    assert ("stored transposed" in matrices.coverage["conv.weight"].how) == transposed
 
 
 def test_bilinear_is_flattened_and_listed() -> None:
@@ -96,38 +79,16 @@ def test_bidirectional_lstm_by_gate_and_direction(proj_size: int) -> None:
     W = {name: view.W for name, view in matrices.items()}
     width = proj_size or 3
     x, h0, c0 = torch.randn(4), torch.randn(4, width), torch.randn(4, 3)
-    below = {
-        "": lstm_step(W, "lstm.l0.", x, h0[0], c0[0]),
-        "reverse.": lstm_step(W, "lstm.l0.reverse.", x, h0[1], c0[1]),
-    }
+    states = x
+    for layer in (0, 1):
+        # A layer takes the states of both directions below, one after the other.
+        directions = enumerate((f"lstm.l{layer}.", f"lstm.l{layer}.reverse."), start=2 * layer)
+        states = torch.cat([lstm_step(W, name, states, h0[i], c0[i]) for i, name in directions])
+    torch.testing.assert_close(states, lstm(x[None], (h0, c0))[0][0])
     assert matrices["lstm.l1.ih"].in_axes == (("direction", 2), ("in", width))
-    # Layer 1 by the halves its in_axes name, instead of the concatenated input.
-    expected = []
-    for state, direction in ((2, ""), (3, "reverse.")):
-        halves = {
-            f"ih.{gate}": W[f"lstm.l1.{direction}ih.{gate}"].reshape(3, 2, width) for gate in "ifgo"
-        }
-        summed = {
-            name: (half[:, 0] @ below[""] + half[:, 1] @ below["reverse."])[:, None]
-            for name, half in halves.items()
-        }
-        rest = {
-            name.removeprefix(f"lstm.l1.{direction}"): matrix
-            for name, matrix in W.items()
-            if name.startswith(f"lstm.l1.{direction}h")
-        }
-        expected.append(lstm_step({**rest, **summed}, "", torch.ones(1), h0[state], c0[state]))
-    output, _ = lstm(x[None], (h0, c0))
-    torch.testing.assert_close(torch.cat(expected), output[0])
-
-
-def test_lstm_names_whole_and_parts() -> None:
-    lstm = nn.ModuleDict({"lstm": nn.LSTM(4, 3, bidirectional=True)})
-    whole = ["lstm.l0.ih", "lstm.l0.hh", "lstm.l0.reverse.ih", "lstm.l0.reverse.hh"]
-    assert list(views(lstm)) == whole
-    gate = views(lstm, parts=True)["lstm.l0.reverse.hh.g"]
+    assert matrices["lstm.l0.ih"].out_axes == (("gate", 4), ("out", 3))
+    gate = matrices["lstm.l0.reverse.hh.g"]
     assert (gate.kind, gate.part_of) == ("gate", "lstm.l0.reverse.hh")
-    assert views(lstm)["lstm.l0.ih"].out_axes == (("gate", 4), ("out", 3))
 
 
 def gru_step(W: dict[str, Tensor], x: Tensor, h: Tensor) -> Tensor:
@@ -136,25 +97,17 @@ def gru_step(W: dict[str, Tensor], x: Tensor, h: Tensor) -> Tensor:
     return (1 - update) * new + update * h
 
 
-def test_gru_by_gate() -> None:
-    gru = nn.GRU(4, 3, bias=False)
-    x, h = torch.randn(4), torch.randn(3)
+def test_gru_and_cells_by_gate() -> None:
+    gru, gru_cell, lstm_cell = (
+        layer(4, 3, bias=False) for layer in (nn.GRU, nn.GRUCell, nn.LSTMCell)
+    )
+    x, h, c = torch.randn(4), torch.randn(3), torch.randn(3)
     W = {name.removeprefix("l0."): view.W for name, view in views(gru, parts=True).items()}
     torch.testing.assert_close(gru_step(W, x, h), gru(x[None], h[None])[0][0])
-
-
-def test_gru_cell_by_gate() -> None:
-    cell = nn.GRUCell(4, 3, bias=False)
-    x, h = torch.randn(4), torch.randn(3)
-    W = {name: view.W for name, view in views(cell, parts=True).items()}
-    torch.testing.assert_close(gru_step(W, x, h), cell(x, h))
-
-
-def test_lstm_cell_by_gate() -> None:
-    cell = nn.LSTMCell(4, 3, bias=False)
-    x, h, c = torch.randn(4), torch.randn(3), torch.randn(3)
-    W = {name: view.W for name, view in views(cell, parts=True).items()}
-    torch.testing.assert_close(lstm_step(W, "", x, h, c), cell(x, (h, c))[0])
+    W = {name: view.W for name, view in views(gru_cell, parts=True).items()}
+    torch.testing.assert_close(gru_step(W, x, h), gru_cell(x, h))
+    W = {name: view.W for name, view in views(lstm_cell, parts=True).items()}
+    torch.testing.assert_close(lstm_step(W, "", x, h, c), lstm_cell(x, (h, c))[0])
 
 
 def test_rnn_has_no_gates() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from rankscope.matrices import products, views
 
@@ -30,25 +30,23 @@ RECURRENT = {
 def test_recurrent_modules(name: str) -> None:
     model = nn.ModuleDict({name: RECURRENT[name]})
     check_assumed(model)
-    assert list(views(model.state_dict(), parts=True)) == list(views(model, parts=True))
-    how = next(iter(views(model.state_dict()).coverage)).how
-    assert "since weight_hh has" in how
+    matrices = views(model.state_dict(), parts=True)
+    assert list(matrices) == list(views(model, parts=True))
+    assert all("since weight_hh has" in line.how for line in matrices.coverage)
 
 
 def test_layers_of_a_transformer() -> None:
-    class Small(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tok_emb = nn.Embedding(7, 8)
-            self.conv = nn.Conv2d(3, 4, 3)
-            self.layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=6)
-            self.cross = nn.MultiheadAttention(8, 2, kdim=4, vdim=5)
-            self.head = nn.Linear(8, 7)
-
-    model = Small()
+    layers = {
+        "tok_emb": nn.Embedding(7, 8),
+        "conv": nn.Conv2d(3, 4, 3),
+        "layer": nn.TransformerEncoderLayer(8, 2, dim_feedforward=6),
+        "cross": nn.MultiheadAttention(8, 2, kdim=4, vdim=5),
+        "head": nn.Linear(8, 7),
+    }
+    model = nn.ModuleDict(layers)
     check_assumed(model)
     matrices = views(model.state_dict(), parts=True)
-    blocks = model.layer.self_attn.in_proj_weight.detach().chunk(3)
+    blocks = model["layer"].self_attn.in_proj_weight.detach().chunk(3)
     for role, block in zip("qkv", blocks, strict=True):
         torch.testing.assert_close(matrices[f"layer.self_attn.{role}"].W, block)
     line = matrices.coverage["layer.self_attn.in_proj_weight"]
@@ -56,37 +54,25 @@ def test_layers_of_a_transformer() -> None:
     assert products(model.state_dict()) == {}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["wte", "wpe", "embed_tokens", "tok_emb", "token_embedding", "embeddings", "tok_embeddings"],
-)
-def test_names_of_embeddings(name: str) -> None:
+EMBEDDINGS = ("wte", "wpe", "embed_tokens", "tok_emb", "token_embedding", "embeddings")
+OTHERS = ("embed_out", "fc", "time_mlp", "member", "lm_head")
+
+
+@pytest.mark.parametrize("name", [*EMBEDDINGS, "tok_embeddings", *OTHERS])
+def test_names_of_embeddings_and_other_layers(name: str) -> None:
     matrices = views({f"model.{name}.weight": torch.zeros(7, 4)})
-    assert matrices[f"model.{name}"].W.shape == (4, 7)
+    assert matrices[f"model.{name}"].W.shape == ((7, 4) if name in OTHERS else (4, 7))
 
 
-@pytest.mark.parametrize("name", ["embed_out", "fc", "time_mlp", "member", "lm_head"])
-def test_names_of_other_layers(name: str) -> None:
-    assert views({f"{name}.weight": torch.zeros(7, 4)})[name].W.shape == (7, 4)
-
-
-def test_gpt2_is_stored_transposed_and_nanogpt_is_not() -> None:
-    def weights(*, transposed: bool) -> dict[str, Tensor]:
-        shapes = {"attn.c_attn": (24, 8), "attn.c_proj": (8, 8), "mlp.c_fc": (32, 8)}
-        return {
-            f"h.0.{name}.weight": torch.randn(shape[::-1] if transposed else shape)
-            for name, shape in shapes.items()
-        }
-
-    for transposed in (True, False):
-        saved = weights(transposed=transposed)
-        matrices = views(saved, parts=True)
-        assert matrices["h.0.mlp.c_fc"].W.shape == (32, 8)
-        fused = saved["h.0.attn.c_attn.weight"]
-        fused = fused.T if transposed else fused
-        torch.testing.assert_close(matrices["h.0.attn.k"].W, fused[8:16])
-        line = matrices.coverage["h.0.mlp.c_fc.weight"]
-        assert ("stored transposed" in line.how) == transposed
+@pytest.mark.parametrize("transposed", [True, False], ids=["gpt2", "nanogpt"])
+def test_gpt2_is_stored_transposed_and_nanogpt_is_not(transposed: bool) -> None:
+    fused, hidden = torch.randn(24, 8), torch.randn(32, 8)
+    saved = {"h.0.attn.c_attn.weight": fused, "h.0.mlp.c_fc.weight": hidden}
+    matrices = views({name: W.T if transposed else W for name, W in saved.items()}, parts=True)
+    torch.testing.assert_close(matrices["h.0.mlp.c_fc"].W, hidden)
+    torch.testing.assert_close(matrices["h.0.attn.k"].W, fused[8:16])
+    line = matrices.coverage["h.0.mlp.c_fc.weight"]
+    assert ("stored transposed" in line.how) == transposed
 
 
 def test_gpt2_agrees_with_its_model() -> None:
@@ -114,11 +100,7 @@ def test_experts_convolutions_and_unknown_tensors() -> None:
             "mask": torch.ones(2, 2, dtype=torch.bool),
         }
     )
-    assert [name for name in matrices if name.startswith("experts")] == [
-        "experts.w1.e0",
-        "experts.w1.e1",
-        "experts.w1.e2",
-    ]
+    assert matrices.coverage["experts.w1"].matrices == tuple(f"experts.w1.e{i}" for i in range(3))
     assert matrices["conv"].in_axes == (("in", 2), ("tap0", 3))
     statuses = {line.tensor: line.status for line in matrices.coverage}
     assert statuses == {

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from rankscope.pairs import Pairs
 
@@ -63,50 +64,9 @@ class Residual(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-class Attention(nn.Module):
-    """Attention with fused queries, keys and values, computed by torch's fused kernel."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.num_heads = heads
-        self.qkv = nn.Linear(width, 3 * width)
-        self.proj = nn.Linear(width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, time, width = x.shape
-        split = self.qkv(x).reshape(batch, time, 3, self.num_heads, -1).permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(*split.unbind(0), is_causal=True)
-        return self.proj(mixed.transpose(1, 2).reshape(batch, time, width))
-
-
-class Layer(nn.Module):
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.attn = Attention(width, heads)
-        self.w1, self.w2 = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = x + self.attn(self.norm1(x))
-        return x + self.w2(F.gelu(self.w1(self.norm2(x))))
-
-
-class Transformer(nn.Module):
-    """Pre-norm transformer that returns a dict, as many models do."""
-
-    def __init__(self, *, layers: int = 2, width: int = 8, heads: int = 2) -> None:
-        super().__init__()
-        self.tok = nn.Embedding(9, width)
-        self.pos = nn.Embedding(5, width)
-        self.layers = nn.ModuleList(Layer(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, 9)
-
-    def forward(self, tokens: Tensor) -> dict[str, Any]:
-        x = self.tok(tokens) + self.pos(torch.arange(tokens.shape[1]))
-        for layer in self.layers:
-            x = layer(x)
-        return {"logits": self.head(self.norm(x)), "layers": len(self.layers)}
+def gpt2() -> GPT2LMHeadModel:
+    sizes = dict(vocab_size=9, n_positions=8, n_embd=8, n_layer=2, n_head=2)
+    return GPT2LMHeadModel(GPT2Config(**sizes, bos_token_id=0, eos_token_id=0))
 
 
 class Tagger(nn.Module):

@@ -4,7 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from torch.nn.utils.parametrizations import spectral_norm, weight_norm
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from pairs.networks import (
     IMAGE,
@@ -13,9 +14,9 @@ from pairs.networks import (
     TOKENS,
     Residual,
     Tagger,
-    Transformer,
     UNet,
     Written,
+    gpt2,
     names,
 )
 from rankscope.matrices import views
@@ -46,6 +47,12 @@ def test_vgg_with_batch_norm_and_pooling() -> None:
     )
 
 
+def test_flattened_channels_meet_at_their_middle_position() -> None:
+    model = nn.Sequential(nn.Conv2d(4, 6, 4), nn.Flatten(), nn.Linear(54, 5))
+    cut = Cut((6, 9), (None, 4))
+    assert discover_pairs(model, IMAGE) == (Pair("0", "2", kind="flatten", later_cut=cut),)
+
+
 def test_residual_net_ignores_shortcuts_and_keeps_parallel_branches() -> None:
     pairs = discover_pairs(Residual(), torch.randn(2, 3, 6, 6))
     assert names(pairs) == [
@@ -68,23 +75,6 @@ def attention_pairs(layer: str, attention: str, output: str, *, heads: int) -> l
     return [*queries, f"{layer}.{attention}.v > {layer}.{attention}.{output}"]
 
 
-def test_pre_norm_transformer_with_fused_attention() -> None:
-    pairs = discover_pairs(Transformer(), TOKENS)
-    assert names(pairs) == [
-        "tok > layers.0.attn.qkv",
-        "pos > layers.0.attn.qkv",
-        *attention_pairs("layers.0", "attn", "proj", heads=2),
-        "layers.0.attn.proj > layers.0.w1",
-        "layers.0.w1 > layers.0.w2",
-        "layers.0.w2 > layers.1.attn.qkv",
-        *attention_pairs("layers.1", "attn", "proj", heads=2),
-        "layers.1.attn.proj > layers.1.w1",
-        "layers.1.w1 > layers.1.w2",
-        "layers.1.w2 > head",
-    ]
-    assert pairs.left_out == ()
-
-
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_torch_encoder_layers(norm_first: bool) -> None:
     layer = nn.TransformerEncoderLayer(8, 2, 12, batch_first=True, norm_first=norm_first)
@@ -101,10 +91,7 @@ def test_torch_encoder_layers(norm_first: bool) -> None:
 
 
 def test_gpt2_with_tied_embedding() -> None:
-    config = GPT2Config(
-        vocab_size=9, n_positions=8, n_embd=8, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=0
-    )
-    pairs = discover_pairs(GPT2LMHeadModel(config), TOKENS)
+    pairs = discover_pairs(gpt2(), TOKENS)
     first, second = "transformer.h.0", "transformer.h.1"
     assert names(pairs) == [
         f"transformer.wte > {first}.attn.c_attn",
@@ -118,6 +105,7 @@ def test_gpt2_with_tied_embedding() -> None:
         f"{second}.mlp.c_fc > {second}.mlp.c_proj",
         f"{second}.mlp.c_proj > transformer.wte",
     ]
+    assert pairs.left_out == ()
     # The embedding is W = stored.T, so as the output layer it takes activations on its output side.
     assert (pairs[-1].earlier_side, pairs[-1].later_side) == ("out", "out")
     assert {(pair.earlier_side, pair.later_side) for pair in pairs[:2]} == {("out", "in")}
@@ -131,9 +119,6 @@ def test_llama_with_shared_key_heads_and_gates() -> None:
         num_hidden_layers=2,
         num_attention_heads=4,
         num_key_value_heads=2,
-        max_position_embeddings=16,
-        bos_token_id=0,
-        eos_token_id=0,
     )
     pairs = discover_pairs(LlamaForCausalLM(config), input_ids=TOKENS)
     expected = {"model.layers.1.mlp.down_proj > lm_head"}
@@ -173,74 +158,61 @@ def squeeze_and_excite(self: nn.Module, x: Tensor) -> Tensor:
     return self.b(x + x * gate[:, :, None, None])
 
 
-@pytest.mark.parametrize(
-    ("model", "example", "expected"),
-    [
-        (
-            Written(
-                squeeze_and_excite,
-                a=nn.Conv2d(4, 6, 1),
-                narrow=nn.Linear(6, 2),
-                wide=nn.Linear(2, 6),
-                b=nn.Conv2d(6, 3, 1),
-            ),
-            IMAGE,
-            {"a > narrow", "narrow > wide", "a > b", "wide > b"},
+WAYS: dict[str, tuple[nn.Module, Tensor, set[str]]] = {
+    "gate": (
+        Written(
+            squeeze_and_excite,
+            a=nn.Conv2d(4, 6, 1),
+            narrow=nn.Linear(6, 2),
+            wide=nn.Linear(2, 6),
+            b=nn.Conv2d(6, 3, 1),
         ),
-        (
-            nn.Sequential(nn.Linear(4, 6), nn.GLU(), nn.Linear(3, 2)),
-            ROWS,
-            {"0 > 2 [out 0:3]", "0 > 2 [out 3:6]"},
+        IMAGE,
+        {"a > narrow", "narrow > wide", "a > b", "wide > b"},
+    ),
+    "glu": (
+        nn.Sequential(nn.Linear(4, 6), nn.GLU(), nn.Linear(3, 2)),
+        ROWS,
+        {"0 > 2 [out 0:3]", "0 > 2 [out 3:6]"},
+    ),
+    "siamese": (
+        Written(
+            lambda self, x: self.b(torch.cat([self.a(x), self.a(-x)], -1)),
+            a=nn.Linear(4, 3),
+            b=nn.Linear(6, 2),
         ),
-        (
-            Written(
-                lambda self, x: self.b(torch.cat([self.a(x), self.a(-x)], -1)),
-                a=nn.Linear(4, 3),
-                b=nn.Linear(6, 2),
-            ),
-            ROWS,
-            {"a > b [in 0:3]", "a > b [in 3:6]"},
+        ROWS,
+        {"a > b [in 0:3]", "a > b [in 3:6]"},
+    ),
+    "weight_norm": (
+        nn.Sequential(weight_norm(nn.Linear(4, 5)), nn.Linear(5, 2)),
+        ROWS,
+        {"0.parametrizations.weight.original1 > 1"},
+    ),
+    "spectral_norm": (
+        nn.Sequential(nn.Linear(4, 5), spectral_norm(nn.Linear(5, 2))),
+        ROWS,
+        {"0 > 1.parametrizations.weight.original"},
+    ),
+    "weight_norm_conv": (
+        nn.Sequential(nn.Conv2d(4, 5, 1), weight_norm(nn.Conv2d(5, 2, 3))),
+        IMAGE,
+        {"0 > 1.parametrizations.weight.original1"},
+    ),
+    "vector": (nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)), ROWS[0], {"0 > 1"}),
+    "reused": (
+        Written(
+            lambda self, x: self.b(self.a(x)) + self.a(x), a=nn.Linear(4, 4), b=nn.Linear(4, 4)
         ),
-        (
-            nn.Sequential(nn.utils.parametrizations.weight_norm(nn.Linear(4, 5)), nn.Linear(5, 2)),
-            ROWS,
-            {"0.parametrizations.weight.original1 > 1"},
-        ),
-        (
-            nn.Sequential(
-                nn.Linear(4, 5), nn.utils.parametrizations.spectral_norm(nn.Linear(5, 2))
-            ),
-            ROWS,
-            {"0 > 1.parametrizations.weight.original"},
-        ),
-        (
-            nn.Sequential(
-                nn.Conv2d(4, 5, 1), nn.utils.parametrizations.weight_norm(nn.Conv2d(5, 2, 3))
-            ),
-            IMAGE,
-            {"0 > 1.parametrizations.weight.original1"},
-        ),
-        (nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 2)), ROWS[0], {"0 > 1"}),
-        (
-            Written(
-                lambda self, x: self.b(self.a(x)) + self.a(x), a=nn.Linear(4, 4), b=nn.Linear(4, 4)
-            ),
-            ROWS,
-            {"a > b"},
-        ),
-    ],
-    ids=[
-        "gate",
-        "glu",
-        "siamese",
-        "weight_norm",
-        "spectral_norm",
-        "weight_norm_conv",
-        "vector",
-        "reused",
-    ],
-)
-def test_other_ways_to_connect(model: nn.Module, example: Tensor, expected: set[str]) -> None:
+        ROWS,
+        {"a > b"},
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_other_ways_to_connect(way: str) -> None:
+    model, example, expected = WAYS[way]
     assert set(names(discover_pairs(model, example))) == expected
 
 
@@ -268,7 +240,7 @@ def test_attention_that_no_rule_knows_still_pairs_values_with_the_output() -> No
     )
 
 
-@pytest.mark.parametrize("model", [Transformer(), Tagger(nn.LSTM(6, 4, 2, bidirectional=True))])
+@pytest.mark.parametrize("model", [gpt2(), Tagger(nn.LSTM(6, 4, 2, bidirectional=True))])
 def test_pairs_name_existing_matrices_and_have_unique_names(model: nn.Module) -> None:
     pairs = discover_pairs(model, TOKENS)
     matrices = views(model, parts=True)

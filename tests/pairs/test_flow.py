@@ -36,8 +36,3 @@ def test_mixture_weights_give_way_to_what_they_mix() -> None:
     weight = flow(1, is_mixture_weight=True)
     assert joined("Bmm", [[weight], [flow(0)]], UPSTREAM) == (flow(0),)
     assert joined("Bmm", [[weight]], UPSTREAM) == (weight,)
-
-
-def test_the_representation_leaves_out_defaults() -> None:
-    assert repr(flow(2)) == "Flow(source=2, axis=1, channels=4)"
-    assert repr(flow(2, is_mixture_weight=True)).endswith("channels=4, is_mixture_weight=True)")

@@ -3,6 +3,7 @@
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import weight_norm
 
 from pairs.networks import IMAGE, ROWS, SEQUENCE, Written, names
 from rankscope.matrices import views
@@ -12,10 +13,6 @@ from rankscope.pairs import Cut, Pairs, discover_pairs
 def left_out(pairs: Pairs) -> set[tuple[str, str]]:
     """Return the two matrices of each pair that is left out."""
     return {(entry.earlier, entry.later) for entry in pairs.left_out}
-
-
-def per_token(self: nn.Module, x: Tensor) -> Tensor:
-    return self.channels(self.tokens(self.inner(x).mT).mT)
 
 
 def test_grouped_convolutions_pair_groups_that_contain_each_other() -> None:
@@ -47,67 +44,48 @@ def test_depthwise_convolutions_are_looked_through() -> None:
     assert left_out(pairs) == {("1", "")}
 
 
-@pytest.mark.parametrize(
-    ("model", "example", "earlier", "later", "reason"),
-    [
-        (
-            nn.Sequential(nn.Conv2d(4, 8, 1), nn.PixelShuffle(2), nn.Conv2d(2, 3, 1)),
-            IMAGE,
-            "0",
-            "2",
-            "PixelShuffle",
+# A model, its input, and the two matrices and the reason that are reported.
+LEFT_OUT: dict[str, tuple[nn.Module, Tensor, str, str, str]] = {
+    "pixel_shuffle": (
+        nn.Sequential(nn.Conv2d(4, 8, 1), nn.PixelShuffle(2), nn.Conv2d(2, 3, 1)),
+        *(IMAGE, "0", "2", "PixelShuffle"),
+    ),
+    # As many tokens as channels: sizes alone would not tell them apart.
+    "other_axis": (
+        Written(
+            lambda self, x: self.channels(self.tokens(self.inner(x).mT).mT),
+            inner=nn.Linear(4, 3),
+            tokens=nn.Linear(3, 3),
+            channels=nn.Linear(3, 2),
         ),
-        (
-            # As many tokens as channels: sizes alone would not tell them apart.
-            Written(
-                per_token, inner=nn.Linear(4, 3), tokens=nn.Linear(3, 3), channels=nn.Linear(3, 2)
-            ),
-            SEQUENCE,
-            "inner",
-            "tokens",
-            "become positions",
+        *(SEQUENCE, "inner", "tokens", "become positions"),
+    ),
+    "computed_groups": (
+        nn.Sequential(nn.Conv2d(4, 4, 1), weight_norm(nn.Conv2d(4, 4, 1, groups=2))),
+        *(IMAGE, "0", "1.parametrizations.weight.original1", "read with 2 inputs where 4 arrive"),
+    ),
+    # Autograd keeps no sizes of constants, so it is not known where the outputs begin.
+    "constants": (
+        Written(
+            lambda self, x: self.b(torch.cat([x[:, :1], self.a(x), x[:, :1]], 1)),
+            a=nn.Linear(4, 3),
+            b=nn.Linear(5, 2),
         ),
-        (
-            nn.Sequential(
-                nn.Conv2d(4, 4, 1),
-                nn.utils.parametrizations.weight_norm(nn.Conv2d(4, 4, 1, groups=2)),
-            ),
-            IMAGE,
-            "0",
-            "1.parametrizations.weight.original1",
-            "read with 2 inputs where 4 arrive",
-        ),
-        (
-            # Autograd keeps no sizes of constants, so it is not known where the outputs begin.
-            Written(
-                lambda self, x: self.b(torch.cat([x[:, :1], self.a(x), x[:, :1]], 1)),
-                a=nn.Linear(4, 3),
-                b=nn.Linear(5, 2),
-            ),
-            ROWS,
-            "a",
-            "b",
-            "constants of unknown size",
-        ),
-        (
-            Written(lambda self, x: self.a(x), a=nn.Linear(4, 3), idle=nn.Linear(3, 3)),
-            ROWS,
-            "idle",
-            "",
-            "no product",
-        ),
-    ],
-    ids=["pixel_shuffle", "other_axis", "computed_groups", "constants", "unused"],
-)
-def test_what_cannot_be_paired_is_reported(
-    model: nn.Module, example: Tensor, earlier: str, later: str, reason: str
-) -> None:
+        *(ROWS, "a", "b", "constants of unknown size"),
+    ),
+    "unused": (
+        Written(lambda self, x: self.a(x), a=nn.Linear(4, 3), idle=nn.Linear(3, 3)),
+        *(ROWS, "idle", "", "no product"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_OUT)
+def test_what_cannot_be_paired_is_reported(case: str) -> None:
+    model, example, earlier, later, reason = LEFT_OUT[case]
     pairs = discover_pairs(model, example)
-    entries = [
-        entry for entry in pairs.left_out if (entry.earlier, entry.later) == (earlier, later)
-    ]
-    assert len(entries) == 1
-    assert reason in entries[0].reason
+    (reported,) = (entry for entry in pairs.left_out if entry[:2] == (earlier, later))
+    assert reason in reported.reason
     assert (earlier, later) not in {(pair.earlier, pair.later) for pair in pairs}
 
 

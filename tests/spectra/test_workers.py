@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,18 +22,12 @@ def three_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def in_new_thread(function: Callable[[], int]) -> int:
-    results = []
-    thread = threading.Thread(target=lambda: results.append(function()))
-    thread.start()
-    thread.join()
-    return results[0]
-
-
-def test_results_keep_their_order(three_threads) -> None:
+def test_results_keep_their_order_and_errors_reach_the_caller(three_threads) -> None:
     items = [3, 1, 2, 5, 4]
     assert spread(lambda x: x * x, items, cost=float, threads=2) == [9, 1, 4, 25, 16]
     assert spread(lambda x: x, [], cost=float) == []
+    with pytest.raises(ZeroDivisionError):
+        spread(lambda x: 1 / x, [1, 0], cost=lambda _: 1.0, threads=2)
 
 
 def test_each_thread_keeps_to_one_core(three_threads) -> None:
@@ -51,7 +45,7 @@ def test_each_thread_keeps_to_one_core(three_threads) -> None:
 def test_other_threads_are_not_limited(three_threads) -> None:
     spread(lambda x: torch.ones(x).sum(), [4, 4, 4, 4], cost=float, threads=4)
     assert torch.get_num_threads() == 3
-    assert in_new_thread(torch.get_num_threads) == 3
+    assert workers._in_new_thread(torch.get_num_threads) == 3
 
 
 def test_a_heavy_item_gets_all_cores(three_threads) -> None:
@@ -63,11 +57,6 @@ def test_a_heavy_item_gets_all_cores(three_threads) -> None:
     assert all(thread is not threading.current_thread() for thread, _ in light)
     # A stated number of threads is a bound.
     assert all(count == 1 for _, count in spread(where, [9.0, 1.0], cost=float, threads=2))
-
-
-def test_errors_reach_the_caller(three_threads) -> None:
-    with pytest.raises(ZeroDivisionError):
-        spread(lambda x: 1 / x, [1, 0], cost=lambda _: 1.0, threads=2)
 
 
 SCRIPT = """

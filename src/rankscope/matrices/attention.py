@@ -1,12 +1,4 @@
-"""Attention modules as projections split by head, with the products K_h^T Q_h and O_h V_h.
-
-`attention_rule` says which modules are attention and how many heads they have. It knows
-`nn.MultiheadAttention` and recognises others by the names of their projections. Declare the rest:
-
-    @attention_rule.register(MyAttention)
-    def _(module, name):
-        return fused_attention(module, name, fused="qkv", output="proj", heads=module.count)
-"""
+"""Attention modules as projections split by head, with the products K_h^T Q_h and O_h V_h."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -91,13 +83,9 @@ def separate_attention(
 
     One of `heads` and `head_dim` is enough: the rest follows from the shapes.
     """
+    projections = [projection(module, name, path) for path in (query, key, value)]
     return assembled(
-        name,
-        [projection(module, name, path) for path in (query, key, value)],
-        None if output is None else projection(module, name, output),
-        heads=heads,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
+        module, name, projections, output, heads=heads, kv_heads=kv_heads, head_dim=head_dim
     )
 
 
@@ -118,19 +106,14 @@ def fused_attention(
     "interleaved" has queries, keys and values of one head after another.
     """
     whole = projection(module, name, fused)
-    output_projection = None if output is None else projection(module, name, output)
-    dim = head_dim or _head_dim(whole, output_projection, heads)
+    query_rows = whole.m // 3 if output is None else projection(module, name, output).n
+    dim = head_dim or query_rows // heads
     if layout == "interleaved":
         blocks = _interleaved(whole, name, heads, dim)
     else:
         key_rows = (whole.m - heads * dim) // 2
         blocks = blocks_of(whole, name, {"q": heads * dim, "k": key_rows, "v": key_rows})
-    return assembled(name, blocks, output_projection, heads=heads, kv_heads=kv_heads, head_dim=dim)
-
-
-def _head_dim(whole: Reading, output: Reading | None, heads: int) -> int:
-    query_rows = whole.m // 3 if output is None else output.n
-    return query_rows // heads
+    return assembled(module, name, blocks, output, heads=heads, kv_heads=kv_heads, head_dim=dim)
 
 
 def blocks_of(whole: Reading, name: str, sizes: dict[str, int]) -> list[Reading]:
@@ -179,9 +162,10 @@ def projection(module: nn.Module, name: str, path: str) -> Reading:
 
 
 def assembled(
+    module: nn.Module,
     name: str,
     projections: Sequence[Reading],
-    output: Reading | None,
+    output_path: str | None,
     *,
     heads: int | None,
     kv_heads: int | None = None,
@@ -189,6 +173,7 @@ def assembled(
 ) -> Attention:
     """Return attention from its projections, split by head, if numbers and shapes agree."""
     query, key, value = projections
+    output = None if output_path is None else projection(module, name, output_path)
     if heads is None and head_dim is None:
         raise ValueError(f"attention {name!r}: the number of heads is unknown")
     heads = heads or query.m // (head_dim or 1)
@@ -226,10 +211,9 @@ def multihead_attention(module: nn.MultiheadAttention, name: str) -> Attention |
     readings = view_rule(module, name)
     if len(readings) not in (1, 3) or "weight" not in module.out_proj._parameters:
         return None
-    output = projection(module, name, "out_proj")
     if len(readings) == 1:
         (packed,) = readings
         sizes = dict(packed.axes)
         flat = replace(packed, axes=(("out", packed.m), ("in", sizes["in"])), outputs=("out",))
         readings = tuple(blocks_of(flat, name, {role: sizes["out"] for role in "qkv"}))
-    return assembled(name, readings, output, heads=module.num_heads)
+    return assembled(module, name, readings, "out_proj", heads=module.num_heads)

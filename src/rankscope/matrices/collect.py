@@ -69,13 +69,11 @@ def views(
         parts: include gates, blocks of fused projections, and heads.
     """
     source_manifest, tensors = _read(source, like)
-    candidates = {
-        reading.name: reading
-        for reading in source_manifest.readings
-        if parts or reading.part_of is None
-    }
-    chosen = _chosen(list(candidates), include, exclude)
-    readings = {name: reading for name, reading in candidates.items() if name in chosen}
+    all_readings = source_manifest.readings
+    candidates = {r.name: r for r in all_readings if parts or r.part_of is None}
+    chosen = candidates.keys() if include is None else _matching(candidates, include)
+    excluded: set[str] = set() if exclude is None else _matching(candidates, exclude)
+    readings = {name: candidates[name] for name in candidates if name in chosen - excluded}
     lines = tuple(_without_excluded(line, readings) for line in source_manifest.coverage)
     return Views(
         manifest=source_manifest, coverage=Coverage(lines), readings=readings, tensors=tensors
@@ -141,12 +139,7 @@ def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dic
     return replace(known, coverage=Coverage((*known.coverage, *extra))), tensors
 
 
-def _chosen(names: list[str], include: Patterns | None, exclude: Patterns | None) -> set[str]:
-    included = set(names) if include is None else _matching(names, include)
-    return included if exclude is None else included - _matching(names, exclude)
-
-
-def _matching(names: list[str], patterns: Patterns) -> set[str]:
+def _matching(names: Iterable[str], patterns: Patterns) -> set[str]:
     matched: set[str] = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
         hits = fnmatch.filter(names, pattern)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from rankscope.matrices.reading import Axes, Reading
+from rankscope.matrices.reading import Reading
 
 Status = Literal["read", "assumed", "flattened", "tied", "not read"]
 
@@ -53,14 +53,12 @@ class Coverage:
 
     def __str__(self) -> str:
         rows = [("tensor", "shape", "status", "how")]
-        rows += [(line.tensor, _times(line.shape), line.status, line.how) for line in self.lines]
-        widths = [max(len(row[column]) for row in rows) for column in range(3)]
-        table = [
-            "  ".join(
-                [*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[3]]
-            )
-            for row in rows
+        rows += [
+            (line.tensor, "x".join(map(str, line.shape)), line.status, line.how)
+            for line in self.lines
         ]
+        widths = [max(len(row[column]) for row in rows) for column in range(3)]
+        table = ["  ".join([*map(str.ljust, row[:3], widths), row[3]]) for row in rows]
         return "\n".join([self.summary, *table])
 
 
@@ -73,12 +71,4 @@ def described(reading: Reading) -> str:
     """Describe rows and columns as "out x in*tap0*tap1", and whether they are stored transposed."""
     first_axis = next(axis for axis, _ in reading.axes if axis not in dict(reading.index))
     transposed = "" if first_axis in reading.outputs else ", stored transposed"
-    return f"{_product(reading.out_axes)} x {_product(reading.in_axes)}{transposed}"
-
-
-def _product(axes: Axes) -> str:
-    return "*".join(name for name, _ in axes)
-
-
-def _times(shape: tuple[int, ...]) -> str:
-    return "x".join(str(size) for size in shape)
+    return f"{'*'.join(reading.outputs)} x {'*'.join(reading.inputs)}{transposed}"

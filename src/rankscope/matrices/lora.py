@@ -29,9 +29,13 @@ def lora_products(
         layer, adapter = match["layer"] or "", match["adapter"] or "default"
         scale = lora_scale(modules.get(layer), adapter)
         suffix = "" if adapter == "default" else adapter
-        products.append(
-            _product(dotted(layer, "lora", suffix), (down, shape), (up, shapes[up]), scale)
-        )
+        # Factors of convolutions have taps. A's taps belong to the inputs, B's taps are 1 x 1.
+        a_axes = (("rank", shape[0]), ("in", math.prod(shape[1:])))
+        b_axes = (("out", shapes[up][0]), ("rank", shape[0]))
+        left = Reading(up.removesuffix(".weight"), up, "lora", b_axes, ("out",), ("rank",))
+        right = Reading(down.removesuffix(".weight"), down, "lora", a_axes, ("in",), ("rank",))
+        name = dotted(layer, "lora", suffix)
+        products.append(ProductReading(name, "lora", left, right, scale))
     return tuple(products)
 
 
@@ -41,15 +45,3 @@ def lora_scale(module: nn.Module | None, adapter: str) -> float:
     if isinstance(scaling, Mapping):
         scaling = scaling.get(adapter, 1.0)
     return float(scaling)
-
-
-def _product(
-    name: str, down: tuple[str, tuple[int, ...]], up: tuple[str, tuple[int, ...]], scale: float
-) -> ProductReading:
-    (a, a_shape), (b, b_shape) = down, up
-    # Factors of convolutions have taps. A's taps belong to the inputs, B's taps are 1 x 1.
-    a_axes = (("rank", a_shape[0]), ("in", math.prod(a_shape[1:])))
-    b_axes = (("out", b_shape[0]), ("rank", math.prod(b_shape[1:])))
-    left = Reading(b.removesuffix(".weight"), b, "lora", b_axes, ("out",), ("rank",))
-    right = Reading(a.removesuffix(".weight"), a, "lora", a_axes, ("in",), ("rank",))
-    return ProductReading(name, "lora", left, right, scale)

@@ -1,7 +1,6 @@
 """Manifest: every reading of a network as plain data, stored with a run as JSON."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
@@ -47,23 +46,17 @@ class Manifest:
     @property
     def tensors(self) -> tuple[str, ...]:
         """Names of the tensors that readings and products need."""
-        return tuple(dict.fromkeys(reading.parameter for reading in self._sources()))
-
-    def _sources(self) -> Iterator[Reading]:
-        yield from self.matrices
-        for attention in self.attentions:
-            yield from attention.readings
-        for product in self.lora:
-            yield from (product.left, product.right)
+        heads = (reading for attention in self.attentions for reading in attention.readings)
+        factors = (factor for product in self.lora for factor in (product.left, product.right))
+        readings = (*self.matrices, *heads, *factors)
+        return tuple(dict.fromkeys(reading.parameter for reading in readings))
 
     def to_json(self) -> str:
         """Return the manifest as JSON."""
         fields = {
             "schema": SCHEMA,
-            "matrices": [_plain(reading) for reading in self.matrices],
-            "attentions": [_plain(attention) for attention in self.attentions],
-            "lora": [_plain(product) for product in self.lora],
-            "coverage": [_plain(line) for line in self.coverage],
+            **asdict(self),
+            "coverage": [asdict(line) for line in self.coverage],
         }
         return json.dumps(fields, separators=(",", ":"))
 
@@ -81,10 +74,6 @@ class Manifest:
             lora=tuple(map(_product, fields["lora"])),
             coverage=Coverage(tuple(Covered(**_tuples(line)) for line in fields["coverage"])),
         )
-
-
-def _plain(record: Reading | Attention | ProductReading | Covered) -> dict[str, Any]:
-    return asdict(record)
 
 
 def _reading(fields: dict[str, Any]) -> Reading:

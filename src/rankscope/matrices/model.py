@@ -70,7 +70,11 @@ def _module_readings(
             readings += matrices
             lines.append(covered(parameter, shape, matrices, type(module).__name__))
     _check_owned(ruled, name, module)
-    return readings, [*lines, *_buffers(name, module)]
+    for key, buffer in module._buffers.items():
+        if buffer is not None and buffer.ndim >= 2:
+            how = "a buffer, not trained"
+            lines.append(Covered(dotted(name, key), tuple(buffer.shape), "not read", how))
+    return readings, lines
 
 
 def _check_owned(ruled: Iterable[Reading], name: str, module: nn.Module) -> None:
@@ -81,14 +85,6 @@ def _check_owned(ruled: Iterable[Reading], name: str, module: nn.Module) -> None
                 f"matrix {reading.name!r}: the rule for {type(module).__name__} reads "
                 f"{reading.parameter!r}, expected a parameter of its own: {sorted(owned)}"
             )
-
-
-def _buffers(name: str, module: nn.Module) -> list[Covered]:
-    return [
-        Covered(dotted(name, key), tuple(tensor.shape), "not read", "a buffer, not trained")
-        for key, tensor in module._buffers.items()
-        if tensor is not None and tensor.ndim >= 2
-    ]
 
 
 def unreadable(tensor: Tensor) -> str:

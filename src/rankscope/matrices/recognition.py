@@ -59,7 +59,10 @@ DECLARE = "declare it with attention_rule.register"
 
 @singledispatch
 def attention_rule(module: nn.Module, name: str) -> Attention | None:
-    """Return the module as attention; None if it is none or its heads are unknown."""
+    """Return the module as attention; None if it is none or its heads are unknown.
+
+    Register a rule for a class whose projections have other names than those listed here.
+    """
     result = recognised(module, name)
     return result if isinstance(result, Attention) else None
 
@@ -168,11 +171,11 @@ def _query_and_key_value(module: nn.Module, name: str, query: str, fused: str) -
     key_value = projection(module, name, fused)
     half = key_value.m // 2
     key, value = blocks_of(key_value, name, {"k": half, "v": half})
-    output = _output(module)
     return assembled(
+        module,
         name,
         (projection(module, name, query), key, value),
-        None if output is None else projection(module, name, output),
+        _output(module),
         heads=attribute(module, HEADS),
         head_dim=attribute(module, HEAD_DIM),
     )

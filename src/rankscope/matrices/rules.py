@@ -3,6 +3,7 @@
 To add a layer type, register a function of module and name with `@view_rule.register(MyLayer)`.
 """
 
+from dataclasses import replace
 from functools import singledispatch
 
 from torch import nn
@@ -22,7 +23,7 @@ def view_rule(module: nn.Module, name: str) -> tuple[Reading, ...]:
     A tensor of two or more axes that no reading covers is flattened to its first axis.
     """
     if "Conv1D" in {base.__name__ for base in type(module).__mro__}:
-        return conv1d_readings(module, name)
+        return _weight(module, name)
     return expert_readings(module, name)
 
 
@@ -43,56 +44,39 @@ def owned_shape(module: nn.Module, name: str, key: str, *, axes: int) -> tuple[i
     return tuple(parameter.shape)
 
 
-def weight_name(name: str) -> str:
-    """Return the matrix name of a module's weight: the module's, or "weight" for a bare layer."""
-    return name or "weight"
-
-
-def matrix(name: str, parameter: str, kind: str, axes: Axes) -> Reading:
-    """Read a tensor stored (out, ...): the first axis as outputs, the rest as inputs."""
-    names = tuple(axis for axis, _ in axes)
-    return Reading(name, parameter, kind, axes, outputs=names[:1], inputs=names[1:])
-
-
 @view_rule.register(nn.Linear)
-def _linear(module: nn.Linear, name: str) -> tuple[Reading, ...]:
+@view_rule.register(nn.Embedding)
+@view_rule.register(nn.EmbeddingBag)
+def _weight(module: nn.Module, name: str) -> tuple[Reading, ...]:
     shape = owned_shape(module, name, "weight", axes=2)
-    return () if shape is None else (linear_reading(name, shape),)
+    if shape is None:
+        return ()
+    if isinstance(module, nn.Linear):
+        return (linear_reading(name, shape),)
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag):
+        return (embedding_reading(name, shape),)
+    return (transposed_linear_reading(name, shape),)  # GPT-2's Conv1D
 
 
 def linear_reading(name: str, shape: tuple[int, ...]) -> Reading:
     """Read a weight stored (out, in)."""
-    axes = (("out", shape[0]), ("in", shape[1]))
-    return matrix(weight_name(name), dotted(name, "weight"), "linear", axes)
-
-
-def conv1d_readings(module: nn.Module, name: str) -> tuple[Reading, ...]:
-    """Read GPT-2's Conv1D, which is a Linear stored (in, out)."""
-    shape = owned_shape(module, name, "weight", axes=2)
-    return () if shape is None else (transposed_linear_reading(name, shape),)
+    return _two_axes(name, "linear", (("out", shape[0]), ("in", shape[1])))
 
 
 def transposed_linear_reading(name: str, shape: tuple[int, ...]) -> Reading:
     """Read a weight stored (in, out)."""
-    axes = (("in", shape[0]), ("out", shape[1]))
-    return Reading(
-        weight_name(name), dotted(name, "weight"), "linear", axes, outputs=("out",), inputs=("in",)
-    )
-
-
-@view_rule.register(nn.Embedding)
-@view_rule.register(nn.EmbeddingBag)
-def _embedding(module: nn.Module, name: str) -> tuple[Reading, ...]:
-    shape = owned_shape(module, name, "weight", axes=2)
-    return () if shape is None else (embedding_reading(name, shape),)
+    return _two_axes(name, "linear", (("in", shape[0]), ("out", shape[1])))
 
 
 def embedding_reading(name: str, shape: tuple[int, ...]) -> Reading:
     """Read a table stored (token, out)."""
-    axes = (("token", shape[0]), ("out", shape[1]))
-    return Reading(
-        weight_name(name), dotted(name, "weight"), "embedding", axes, ("out",), ("token",)
-    )
+    return _two_axes(name, "embedding", (("token", shape[0]), ("out", shape[1])))
+
+
+def _two_axes(name: str, kind: str, axes: Axes) -> Reading:
+    inputs = tuple(axis for axis, _ in axes if axis != "out")
+    # The weight of a bare layer, which has no name, is called "weight".
+    return Reading(name or "weight", dotted(name, "weight"), kind, axes, ("out",), inputs)
 
 
 @view_rule.register(_ConvNd)
@@ -113,7 +97,7 @@ def conv_readings(
     names = ("in", "out") if transposed else ("out", "in")
     axes: Axes = ((names[0], first // groups), (names[1], second), *tap_axes)
     whole = Reading(
-        name=weight_name(name),
+        name=name or "weight",
         parameter=dotted(name, "weight"),
         kind="conv_transpose" if transposed else "conv",
         axes=axes if groups == 1 else (("group", groups), *axes),
@@ -122,47 +106,31 @@ def conv_readings(
     )
     if groups == 1:
         return (whole,)
-    return tuple(_group(whole, group) for group in range(groups))
-
-
-def _group(whole: Reading, group: int) -> Reading:
     # A group is no part: groups share no inputs, so there is no whole matrix.
-    return Reading(
-        name=f"{whole.name}.g{group}",
-        parameter=whole.parameter,
-        kind=whole.kind,
-        axes=whole.axes,
-        outputs=("out",),
-        inputs=whole.inputs,
-        index=(("group", group),),
+    return tuple(
+        replace(whole, name=f"{whole.name}.g{group}", outputs=("out",), index=(("group", group),))
+        for group in range(groups)
     )
 
 
 @view_rule.register(nn.RNNBase)
-def _recurrent(module: nn.RNNBase, name: str) -> tuple[Reading, ...]:
-    kind = {"LSTM": "lstm", "GRU": "gru"}.get(module.mode, "rnn")
+@view_rule.register(nn.RNNCellBase)
+def _recurrent(module: nn.RNNBase | nn.RNNCellBase, name: str) -> tuple[Reading, ...]:
+    kind, bidirectional = recurrent_kind(module), getattr(module, "bidirectional", False)
     readings: list[Reading] = []
-    for layer in range(module.num_layers):
-        for suffix in ("", "_reverse") if module.bidirectional else ("",):
-            for role in ("ih", "hh", "hr") if module.proj_size else ("ih", "hh"):
-                key = f"weight_{role}_l{layer}{suffix}"
-                shape = owned_shape(module, name, key, axes=2)
-                if shape is not None:
-                    halves = layer > 0 and module.bidirectional
-                    readings += recurrent_readings(name, key, shape, kind=kind, halves=halves)
+    for key in module._parameters:
+        shape = owned_shape(module, name, key, axes=2) if key.startswith("weight_") else None
+        if shape is not None:
+            halves = bidirectional and "_l0" not in key
+            readings += recurrent_readings(name, key, shape, kind=kind, halves=halves)
     return tuple(readings)
 
 
-@view_rule.register(nn.RNNCellBase)
-def _cell(module: nn.RNNCellBase, name: str) -> tuple[Reading, ...]:
-    kind = {4: "lstm", 3: "gru", 1: "rnn"}[module.weight_hh.shape[0] // module.hidden_size]
-    shapes = {key: owned_shape(module, name, key, axes=2) for key in ("weight_ih", "weight_hh")}
-    return tuple(
-        reading
-        for key, shape in shapes.items()
-        if shape is not None
-        for reading in recurrent_readings(name, key, shape, kind=kind, halves=False)
-    )
+def recurrent_kind(module: nn.RNNBase | nn.RNNCellBase) -> str:
+    """Return "lstm", "gru" or "rnn", for a layer or a cell."""
+    if isinstance(module, nn.RNNBase):
+        return {"LSTM": "lstm", "GRU": "gru"}.get(module.mode, "rnn")
+    return {4: "lstm", 3: "gru", 1: "rnn"}[module.weight_hh.shape[0] // module.hidden_size]
 
 
 def recurrent_readings(
@@ -221,12 +189,13 @@ def packed_reading(name: str, shape: tuple[int, ...]) -> Reading:
 
 def projection_reading(name: str, role: str, shape: tuple[int, ...]) -> Reading:
     """Read `q_proj_weight` or a sibling, stored separately if keys or values have other widths."""
-    axes = (("out", shape[0]), ("in", shape[1]))
-    return matrix(dotted(name, role), dotted(name, f"{role}_proj_weight"), "attention", axes)
+    parameter, axes = dotted(name, f"{role}_proj_weight"), (("out", shape[0]), ("in", shape[1]))
+    return Reading(dotted(name, role), parameter, "attention", axes, ("out",), ("in",))
 
 
 def flattened_reading(parameter: str, shape: tuple[int, ...]) -> Reading:
     """Read the first axis against all others, for tensors that no rule covers."""
-    rest = tuple((f"axis{i}", size) for i, size in enumerate(shape[1:], start=1))
+    axes = tuple((f"axis{i}", size) for i, size in enumerate(shape))
+    inputs = tuple(axis for axis, _ in axes[1:])
     name = parameter.removesuffix(".weight")
-    return matrix(name, parameter, "flattened", (("axis0", shape[0]), *rest))
+    return Reading(name, parameter, "flattened", axes, ("axis0",), inputs)

@@ -86,13 +86,12 @@ def _line(name: str, shape: tuple[int, ...], guess: Guess) -> Covered:
 def _guess(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess:
     owner, _, key = name.rpartition(".")
     shape = shapes[name]
-    return (
-        _guess_recurrent(owner, key, shapes)
-        or _guess_multihead(owner, key, shape)
-        or _guess_experts(name, shape)
-        or (_guess_weight(owner, shapes) if key == "weight" else None)
-        or Guess("", (flattened_reading(name, shape),))
-    )
+    guess = _guess_recurrent(owner, key, shapes) or _guess_multihead(owner, key, shape)
+    if guess is None and len(shape) == 3 and holds_experts(name):
+        guess = Guess("expert stack", stack_readings(name, shape))
+    if guess is None and key == "weight":
+        guess = _guess_weight(owner, shapes)
+    return guess or Guess("", (flattened_reading(name, shape),))
 
 
 def _guess_recurrent(owner: str, key: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess | None:
@@ -126,12 +125,6 @@ def _guess_multihead(owner: str, key: str, shape: tuple[int, ...]) -> Guess | No
     role = key.removesuffix("_proj_weight")
     if len(shape) == 2 and role in ("q", "k", "v"):
         return Guess("MultiheadAttention", (projection_reading(owner, role, shape),), NO_HEADS)
-    return None
-
-
-def _guess_experts(name: str, shape: tuple[int, ...]) -> Guess | None:
-    if len(shape) == 3 and holds_experts(name):
-        return Guess("expert stack", stack_readings(name, shape))
     return None
 
 

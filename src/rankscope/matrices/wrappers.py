@@ -18,19 +18,13 @@ SEGMENTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 
 def unwrap(module: nn.Module) -> nn.Module:
     """Return the module inside any wrappers."""
-    inner = _wrapped(module)
-    return module if inner is None else unwrap(inner)
-
-
-def _wrapped(module: nn.Module) -> nn.Module | None:
     for segment in SEGMENTS:
-        if segment in module._modules:
-            return module._modules[segment]
+        if (inner := module._modules.get(segment)) is not None:
+            return unwrap(inner)
     # People use the name "module" too, so here the class decides.
     if isinstance(module, DataParallel | DistributedDataParallel | AveragedModel):
-        inner: nn.Module = module.module
-        return inner
-    return None
+        return unwrap(module.module)
+    return module
 
 
 def walk(module: nn.Module, name: str = "") -> Iterator[tuple[str, nn.Module]]:

@@ -47,17 +47,17 @@ def discover_pairs(model: nn.Module, /, *example_inputs: Any, **kwargs: Any) -> 
     the random numbers are restored when this returns or fails. Pairs that the model declares in
     `alignment_pairs()` are not consulted.
     """
-    traced = trace(model, example_inputs, kwargs)
+    outputs, calls = trace(model, example_inputs, kwargs)
     model_manifest = manifest(model)
     readings = _by_parameter(model_manifest)
-    order = in_order(traced.outputs)
+    order = in_order(outputs)
     products = tuple(uses(order, _identities(model, readings)).values())
-    model_stages = stages(products, traced.calls, readings)
+    model_stages = stages(products, calls, readings)
     inside = inside_pairs(model)
     between = list(
         _outside_rules(_between(model_stages, _flows(order, model_stages)), inside, model_manifest)
     )
-    moments = _moments(products, traced.calls, readings)
+    moments = _moments(products, calls, readings)
     timed = [(moment, pair) for moment, pair in between if isinstance(pair, Pair)]
     whole = {reading.name: reading.part_of or reading.name for reading in model_manifest.readings}
     timed += [(moments.get(whole.get(pair.later, ""), sys.maxsize), pair) for pair in inside]

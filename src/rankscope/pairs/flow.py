@@ -6,14 +6,14 @@ in one.
 
 from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from torch.autograd.graph import Node
 
 from rankscope.pairs.graph import PRODUCTS, Edge, Shape, inputs_of, operation, saved, shape_of
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Flow:
     """Some consecutive features of one source, and the place they have in a later tensor.
 
@@ -44,14 +44,6 @@ class Flow:
     state_index: int | None = None
     is_mixture_weight: bool = False
     lost_reason: str = ""
-
-    def __repr__(self) -> str:
-        """Show the first three fields, and others that differ from their defaults."""
-        printed = fields(self)[:3] + tuple(
-            field for field in fields(self)[3:] if getattr(self, field.name) != field.default
-        )
-        values = ", ".join(f"{field.name}={getattr(self, field.name)!r}" for field in printed)
-        return f"Flow({values})"
 
 
 @dataclass(frozen=True)

@@ -31,16 +31,13 @@ class Call:
     cell: Edge | None
 
 
-@dataclass(frozen=True)
-class Trace:
-    """Tensors that a forward pass returned, and the calls of recurrent modules on the way."""
+def trace(
+    model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[list[Tensor], list[Call]]:
+    """Run the unwrapped model once, eagerly and in eval mode, recorded by autograd.
 
-    outputs: tuple[Tensor, ...]
-    calls: tuple[Call, ...]
-
-
-def trace(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Trace:
-    """Run the unwrapped model once, eagerly and in eval mode, recorded by autograd."""
+    Returns the tensors that it gave, and the calls of recurrent modules on the way.
+    """
     module = unwrap(model)
     calls: list[Call] = []
     with _unchanged(module), _eager(), _recorded(module, calls):
@@ -52,13 +49,13 @@ def trace(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) ->
                 f"the forward pass of {type(module).__name__} failed on the example inputs "
                 f"({type(error).__name__}: {first_line}); pass inputs as in training"
             ) from error
-    outputs = tuple(tensor for tensor in _tensors(result) if tensor.grad_fn is not None)
+    outputs = [tensor for tensor in _tensors(result) if tensor.grad_fn is not None]
     if not outputs:
         raise ValueError(
             f"the forward pass of {type(module).__name__} returned no tensor that depends on its "
             "parameters; use a model that returns its outputs and computes them with gradients on"
         )
-    return Trace(outputs, tuple(calls))
+    return outputs, calls
 
 
 @contextmanager

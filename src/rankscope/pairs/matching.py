@@ -81,8 +81,11 @@ def match(flow: Flow, earlier: Piece, later: Piece, consumer: Consumer) -> Pair 
     reason = flow.lost_reason or _misfit(flow, earlier, later, consumer)
     if reason:
         return LeftOut(earlier.matrix, later.matrix, reason)
-    if flow.features_per_channel > 1:
-        return _pair_shared_channels(flow, earlier, later)
+    if (features := flow.features_per_channel) > 1:
+        # Several features share a channel; the middle one stands for it.
+        middle = Cut((flow.channels, features), (None, features // 2))
+        start, stop = flow.first_channel, flow.first_channel + flow.channels
+        return _pair(flow, earlier, later, start, stop, earlier_cut=middle)
     return _match_channels(flow, earlier, later)
 
 
@@ -102,14 +105,6 @@ def _misfit(flow: Flow, earlier: Piece, later: Piece, consumer: Consumer) -> str
     if features > 1 and later.channels != later.total:
         return "the later matrix takes a group of the channels"
     return ""
-
-
-def _pair_shared_channels(flow: Flow, earlier: Piece, later: Piece) -> Pair:
-    """Pair channels that several features share; the middle feature stands for each channel."""
-    features = flow.features_per_channel
-    middle = Cut((flow.channels, features), (None, features // 2))
-    start = flow.first_channel
-    return _pair(flow, earlier, later, start, start + flow.channels, earlier_cut=middle)
 
 
 def _match_channels(flow: Flow, earlier: Piece, later: Piece) -> Pair | LeftOut | None:

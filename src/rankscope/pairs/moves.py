@@ -14,29 +14,32 @@ In this example the six outputs of a layer are channels of 2 x 2 images:
 A slice keeps features 2, 3 and 4, which become channels 0, 1 and 2:
 
     >>> images = images[:, 2:5]
-    >>> (flow := follow(flow, images))
-    Flow(source=0, axis=1, channels=3, first_feature=2)
+    >>> flow = follow(flow, images)
+    >>> flow == Flow(source=0, axis=1, channels=3, first_feature=2)
+    True
 
 Flattening gives axis 1 twelve entries, four for each channel:
 
     >>> flat = images.flatten(1)
-    >>> (flow := follow(flow, flat))
-    Flow(source=0, axis=1, channels=3, first_feature=2, entries_per_channel=4)
+    >>> flow = follow(flow, flat)
+    >>> flow == Flow(source=0, axis=1, channels=3, first_feature=2, entries_per_channel=4)
+    True
 
 Eight constant entries in front take the place of two channels:
 
     >>> flat = torch.cat([torch.zeros(1, 8), flat], dim=1)
-    >>> follow(flow, flat)
-    Flow(source=0, axis=1, channels=3, first_feature=2, first_channel=2, entries_per_channel=4)
+    >>> follow(flow, flat) == replace(flow, first_channel=2)
+    True
 
 The six outputs of another layer become two heads of three features. The second head has features
 3, 4 and 5:
 
     >>> heads = torch.zeros(1, 6, requires_grad=True).unflatten(1, (2, 3))
-    >>> (flow := follow(Flow(source=0, axis=1, channels=6), heads))
-    Flow(source=0, axis=1, channels=2, features_per_channel=3)
-    >>> follow(flow, heads[:, 1])
-    Flow(source=0, axis=None, channels=3, first_feature=3)
+    >>> flow = follow(Flow(source=0, axis=1, channels=6), heads)
+    >>> flow == Flow(source=0, axis=1, channels=2, features_per_channel=3)
+    True
+    >>> follow(flow, heads.unbind(1)[1]) == Flow(source=0, axis=None, channels=3, first_feature=3)
+    True
 
 A mean over all features leaves no flow:
 
@@ -301,16 +304,11 @@ def _pick_state(flow: Flow, step: Step) -> tuple[Flow, ...]:
 
 
 MOVES: dict[str, Callable[[Flow, Step], tuple[Flow, ...]]] = {
-    "T": _permute,
-    "Transpose": _permute,
-    "Permute": _permute,
+    **dict.fromkeys(("T", "Transpose", "Permute"), _permute),
     **dict.fromkeys(RESHAPES, _reshape),
-    "Select": _select,
-    "Unbind": _select,
+    **dict.fromkeys(("Select", "Unbind"), _select),
     "Slice": _slice,
-    "Split": _split,
-    "UnsafeSplit": _split,
-    "SplitWithSizes": _split,
+    **dict.fromkeys(("Split", "UnsafeSplit", "SplitWithSizes"), _split),
     "Glu": _glu,
     "Cat": _concatenate,
     "Stack": _stack,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import nn
 
 from rankscope.matrices.reading import dotted
-from rankscope.matrices.rules import GATES
+from rankscope.matrices.rules import GATES, recurrent_kind
 from rankscope.pairs.pair import Cut, Pair, block_cut
 
 
@@ -77,7 +77,7 @@ def recurrent(module: nn.Module, name: str) -> Recurrent | None:
     if isinstance(module, nn.RNNBase) and "weight_ih_l0" in module._parameters:
         return Recurrent(
             name,
-            gates=_gates(module),
+            gates=GATES[recurrent_kind(module)],
             layers=module.num_layers,
             directions=2 if module.bidirectional else 1,
             inputs=module.input_size,
@@ -86,15 +86,9 @@ def recurrent(module: nn.Module, name: str) -> Recurrent | None:
             cell=False,
         )
     if isinstance(module, nn.RNNCellBase) and "weight_ih" in module._parameters:
-        inputs, hidden = module.input_size, module.hidden_size
-        return Recurrent(name, _gates(module), 1, 1, inputs, hidden, projection=0, cell=True)
+        gates, inputs, hidden = GATES[recurrent_kind(module)], module.input_size, module.hidden_size
+        return Recurrent(name, gates, 1, 1, inputs, hidden, projection=0, cell=True)
     return None
-
-
-def _gates(module: nn.Module) -> str:
-    if isinstance(module, nn.LSTM | nn.LSTMCell):
-        return GATES["lstm"]
-    return GATES["gru"] if isinstance(module, nn.GRU | nn.GRUCell) else GATES["rnn"]
 
 
 def recurrent_pairs(unit: Recurrent) -> Iterator[Pair]:

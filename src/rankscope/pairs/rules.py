@@ -53,17 +53,13 @@ def attention_pairs(attention: Attention) -> tuple[Pair, ...]:
         )
         for head in range(attention.heads)
     )
-    return (*queries, *_value_pairs(attention))
-
-
-def _value_pairs(attention: Attention) -> tuple[Pair, ...]:
-    value, output, heads = attention.value, attention.output, attention.heads
+    output, heads = attention.output, attention.heads
     if output is None:
-        return ()
+        return tuple(queries)
     if attention.kv_heads == heads:
-        return (Pair(value.name, output.name, kind="vo"),)
+        return (*queries, Pair(attention.value.name, output.name, kind="vo"))
     width = dict(output.in_axes)["unit"]
-    return tuple(
+    values = (
         Pair(
             attention.head("v", head).name,
             output.name,
@@ -72,3 +68,4 @@ def _value_pairs(attention: Attention) -> tuple[Pair, ...]:
         )
         for head in range(heads)
     )
+    return (*queries, *values)

@@ -6,7 +6,7 @@ a single node of the graph.
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from torch.autograd.graph import Node
@@ -17,7 +17,6 @@ from rankscope.pairs.forward import Call
 from rankscope.pairs.graph import PRODUCTS, Edge, Use, operation, shape_of
 from rankscope.pairs.matching import Consumer, Piece, piece
 from rankscope.pairs.pair import Side
-from rankscope.pairs.recurrent import Recurrent
 
 
 @dataclass
@@ -110,7 +109,10 @@ def _summed_side(use: Use, reading: Reading) -> Side:
 def _add_call(collected: Stages, call: Call) -> None:
     unit = call.unit
     sources = [
-        collected.add_source(_states(unit, layer, direction))
+        collected.add_source(
+            Piece(matrix, "out", 0, unit.width, unit.width, cut=cut, gate=gate, recurrent=True)
+            for matrix, cut, gate in unit.states(layer, direction)
+        )
         for layer in range(unit.layers)
         for direction in range(unit.directions)
     ]
@@ -131,18 +133,9 @@ def _add_call(collected: Stages, call: Call) -> None:
         inputs = tuple(
             Piece(name, "in", 0, size, size, recurrent=True) for name in unit.input_matrices()
         )
-        moment = _moment(call.output)
+        moment = sys.maxsize if call.output is None else call.output[0]._sequence_nr()
         collected.consumers.append(Consumer(inputs, call.input, call.in_axis, moment))
-
-
-def _states(unit: Recurrent, layer: int, direction: int) -> Iterator[Piece]:
-    for matrix, cut, gate in unit.states(layer, direction):
-        yield Piece(matrix, "out", 0, unit.width, unit.width, cut=cut, gate=gate, recurrent=True)
 
 
 def _last_axis(edge: Edge | None) -> int | None:
     return None if edge is None else len(shape_of(edge)) - 1
-
-
-def _moment(edge: Edge | None) -> int:
-    return sys.maxsize if edge is None else edge[0]._sequence_nr()

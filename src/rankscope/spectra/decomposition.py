@@ -34,7 +34,7 @@ def singular_values(
     """
     if isinstance(x, Mapping):
         return {name: result.S for name, result in _decompose_batches(x, rank=0).items()}
-    return _decompose_batches({_name(x): x}, rank=0)[_name(x)].S
+    return svd(x, rank=0).S
 
 
 def svd(x: Matrix, rank: int | None = None) -> Svd:
@@ -44,7 +44,8 @@ def svd(x: Matrix, rank: int | None = None) -> Svd:
     """
     if rank is not None and rank < 0:
         raise ValueError(f"rank: expected a number of directions, 0 or more, got {rank}")
-    return _decompose_batches({_name(x): x}, rank=rank)[_name(x)]
+    name = x.name if isinstance(x, View) else "x"
+    return _decompose_batches({name: x}, rank=rank)[name]
 
 
 def decompose(
@@ -110,13 +111,10 @@ def _batched(parts: Sequence[Svd], *, shape: Sequence[int]) -> Svd:
 
 def _factors(name: str, x: Matrix) -> tuple[Tensor, ...]:
     """Return (W,), or (left, right) of a product."""
-    match x:
-        case Product():
-            factors: tuple[Tensor, ...] = (x.left, x.right)
-        case View():
-            factors = (x.W,)
-        case _:
-            factors = (x,)
+    if isinstance(x, Product):
+        factors: tuple[Tensor, ...] = (x.left, x.right)
+    else:
+        factors = (x.W if isinstance(x, View) else x,)
     for factor in factors:
         if not factor.is_floating_point():
             raise ValueError(
@@ -125,7 +123,3 @@ def _factors(name: str, x: Matrix) -> tuple[Tensor, ...]:
             )
     # Apple's GPUs have no float64.
     return tuple(f.detach().cpu() if f.device.type == "mps" else f.detach() for f in factors)
-
-
-def _name(x: Matrix) -> str:
-    return x.name if isinstance(x, View) else "x"

@@ -109,7 +109,7 @@ def _solve(stack: Sequence[Task]) -> list[tuple[Task, Svd, bool]]:
         # Solvers may hang or raise on NaN; zeros keep the stack whole.
         factors = [torch.where(finite[:, None, None], f, 0.0) for f in factors]
     try:
-        result = _solve_stack(factors, stack[0].directions)
+        result = _apply(_solver(factors), factors, stack[0].directions)
     except LinAlgError:
         if len(stack) > 1:
             return [solved for task in stack for solved in _solve([task])]
@@ -137,18 +137,14 @@ def _nan(result: Svd, i: int) -> Svd:
     return Svd(*(torch.full_like(x[i], math.nan) for x in (result.U, result.S, result.Vh)))
 
 
-def _solve_stack(factors: Sequence[Tensor], rank: int) -> Svd:
-    if any(f.numel() == 0 for f in factors):
-        return _unsolved(factors, rank)  # an empty matrix has no values
-    return _apply(_solver(factors), factors, rank)
-
-
 def _solver(factors: Sequence[Tensor]) -> Solver:
     W, on_cpu = factors[0], factors[0].device.type == "cpu"
     return direct if len(factors) == 1 and W.dtype == torch.float64 and on_cpu else by_gram
 
 
 def _apply(solver: Solver, factors: Sequence[Tensor], rank: int) -> Svd:
+    if any(f.numel() == 0 for f in factors):
+        return _unsolved(factors, rank)  # an empty matrix has no values
     if len(factors) == 1:
         return solver(factors[0], rank)
     left, right = factors
@@ -157,13 +153,12 @@ def _apply(solver: Solver, factors: Sequence[Tensor], rank: int) -> Svd:
 
 def _solve_otherwise(factors: Sequence[Tensor], rank: int) -> Svd:
     """Solve on the CPU, by the solver that was not tried."""
-    solver = by_gram if _solver(factors) is direct else direct
+    solver, device = by_gram if _solver(factors) is direct else direct, factors[0].device
     try:
         result = _apply(solver, [f.cpu() for f in factors], rank)
     except LinAlgError:
         return _unsolved(factors, rank)
-    device = factors[0].device
-    return Svd(U=result.U.to(device), S=result.S.to(device), Vh=result.Vh.to(device))
+    return Svd(*(x.to(device) for x in (result.U, result.S, result.Vh)))
 
 
 def _unsolved(factors: Sequence[Tensor], rank: int) -> Svd:
