@@ -1,4 +1,3 @@
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,25 +9,11 @@ from rankscope.figures.style import (
     evenly,
     legend_below,
     log_axis,
-    log_inverse,
     mixed,
     panels,
-    power_of_ten,
     save,
     shades,
 )
-
-
-@pytest.mark.parametrize(
-    ("exponent", "text"), [(-8, "-8"), (-1000.0, "-1000"), (-10000.0, "-10000"), (-0.5, "-0.5")]
-)
-def test_powers_of_ten(exponent: float, text: str) -> None:
-    assert power_of_ten(exponent) == f"$10^{{{text}}}$"
-
-
-def test_log_inverse_agrees_where_alpha_is_a_float_and_goes_on_where_it_is_not() -> None:
-    assert log_inverse(-8) == pytest.approx(math.log(1 / 1e-8))
-    assert log_inverse(-10000.0) == pytest.approx(10000 * math.log(10))
 
 
 def test_shades_go_from_dark_to_light_without_repeating() -> None:
