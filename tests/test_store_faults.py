@@ -11,7 +11,6 @@ import os
 import random
 import resource
 import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -20,13 +19,14 @@ from pathlib import Path
 import pytest
 import xarray as xr
 
-from killed_writer import CHUNK, append, check, create, extend, write_until_killed
+from known_run import CHUNK, append, check, create, extend, write, write_until_killed
 from rankscope import store
 from rankscope.store import Writer, files
+from tiny_disk import tmpfs
 
 # A server that has imported everything once, and from which each writer is forked.
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["killed_writer"])
+context.set_forkserver_preload(["known_run"])
 
 
 def write_and_kill(path: Path, *, after_commit: bool, seconds: float) -> int | None:
@@ -189,9 +189,7 @@ def test_any_step_of_a_commit_may_crash(tmp_path: Path) -> None:
 
 def test_any_step_of_dropping_rows_may_crash(tmp_path: Path) -> None:
     with create(tmp_path / "run") as writer:
-        for step in range(13):
-            append(writer, step)
-            extend(writer, step)
+        write(writer, range(13))
         shutil.copytree(tmp_path / "run", tmp_path / "whole")
         count = replacements(lambda: writer.truncate(2))
     for call in range(count):
@@ -205,25 +203,8 @@ def test_any_step_of_dropping_rows_may_crash(tmp_path: Path) -> None:
             assert len(writer.steps) == (13 if call == 0 else 2)
             assert len(writer.positions("train_step")) == (130 if call == 0 else 2)
             writer.truncate(0)
-            append(writer, 0)
-            extend(writer, 0)
+            write(writer, range(1))
         assert check(store.open(path)) == 1
-
-
-@contextlib.contextmanager
-def tmpfs(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
-    """A tiny file system at `folder`; yields what mounts it again with other options."""
-
-    def mount(options: str) -> bool:
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-    if not mount(f"size={size}"):
-        pytest.skip("no permission to mount; the limit on file sizes is tested instead")
-    try:
-        yield lambda options: None if mount(f"remount,{options}") else pytest.fail("no remount")
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @contextlib.contextmanager
@@ -243,9 +224,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         writer = create(path)
         ballast.write_bytes(bytes(100_000))
         with pytest.raises(OSError, match="No space left") as failure:
-            for step in range(10_000):
-                append(writer, step)
-                extend(writer, step)
+            write(writer, range(10_000))
         assert failure.value.errno == errno.ENOSPC
         committed = check(store.open(path))
         assert committed > 0
@@ -255,8 +234,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         ballast.unlink()
         for behind in range(len(writer.positions("train_step")) // 10, committed):
             extend(writer, behind)
-        append(writer, committed)
-        extend(writer, committed)
+        write(writer, range(committed, committed + 1))
         assert check(store.open(path)) == committed + 1
         writer.close()
 
@@ -264,8 +242,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
     with tmpfs(tmp_path, "1m") as remount:
         with create(tmp_path / "run") as writer:
-            append(writer, 0)
-            extend(writer, 0)
+            write(writer, range(1))
             remount("ro")
             with pytest.raises(OSError, match="Read-only"):
                 append(writer, 1)
@@ -280,8 +257,7 @@ def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 100, 400, 2000])
 def test_files_that_may_not_grow(tmp_path: Path, size: int) -> None:
     with create(tmp_path / "run") as writer:
-        append(writer, 0)
-        extend(writer, 0)
+        write(writer, range(1))
         with file_size_limit(size), pytest.raises(OSError, match="too large"):
             append(writer, 1)
         assert check(store.open(tmp_path / "run")) == 1
