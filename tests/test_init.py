@@ -21,27 +21,25 @@ def python(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_importing_the_package_loads_no_heavy_library() -> None:
-    loaded = f"[name for name in {HEAVY} if name in sys.modules]"
-    assert python(f"import sys, rankscope; rankscope.__version__; print({loaded})") == "[]"
-
-
-def test_the_help_of_the_command_line_loads_no_heavy_library() -> None:
-    loaded = f"[name for name in {HEAVY[:-1]} if name in sys.modules]"
+@pytest.mark.parametrize(
+    ("use", "unloaded"),
+    [
+        ("rankscope.__version__", HEAVY),
+        ("rankscope.open", ("torch",)),
+        ("sys.argv[1:] = ['--help']; from rankscope.cli import main; main()", HEAVY[:-1]),
+    ],
+    ids=["import", "open a run", "help of the command line"],
+)
+def test_heavy_libraries_are_loaded_when_they_are_used(use: str, unloaded: tuple[str, ...]) -> None:
+    loaded = f"[name for name in {unloaded} if name in sys.modules]"
     code = f"""
-import sys
-from rankscope.cli import main
-sys.argv = ["rankscope", "--help"]
+import sys, rankscope
 try:
-    main()
+    {use}
 finally:
     print("loaded:", {loaded})
 """
     assert python(code).endswith("loaded: []")
-
-
-def test_opening_a_run_loads_no_torch() -> None:
-    assert python("import sys, rankscope; rankscope.open; print('torch' in sys.modules)") == "False"
 
 
 def test_every_exported_name_is_that_of_its_module() -> None:

@@ -13,7 +13,7 @@ import resource
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -108,37 +108,27 @@ class Crash(BaseException):
 
 
 @contextlib.contextmanager
-def failing(call: int, failure: BaseException) -> Iterator[None]:
-    """Make replacement number `call` of a file fail; 0 is the first."""
-    original, left = os.replace, call
+def failing(call: int | None, failure: BaseException | None = None) -> Iterator[list[Path]]:
+    """Make replacement number `call` of a file fail; yield the files that are replaced."""
+    original = os.replace
+    replaced: list[Path] = []
 
-    def replace(*paths: str | Path) -> None:
-        nonlocal left
-        left -= 1
-        if left == -1:
-            raise failure
-        original(*paths)
+    def replace(source: Path, target: Path) -> None:
+        replaced.append(target)
+        if len(replaced) - 1 == call:
+            raise failure or AssertionError
+        original(source, target)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "replace", replace)
-        yield
-
-
-def replacements(act: Callable[[], object]) -> int:
-    """Return the number of files that `act` replaces."""
-    calls = []
-    original = os.replace
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "replace", lambda *paths: calls.append(original(*paths)))
-        act()
-    return len(calls)
+        yield replaced
 
 
 def test_any_step_of_creating_may_crash(tmp_path: Path) -> None:
-    created: list[Writer] = []
-    count = replacements(lambda: created.append(create(tmp_path / "whole")))
-    created[0].close()
-    for call in range(count):
+    with failing(None) as replaced:
+        writer = create(tmp_path / "whole")
+    writer.close()
+    for call in range(len(replaced)):
         path = tmp_path / f"run{call}"
         with failing(call, Crash()), pytest.raises(Crash):
             create(path)
@@ -191,8 +181,9 @@ def test_any_step_of_dropping_rows_may_crash(tmp_path: Path) -> None:
     with create(tmp_path / "run") as writer:
         write(writer, range(13))
         shutil.copytree(tmp_path / "run", tmp_path / "whole")
-        count = replacements(lambda: writer.truncate(2))
-    for call in range(count):
+        with failing(None) as replaced:
+            writer.truncate(2)
+    for call in range(len(replaced)):
         path = tmp_path / f"run{call}"
         shutil.copytree(tmp_path / "whole", path)
         writer = Writer.resume(path)
