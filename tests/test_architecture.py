@@ -46,8 +46,9 @@ def files_of(part: str) -> list[Path]:
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Yield every module that a file imports, inside functions too."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    """Yield every module that a file imports, inside functions too; the package by its stub."""
+    stub = path.with_suffix(".pyi")
+    for node in ast.walk(ast.parse(path.read_text() + (stub.read_text() if stub.exists() else ""))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
