@@ -14,6 +14,7 @@ import shutil
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -46,39 +47,28 @@ def write_and_kill(path: Path, *, after_commit: bool, seconds: float) -> int | N
     return acknowledged
 
 
-class Reader(threading.Thread):
-    """Opens a run again and again and checks all of it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path, self.stop = path, threading.Event()
-        self.failure: BaseException | None = None
-        self.lengths: list[int] = []
-
-    def run(self) -> None:
-        try:
-            while not self.stop.is_set():
-                if self.path.exists():
-                    self.lengths.append(check(store.open(self.path)))
-                time.sleep(0.01)  # leaves the writers some of the machine
-        except BaseException as failure:
-            self.failure = failure
-
-
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """While inside, another thread reads the run at `path`; afterwards nothing wrong was seen."""
-    reader = Reader(path)
-    reader.start()
-    try:
-        yield
-    finally:
-        reader.stop.set()
-        reader.join()
-    if reader.failure is not None:
-        raise reader.failure
-    assert len(set(reader.lengths)) > 1
-    assert reader.lengths == sorted(reader.lengths)
+    stop = threading.Event()
+
+    def read() -> list[int]:
+        lengths = []
+        while not stop.is_set():
+            if path.exists():
+                lengths.append(check(store.open(path)))
+            time.sleep(0.01)  # leaves the writers some of the machine
+        return lengths
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read)
+        try:
+            yield
+        finally:
+            stop.set()
+    lengths = reader.result()
+    assert len(set(lengths)) > 1
+    assert lengths == sorted(lengths)
 
 
 @pytest.mark.parametrize("kills", [8, pytest.param(50, marks=pytest.mark.slow)])
