@@ -12,10 +12,9 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 
 from benchmarks.gpu_training import RandomImages
-from benchmarks.timing import ratios, seconds
+from benchmarks.timing import ratios, seconds, silent, table
 from rankscope.lab.data.tokens import Tokens
 from rankscope.lab.papers.boix2023 import vit_cifar10
 from rankscope.lab.papers.yunis2024 import lm, unet, vgg
@@ -70,16 +69,15 @@ def main() -> None:
     if not compiler_at_hand():
         Console().print("gpu_steps: Triton, a C compiler or Python's headers are missing")
         return
-    table = Table(title="one step of the paper's size, milliseconds")
-    for heading in ("network", "batch", "graph", "compiled graph", "ratio"):
-        table.add_column(heading, justify="left" if heading == "network" else "right")
+    title = "one step of the paper's size, milliseconds"
+    steps = table(title, "network", "batch", "graph", "compiled graph", "ratio")
     for name, run in RUNS.items():
         times = measure(replace(run, task=random_data(run.task), place=Place("cuda")))
         milliseconds = (f"{1e3 * time / STEPS:.2f}" for time in times.values())
-        table.add_row(
+        steps.add_row(
             name, str(run.batch), *milliseconds, f"{ratios(times, to='compiled')['graph']:.2f}"
         )
-    Console(width=100).print(table)
+    Console(width=100).print(steps)
 
 
 def measure(run: TrainingRun) -> dict[str, float]:
@@ -105,9 +103,6 @@ def captured_steps(run: TrainingRun, path: Path, stack: ExitStack) -> Callable[[
             loop.learn(batch)
 
     return steps
-
-
-def silent(fraction: float, note: str = "") -> None: ...
 
 
 if __name__ == "__main__":

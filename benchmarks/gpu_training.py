@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from rankscope.lab.experiments.yunis2024 import vgg
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.timing import table
 from rankscope import store
 from rankscope.lab.data.images import Images
 from rankscope.lab.models.vgg import VggConfig
+from rankscope.lab.papers.yunis2024 import vgg
 from rankscope.lab.running.processes import Ended
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
@@ -61,14 +61,14 @@ def main(*, epochs: int = 16) -> None:
         steps=epochs * vgg.EPOCH,
         place=Place("cuda"),
     )
-    table = Table(title=f"VGG-16, batch 128, bfloat16, {epochs} epochs, a snapshot each epoch")
-    for heading in ("runs at once", "evaluated at snapshots", "images/s of one", "summed"):
-        table.add_column(heading, justify="right")
+    title = f"VGG-16, batch 128, bfloat16, {epochs} epochs, a snapshot each epoch"
+    headings = ("runs at once", "evaluated at snapshots", "images/s of one", "summed")
+    rows = table(title, *headings)
     whole = replace(run, truncation=None)
     for count, declared, what in ((1, whole, "whole"), (5, whole, "whole"), (5, run, "and halves")):
         speeds = measure(declared, count)
-        table.add_row(str(count), what, f"{sum(speeds) / count:,.0f}", f"{sum(speeds):,.0f}")
-    Console(width=100).print(table)
+        rows.add_row(str(count), what, f"{sum(speeds) / count:,.0f}", f"{sum(speeds):,.0f}")
+    Console(width=100).print(rows)
 
 
 def measure(run: TrainingRun, count: int) -> list[float]:

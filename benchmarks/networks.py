@@ -1,41 +1,7 @@
-"""The papers' networks at full size, for timing on random data."""
+"""The ViT of boix2023 at full size, with packed queries, keys and values."""
 
 import torch
 from torch import Tensor, nn
-
-CHANNELS = (
-    64,
-    64,
-    "pool",
-    128,
-    128,
-    "pool",
-    256,
-    256,
-    256,
-    "pool",
-    512,
-    512,
-    512,
-    "pool",
-    512,
-    512,
-    512,
-    "pool",
-)
-
-
-def vgg16() -> nn.Sequential:
-    """VGG-16 with BatchNorm and one linear head, for 32 x 32 images (yunis2024, App. C.1)."""
-    layers: list[nn.Module] = []
-    width = 3
-    for entry in CHANNELS:
-        if isinstance(entry, str):
-            layers.append(nn.MaxPool2d(2))
-        else:
-            layers += [nn.Conv2d(width, entry, 3, padding=1), nn.BatchNorm2d(entry), nn.ReLU()]
-            width = entry
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(512, 10))
 
 
 class Block(nn.Module):

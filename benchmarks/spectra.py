@@ -13,10 +13,9 @@ from itertools import pairwise
 
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
-from benchmarks.timing import ratios, seconds
+from benchmarks.timing import ratios, seconds, table
 from rankscope.matrices import Product, product_change
 from rankscope.spectra import Svd, decompose, singular_values
 
@@ -134,16 +133,15 @@ def weightwatcher(matrices: Matrices) -> Callable[[], object]:
 
 
 def hard_spectra(device: str) -> None:
-    table = Table(title=f"Hard spectra on {device}: largest error")
-    for heading in ("matrix", "rankscope", "svdvals", "float64 Gram", "float32 Gram"):
-        table.add_column(heading, justify="left" if heading == "matrix" else "right")
+    solvers = ("rankscope", "svdvals", "float64 Gram", "float32 Gram")
+    errors = table(f"Hard spectra on {device}: largest error", "matrix", *solvers)
     for name, W in hard_matrices().items():
         exact, W = true_values(W), W.to(device)
         short = W if W.shape[0] <= W.shape[1] else W.mT
         single = torch.linalg.eigvalsh(short @ short.mT).clamp(min=0).sqrt().flip(-1)
         spectra = (singular_values(W), torch.linalg.svdvals(W), gram_values(W[None])[0], single)
-        table.add_row(name, *(f"{relative_error(S, exact):.0e}" for S in spectra))
-    Console().print(table)
+        errors.add_row(name, *(f"{relative_error(S, exact):.0e}" for S in spectra))
+    Console().print(errors)
 
 
 def hard_matrices() -> Matrices:
@@ -262,14 +260,12 @@ def relative_error(measured: Tensor, exact: Tensor) -> float:
 
 
 def show(title: str, times: Mapping[str, float], errors: Mapping[str, float]) -> None:
-    table = Table(title=title)
-    for heading in ("", "time", "ratio", "error"):
-        table.add_column(heading, justify="right" if heading else "left")
+    rows = table(title, "", "time", "ratio", "error")
     relative = ratios(times, to=next(iter(times)))
     for name, time in times.items():
         error = f"{errors[name]:.0e}" if name in errors else ""
-        table.add_row(name, f"{1000 * time:.0f} ms", f"{relative[name]:.1f}", error)
-    Console().print(table)
+        rows.add_row(name, f"{1000 * time:.0f} ms", f"{relative[name]:.1f}", error)
+    Console().print(rows)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
+from benchmarks.timing import table
 from rankscope import store
 from rankscope.store import Variable, Writer
 
@@ -29,15 +29,14 @@ def main() -> None:
         durable = write_run(Path(folder) / "durable", durable=True, snapshots=100)
         size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
         opened, one, whole = read_run(path)
-    table = Table(title=f"store: {MATRICES} ragged matrices up to k = {LONGEST}, {PAIRS} pairs")
-    for column in ("what", "median", "95%", "worst"):
-        table.add_column(column, justify="left" if column == "what" else "right")
-    table.add_row("commit a snapshot", *milliseconds(commits))
-    table.add_row("commit a snapshot, durable", *milliseconds(durable))
-    table.add_row(f"open a run of {SNAPSHOTS}", *milliseconds(opened))
-    table.add_row("open it and read one matrix over time", *milliseconds(one))
-    table.add_row("open it and read all matrices at one step", *milliseconds(whole))
-    console.print(table)
+    title = f"store: {MATRICES} ragged matrices up to k = {LONGEST}, {PAIRS} pairs"
+    rows = table(title, "what", "median", "95%", "worst")
+    rows.add_row("commit a snapshot", *milliseconds(commits))
+    rows.add_row("commit a snapshot, durable", *milliseconds(durable))
+    rows.add_row(f"open a run of {SNAPSHOTS}", *milliseconds(opened))
+    rows.add_row("open it and read one matrix over time", *milliseconds(one))
+    rows.add_row("open it and read all matrices at one step", *milliseconds(whole))
+    console.print(rows)
     console.print(f"on disk: {size / SNAPSHOTS / 1024:.0f} KiB per snapshot")
 
 

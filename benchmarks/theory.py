@@ -5,7 +5,6 @@ python -m benchmarks.theory
 
 import math
 import time
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.timing import table
 from rankscope.lab.papers.boix2023.simulations.algorithm import stages_before
 from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask, Toy, horizon
 from rankscope.theory import Trajectory, descend, flow
@@ -37,18 +37,18 @@ def against_descent(task: DiagonalTask, stages: int) -> Table:
     """Compare the flow at 1e-32 with descent, whose step is the largest that is precise enough."""
     toy = task.build(0)
     reference = flow_to(toy, -32.0, stages)
-    table = table_of(
+    rows = table(
         f"1e-32, through {stages} activations, {task}",
-        ("", "step", "largest error of a time", "gradient evaluations", "ratio"),
+        *("", "step", "largest error of a time", "gradient evaluations", "ratio"),
     )
     evaluations = reference.gradient_evaluations
-    table.add_row("flow", "", "", f"{evaluations}", "1")
+    rows.add_row("flow", "", "", f"{evaluations}", "1")
     for attempt in descents(toy, reference):
         ratio = attempt.steps / evaluations
         error, step = f"{attempt.error:.2e}", f"{attempt.rate:.3g}"
-        table.add_row("gradient descent", step, error, f"{attempt.steps}", f"{ratio:.0f}")
-    table.caption = f"the last step is the largest within {PRECISION:g}, to 5%; bar: ratio >= 20"
-    return table
+        rows.add_row("gradient descent", step, error, f"{attempt.steps}", f"{ratio:.0f}")
+    rows.caption = f"the last step is the largest within {PRECISION:g}, to 5%; bar: ratio >= 20"
+    return rows
 
 
 class Attempt(NamedTuple):
@@ -100,15 +100,15 @@ def from_alpha_to_alpha(task: DiagonalTask, stages: int) -> Table:
     evaluations_by_alpha = {
         alpha: flow_to(toy, alpha, stages).gradient_evaluations for alpha in alphas
     }
-    table = table_of(
-        f"through {stages} activations, {task}", ("alpha", "gradient evaluations", "to 1e-32")
+    rows = table(
+        f"through {stages} activations, {task}", "alpha", "gradient evaluations", "to 1e-32"
     )
     for alpha, evaluations in evaluations_by_alpha.items():
-        table.add_row(
+        rows.add_row(
             f"1e{alpha:g}", f"{evaluations}", f"{evaluations / evaluations_by_alpha[-32.0]:.2f}"
         )
-    table.caption = "bar: 1e-300 at most twice 1e-32"
-    return table
+    rows.caption = "bar: 1e-300 at most twice 1e-32"
+    return rows
 
 
 def flow_to(toy: Toy, alpha: float, stages: int) -> Trajectory:
@@ -138,15 +138,13 @@ def whole_experiment(task: DiagonalTask, stages: int) -> Table:
         flows = [pool.submit(flow_cost, task, alpha, stages) for alpha in reversed(ALPHAS)]
         costs = [future.result() for future in (algorithm, *flows)]
     total = time.perf_counter() - began
-    table = table_of(
-        f"to {stages} activations at 1e-8, {task}", ("run", "seconds", "evaluations", "")
-    )
+    rows = table(f"to {stages} activations at 1e-8, {task}", "run", "seconds", "evaluations", "")
     for cost in costs:
         evaluations = "" if cost.evaluations is None else f"{cost.evaluations}"
-        table.add_row(cost.name, f"{cost.seconds:.1f}", evaluations, cost.done)
-    table.add_row("together", f"{total:.0f}", "", f"{CORES} processes of one thread")
-    table.caption = "bar: 360 seconds together"
-    return table
+        rows.add_row(cost.name, f"{cost.seconds:.1f}", evaluations, cost.done)
+    rows.add_row("together", f"{total:.0f}", "", f"{CORES} processes of one thread")
+    rows.caption = "bar: 360 seconds together"
+    return rows
 
 
 def flow_cost(task: DiagonalTask, alpha: float, stages: int) -> Cost:
@@ -169,13 +167,6 @@ def algorithm_cost(task: DiagonalTask, stages: int) -> Cost:
     seconds = " ".join(f"{length:.1f}" for length in lengths[1:])
     done = f"{len(lengths) - 1} stages; seconds of each: {seconds}"
     return Cost("Algorithm 1", time.perf_counter() - began, None, done)
-
-
-def table_of(title: str, columns: Sequence[str]) -> Table:
-    table = Table(title=title, caption_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right" if column else "left")
-    return table
 
 
 if __name__ == "__main__":

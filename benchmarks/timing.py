@@ -5,16 +5,29 @@ import time
 from collections.abc import Callable, Mapping
 
 import torch
+from rich.table import Table
+
+Contenders = Mapping[str, Callable[[], object]]
 
 
-def seconds(contenders: Mapping[str, Callable[[], object]], *, rounds: int = 5) -> dict[str, float]:
-    """Median wall time of each contender over `rounds`, after a warm-up round."""
-    times: dict[str, list[float]] = {name: [] for name in contenders}
-    for turn in range(rounds + 1):
-        for name, run in contenders.items():
-            elapsed = _seconds_of(run)
-            if turn > 0:
+def by_turns(contenders: Contenders, *, rounds: int) -> dict[str, list[float]]:
+    """Seconds of each contender in every round, after a warm-up round.
+
+    The order alternates, since the contender that goes second meets a warmer machine.
+    """
+    names = list(contenders)
+    times: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(-1, rounds):
+        for name in names if turn % 2 else reversed(names):
+            elapsed = seconds_of(contenders[name])
+            if turn >= 0:
                 times[name].append(elapsed)
+    return times
+
+
+def seconds(contenders: Contenders, *, rounds: int = 5) -> dict[str, float]:
+    """Median wall time of each contender."""
+    times = by_turns(contenders, rounds=rounds)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -23,14 +36,27 @@ def ratios(times: Mapping[str, float], *, to: str) -> dict[str, float]:
     return {name: value / times[to] for name, value in times.items()}
 
 
-def _seconds_of(run: Callable[[], object]) -> float:
-    _wait_for_gpu()
+def seconds_of(run: Callable[[], object]) -> float:
+    wait_for_gpu()
     start = time.perf_counter()
     run()
-    _wait_for_gpu()
+    wait_for_gpu()
     return time.perf_counter() - start
 
 
-def _wait_for_gpu() -> None:
+def wait_for_gpu() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
+
+
+def table(title: str, first: str, *others: str) -> Table:
+    """Return a table without rows; all columns but the first hold numbers."""
+    empty = Table(title=title)
+    empty.add_column(first)
+    for heading in others:
+        empty.add_column(heading, justify="right")
+    return empty
+
+
+def silent(fraction: float, note: str = "") -> None:
+    """Report a run's progress to nobody."""

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor, nn
 
 import rankscope as rs
-from benchmarks.networks import ViT, vgg16
+from benchmarks.networks import ViT
+from benchmarks.timing import table, wait_for_gpu
 from rankscope.lab.models.transformer import TransformerConfig
+from rankscope.lab.models.vgg import VggConfig
 
 Batch = tuple[Tensor, Tensor]
 Case = Callable[[], tuple[nn.Module, Batch, int, bool]]  # model, batch, steps an epoch, compiled
@@ -30,10 +31,9 @@ def main(device: str = "cpu", *, epochs: int = 5) -> None:
     ways = [("cpu", "thread")]
     if device == "cuda":
         ways = [("cpu", "process"), ("cpu", "thread"), ("cuda", "thread")]
-    table = Table(title=f"Tracker: one snapshot an epoch, training on {device}")
-    headings = ("network", "measured on", "pairs", "products", "epoch", "share", "from, to")
-    for heading in (*headings, "copy + wait", "compute"):
-        table.add_column(heading, justify="left" if heading == "network" else "right")
+    title = f"Tracker: one snapshot an epoch, training on {device}"
+    headings = ("measured on", "pairs", "products", "epoch", "share", "from, to", "copy + wait")
+    rows = table(title, "network", *headings, "compute")
     for name, make in cases.items():
         torch.manual_seed(0)
         model, batch, steps, compiled = make()
@@ -43,8 +43,8 @@ def main(device: str = "cpu", *, epochs: int = 5) -> None:
         for where, beside in ways:
             row = measure(model, batch, train, steps, epochs, device=where, beside=beside)
             print(name, where, beside, *row, flush=True)  # in case a later row fails
-            table.add_row(name, f"{where}, {beside}", *row)
-    Console(width=120).print(table)
+            rows.add_row(name, f"{where}, {beside}", *row)
+    Console(width=120).print(rows)
 
 
 def cpu_cases() -> dict[str, Case]:
@@ -65,7 +65,10 @@ def gpu_cases() -> dict[str, Case]:
             True,
         )
 
-    return {"VGG-16": lambda: images(vgg16(), 128), "ViT, depth 6": lambda: images(ViT(), 512)}
+    return {
+        "VGG-16": lambda: images(VggConfig().build(0), 128),
+        "ViT, depth 6": lambda: images(ViT(), 512),
+    }
 
 
 def measure(
@@ -111,7 +114,7 @@ def training(model: nn.Module, batch: Batch, *, compiled: bool) -> Training:
     device = batch[0].device
 
     def train(steps: int, tracker: rs.Tracker | None, start: int) -> float:
-        synchronize(device)
+        wait_for_gpu()
         began = time.perf_counter()
         for step in range(start + 1, start + steps + 1):
             with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
@@ -122,15 +125,10 @@ def training(model: nn.Module, batch: Batch, *, compiled: bool) -> Training:
             optimizer.step()
             if tracker is not None:
                 tracker.observe(step, loss=loss)
-        synchronize(device)
+        wait_for_gpu()
         return time.perf_counter() - began
 
     return train
-
-
-def synchronize(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

@@ -8,8 +8,7 @@ after another on all cores, in a single-threaded process per core, and stacked w
 import os
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from math import comb
@@ -19,12 +18,12 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from rankscope.lab.experiments.yunis2024 import mlp, vgg
 from rich.console import Console
-from rich.table import Table
 from torch import Tensor
 from torch.func import functional_call, stack_module_state
 
+from benchmarks.timing import by_turns, seconds_of, silent, table
+from rankscope.lab.papers.yunis2024 import mlp, vgg
 from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.loop import Loop
 from rankscope.lab.training.order import generator
@@ -49,15 +48,13 @@ NETWORKS = {
 
 def main(*, rounds: int = 40, side_by_side_rounds: int = 10) -> None:
     torch.set_num_threads(os.cpu_count() or 1)
-    loops = Table(title="Training loop on the CPU, digits")
-    for heading in ("network", "by hand", "the loop", "ratio", "95%", "a snapshot beside it"):
-        loops.add_column(heading, justify="left" if heading == "network" else "right")
+    headings = ("by hand", "the loop", "ratio", "95%", "a snapshot beside it")
+    loops = table("Training loop on the CPU, digits", "network", *headings)
     for name, run in NETWORKS.items():
         loops.add_row(name, *loop_row(run, rounds=rounds, steps=10 if name == "VGG" else 100))
     Console(width=120).print(loops)
-    several = Table(title=f"{SEEDS} seeds side by side, images/s summed ({cores()} cores)")
-    for heading in ("network", "one after another", "a process per core", "stacked"):
-        several.add_column(heading, justify="left" if heading == "network" else "right")
+    title = f"{SEEDS} seeds side by side, images/s summed ({cores()} cores)"
+    several = table(title, "network", "one after another", "a process per core", "stacked")
     for name, run in NETWORKS.items():
         steps = 5 if name == "VGG" else 50
         several.add_row(name, *several_row(run, rounds=side_by_side_rounds, steps=steps))
@@ -125,10 +122,6 @@ class Bare:
             loss.backward()
             self.optimizer.step()
         return loss.detach()
-
-
-def silent(fraction: float, note: str = "") -> None:
-    """Report progress to nobody."""
 
 
 def look(loop: Loop) -> None:
@@ -237,29 +230,6 @@ def serve(connection: Connection, run: TrainingRun, seeds: range) -> None:
         for bare in networks:
             bare.train(steps)
         connection.send("done")
-
-
-def by_turns(
-    contenders: Mapping[str, Callable[[], object]], *, rounds: int
-) -> dict[str, list[float]]:
-    """Seconds of each contender in every round, after two warm-up rounds.
-
-    The order alternates, since the contender that goes second meets a warmer machine.
-    """
-    names = list(contenders)
-    times: dict[str, list[float]] = {name: [] for name in names}
-    for turn in range(-2, rounds):
-        for name in names if turn % 2 else reversed(names):
-            elapsed = seconds_of(contenders[name])
-            if turn >= 0:
-                times[name].append(elapsed)
-    return times
-
-
-def seconds_of(run: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    run()
-    return time.perf_counter() - start
 
 
 def ratio_of(times: Sequence[float], to: Sequence[float]) -> tuple[float, float, float]:

@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -41,30 +41,25 @@ SPECTRA = {
 }
 
 
-def labels(dim: str, values: object) -> tuple[tuple[str], np.ndarray]:
-    return (dim,), np.array(list(values))  # type: ignore[call-overload]
-
-
-def text(dim: str, values: object) -> tuple[tuple[str], np.ndarray]:
-    return (dim,), np.array(list(values), object)  # type: ignore[call-overload]
+def shape_coords(
+    dim: str, shapes: Mapping[str, tuple[int, ...]], names: Sequence[str] = "mn"
+) -> dict[str, tuple[tuple[str], np.ndarray]]:
+    """Labels along `dim` and one coordinate for each entry of a shape."""
+    columns = zip(names, zip(*shapes.values(), strict=True), strict=True)
+    sizes = {name: ((dim,), np.array(column)) for name, column in columns}
+    return {dim: ((dim,), np.array(list(shapes), object)), **sizes}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
     path = tmp_path_factory.mktemp("accessor") / "run"
     coords = {
-        "matrix": text("matrix", SHAPES),
-        "m": labels("matrix", [m for m, _ in SHAPES.values()]),
-        "n": labels("matrix", [n for _, n in SHAPES.values()]),
-        "dtype": text("matrix", ["float32"] * len(SHAPES)),
-        "part_of": text("matrix", ["", "", "embed", "", ""]),
-        "product": text("product", PRODUCTS),
-        "product_m": labels("product", [m for m, _, _ in PRODUCTS.values()]),
-        "product_n": labels("product", [n for _, n, _ in PRODUCTS.values()]),
-        "product_r": labels("product", [r for _, _, r in PRODUCTS.values()]),
-        "pair": text("pair", ["a", "b", "c"]),
-        "k": labels("k", range(1, LONGEST + 1)),
-        "i": labels("i", range(1, 21)),
+        **shape_coords("matrix", SHAPES),
+        "part_of": (("matrix",), np.array(["", "", "embed", "", ""], object)),
+        **shape_coords("product", PRODUCTS, ("product_m", "product_n", "product_r")),
+        "pair": (("pair",), np.array(["a", "b", "c"], object)),
+        "k": (("k",), np.arange(1, LONGEST + 1)),
+        "i": (("i",), np.arange(1, 21)),
     }
     variables = {of: Variable(("step", dim, "k")) for of, dim in SPECTRA.items()}
     variables["alignment"] = Variable(("step", "pair", "i"))
@@ -238,33 +233,32 @@ RANK_SHAPES = {"square": (48, 48), "tall": (80, 24), "vector": (1, 30)}
 RANK_DTYPES = ["bfloat16", "float32", "float16"]
 
 
+def rank_run(spectra: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, int]]):
+    """A run in memory, of spectra over (step, matrix, k)."""
+    variables = {of: (("step", "matrix", "k"), values) for of, values in spectra.items()}
+    return xr.Dataset(variables, coords=shape_coords("matrix", shapes))
+
+
+def padded_spectrum(W: np.ndarray, width: int = 48) -> np.ndarray:
+    S = np.linalg.svd(W, compute_uv=False)
+    return np.pad(S, (0, width - len(S)), constant_values=np.nan)
+
+
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+def trained() -> xr.Dataset:
     """Weights of several types after no change, and after one of rank 1; the spectra of both."""
-    path = tmp_path_factory.mktemp("trained") / "run"
-    shapes = list(RANK_SHAPES.values())
-    coords = {
-        "matrix": text("matrix", RANK_SHAPES),
-        "m": labels("matrix", [m for m, _ in shapes]),
-        "n": labels("matrix", [n for _, n in shapes]),
-        "dtype": text("matrix", RANK_DTYPES),
-        "k": labels("k", range(1, 49)),
-    }
-    variables = {of: Variable(("step", "matrix", "k")) for of in list(SPECTRA)[:2]}
     generator = torch.Generator().manual_seed(0)
-    with Writer.create(path, coords=coords, variables=variables) as writer:
+    S, change = np.empty((2, 2, 3, 48), np.float32)
+    for row, ((m, n), name) in enumerate(zip(RANK_SHAPES.values(), RANK_DTYPES, strict=True)):
+        dtype = getattr(torch, name)
         for step in range(2):
-            values: dict[str, dict[str, np.ndarray]] = {of: {} for of in variables}
-            for (name, (m, n)), dtype in zip(RANK_SHAPES.items(), RANK_DTYPES, strict=True):
-                kind = getattr(torch, dtype)
-                W0 = 0.05 * torch.randn(m, n, dtype=torch.float64, generator=generator)
-                left, right = (torch.randn(size, 1, generator=generator) for size in (m, n))
-                W = (W0 + step * 0.05 * left.double() @ right.double().mT).to(kind).double()
-                change = W - W0.to(kind).double()
-                values["singular_values"][name] = torch.linalg.svdvals(W).numpy()
-                values["change_singular_values"][name] = torch.linalg.svdvals(change).numpy()
-            writer.append(step, values)
-    return store.open(path)
+            W0 = 0.05 * torch.randn(m, n, dtype=torch.float64, generator=generator)
+            left, right = (torch.randn(size, 1, generator=generator) for size in (m, n))
+            W = (W0 + step * 0.05 * left.double() @ right.double().mT).to(dtype).double()
+            S[step, row] = padded_spectrum(W.numpy())
+            change[step, row] = padded_spectrum((W - W0.to(dtype).double()).numpy())
+    spectra = {"singular_values": S, "change_singular_values": change}
+    return rank_run(spectra, RANK_SHAPES).assign_coords(dtype=("matrix", RANK_DTYPES))
 
 
 def test_a_rank_one_change_of_rounded_weights_has_rank_one(trained: xr.Dataset) -> None:
@@ -288,27 +282,16 @@ def test_rounding_floor_of_each_matrix(trained: xr.Dataset) -> None:
         assert floors.sel(step=1, matrix=name).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_numerical_rank_of_weights_is_numpys(tmp_path: Path) -> None:
+def test_numerical_rank_of_weights_is_numpys() -> None:
     """Deficient matrices of several shapes, rounded: max(m, n) counts, not min(m, n)."""
     generator = np.random.default_rng(0)
-    shapes = [(300, 8), (8, 300), (40, 40)]
+    shapes = {"tall": (300, 8), "wide": (8, 300), "square": (40, 40)}
     matrices = [
         (generator.normal(size=(m, 5)) @ generator.normal(size=(5, n))).astype(np.float32)
-        for m, n in shapes
+        for m, n in shapes.values()
     ]
-    coords = {
-        "matrix": text("matrix", ["tall", "wide", "square"]),
-        "m": labels("matrix", [m for m, _ in shapes]),
-        "n": labels("matrix", [n for _, n in shapes]),
-        "k": labels("k", range(40)),
-    }
-    variables = {"singular_values": Variable(("step", "matrix", "k"))}
-    with Writer.create(tmp_path / "run", coords=coords, variables=variables) as writer:
-        spectra = [np.linalg.svd(W, compute_uv=False) for W in matrices]
-        rows = dict(zip(["tall", "wide", "square"], spectra, strict=True))
-        # One value between min(m, n) eps and max(m, n) eps of the largest.
-        rows["tall"][5] = 100 * np.finfo(np.float32).eps * rows["tall"][0]
-        writer.append(0, {"singular_values": rows})
-    ranks = store.open(tmp_path / "run").rankscope.numerical_rank()
-    expected = [np.linalg.matrix_rank(W) for W in matrices]
-    np.testing.assert_array_equal(ranks[0], expected)
+    S = np.stack([padded_spectrum(W) for W in matrices])
+    # One value between min(m, n) eps and max(m, n) eps of the largest.
+    S[0, 5] = 100 * np.finfo(np.float32).eps * S[0, 0]
+    ranks = rank_run({"singular_values": S[None]}, shapes).rankscope.numerical_rank()
+    np.testing.assert_array_equal(ranks[0], [np.linalg.matrix_rank(W) for W in matrices])

@@ -38,33 +38,17 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in PACKAGE.rglob("*.py")}
 
 
-def parts() -> list[str]:
-    names = {p.stem if p.is_file() else p.name for p in PACKAGE.iterdir()}
-    return sorted(names - {"__init__", "__pycache__", "py"})
+PARTS = sorted({name.split(".")[1] for name in MODULES if "." in name})
 
 
 def files_of(part: str) -> list[Path]:
-    folder = PACKAGE / part
-    return sorted(folder.rglob("*.py")) if folder.is_dir() else [PACKAGE / f"{part}.py"]
+    return [path for name, path in MODULES.items() if [part] == name.split(".")[1:2]]
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Yield every module that a file imports, inside functions too, but not for types only.
-
-    What the package itself imports for types are the names that it imports when they are used.
-    """
-    tree = ast.parse(path.read_text())
-    for_types = {
-        inner
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        if path != PACKAGE / "__init__.py"
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
-        if node in for_types:
-            continue
+    """Yield every module that a file imports, inside functions too; the package by its stub."""
+    stub = path.with_suffix(".pyi")
+    for node in ast.walk(ast.parse(path.read_text() + (stub.read_text() if stub.exists() else ""))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -76,7 +60,7 @@ def imports(path: Path) -> Iterator[str]:
                 yield node.module
 
 
-@pytest.mark.parametrize("part", [p for p in parts() if p != "py.typed"])
+@pytest.mark.parametrize("part", PARTS)
 def test_imports_point_one_way(part: str) -> None:
     for path in files_of(part):
         used = {name.split(".")[1] for name in imports(path) if name.startswith("rankscope.")}
@@ -92,22 +76,18 @@ def test_no_module_imports_itself_by_way_of_others() -> None:
         pytest.fail(f"import cycle: {' <- '.join(error.args[1])}")
 
 
-@pytest.mark.parametrize("part", ["spectra", "overlaps", "metrics", "theory"])
-def test_tensor_layers_know_no_modules_files_or_plots(part: str) -> None:
+NO_MODULES_FILES_OR_PLOTS = {"torch.nn", "pathlib", "matplotlib", "zarr", "xarray"}
+FORBIDDEN = {
+    **dict.fromkeys(["spectra", "overlaps", "metrics", "theory"], NO_MODULES_FILES_OR_PLOTS),
+    "store": {"torch"},
+}
+
+
+@pytest.mark.parametrize("part", FORBIDDEN)
+def test_layers_know_no_foreign_libraries(part: str) -> None:
     for path in files_of(part):
-        used = set(imports(path))
-        assert not used & {"torch.nn", "pathlib", "matplotlib", "zarr", "xarray"}, path
-
-
-def test_store_knows_no_torch() -> None:
-    for path in files_of("store"):
-        assert not any(name.split(".")[0] == "torch" for name in imports(path)), path
-
-
-def test_nothing_but_the_command_line_knows_the_committed_results() -> None:
-    for path in (PACKAGE / "lab").rglob("*.py"):
-        if path.parent.name != "results":
-            assert not any(name.startswith("rankscope.lab.results") for name in imports(path)), path
+        libraries = {*imports(path), *(name.split(".")[0] for name in imports(path))}
+        assert not libraries & FORBIDDEN[part], path
 
 
 def test_every_file_has_one_subject() -> None:

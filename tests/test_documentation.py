@@ -19,8 +19,10 @@ PAGES = [
     ROOT / "README.md",
     *(page for page in sorted(DOCS.rglob("*.md")) if MADE.isdisjoint(page.parents)),
 ]
-LINKED = [*PAGES, ROOT / "CONTRIBUTING.md"]
+CONTRIBUTING = ROOT / "CONTRIBUTING.md"
+LINKED = [*PAGES, CONTRIBUTING]
 BLOCK = re.compile(r"^(`{3,})([^\n]*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+TREE = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(<?([^)>\s]+)")  # [text](target "title") and ![text](target)
 
 
@@ -74,6 +76,41 @@ def test_relative_links_and_images_exist(page: Path) -> None:
     }
     missing = [path for path in paths if not path.exists() and MADE.isdisjoint(path.parents)]
     assert not missing, f"{page_name(page)} links to {missing}, which do not exist"
+
+
+def tree_paths() -> list[Path]:
+    """Every path in the file tree; indentation says which folder it lies in."""
+    match = TREE.search(CONTRIBUTING.read_text())
+    assert match is not None
+    folders: dict[int, Path] = {}
+    paths = []
+    for line in match[1].splitlines():
+        depth = len(line) - len(line.lstrip())
+        parent = folders.get(depth - 2, ROOT)
+        names = [
+            word for word in line.split("  ")[depth // 2].split() if word[-1] == "/" or "." in word
+        ]
+        paths += [parent / name for name in names]
+        folders[depth] = paths[-1]
+    return paths
+
+
+def table_paths() -> list[Path]:
+    """Every path in the table of questions."""
+    rows = [
+        line.split("|")[2]
+        for line in CONTRIBUTING.read_text().splitlines()
+        if re.match(r"\| \w.*\? \|", line)
+    ]
+    names = re.findall(r"`([\w/]+(?:/|\.py))`", " ".join(rows))
+    return [ROOT / "src" / "rankscope" / name for name in names]
+
+
+def test_map_of_the_code_names_real_files() -> None:
+    paths = [*tree_paths(), *table_paths()]
+    assert len(paths) > 40
+    missing = [str(path.relative_to(ROOT)) for path in paths if not path.exists()]
+    assert not missing
 
 
 def test_plain_docstrings_become_restructured_text(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,22 +31,19 @@ def test_the_version_of_the_installed_package(monkeypatch: pytest.MonkeyPatch) -
     assert origin(CPU)["rankscope"] == "not installed"
 
 
-def test_no_commit_outside_a_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("settings", "commit"),
+    [({}, ""), ({"PATH": ""}, ""), ({"RANKSCOPE_COMMIT": "5eed"}, "5eed")],
+    ids=["outside a repository", "without git", "a copy that is told its commit"],
+)
+def test_no_checkout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], commit: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
-    monkeypatch.chdir(tmp_path)
-    assert origin(CPU)["commit"] == ""
-
-
-def test_a_copy_can_be_told_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANKSCOPE_COMMIT", "5eed")
-    monkeypatch.chdir(tmp_path)
-    assert origin(CPU)["commit"] == "5eed"
-
-
-def test_no_commit_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.chdir(ROOT)
-    assert origin(CPU)["commit"] == ""
+    for variable, value in settings.items():
+        monkeypatch.setenv(variable, value)
+    assert origin(CPU)["commit"] == commit
 
 
 def test_the_commit_of_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,62 +14,37 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from known_run import (
+    COORDS,
+    FLAGS,
+    LONGEST,
+    MATRICES,
+    NAMES,
+    VARIABLES,
+    append,
+    check,
+    create,
+    spectra,
+    write,
+)
 from rankscope import store
 from rankscope.store import Variable, Writer
 from rankscope.store.lock import Holder, Lock, forget
 
-NAMES = ["embed", "blöck.0.q", "head"]
-LENGTHS = [2, 5, 3]
-COORDS = {
-    "matrix": (("matrix",), np.array(NAMES, object)),
-    "m": (("matrix",), np.array([2, 7, 3])),
-    "kind": (("matrix",), np.array(["embedding", "linear", ""], object)),
-    "k": (("k",), np.arange(1, 6)),
-}
-FLAGS = {"flag_values": [0, 1, 2], "flag_meanings": "ok zero failed"}
-VARIABLES = {
-    "singular_values": Variable(("step", "matrix", "k")),
-    "status": Variable(("step", "matrix"), np.int8, fill=2, attrs=FLAGS),
-    "note": Variable(("step", "matrix"), str),
-}
-
-
-def make(path: Path, **options: object) -> Writer:
-    return Writer.create(path, coords=COORDS, variables=VARIABLES, **options)  # type: ignore[arg-type]
-
-
-def spectra(step: int) -> np.ndarray:
-    """Padded spectra whose every number tells where and when it was written."""
-    values = np.full((3, 5), np.nan)
-    for row, length in enumerate(LENGTHS):
-        values[row, :length] = 1000 * step + 10 * row + np.arange(length)
-    return values
-
-
-def append(writer: Writer, step: int, **scalars: float) -> None:
-    writer.append(step, {"singular_values": spectra(step), "status": [0, 1, 0]}, scalars=scalars)
-
-
-def expected(steps: range) -> np.ndarray:
-    return np.array([spectra(step) for step in steps], np.float32).reshape(-1, 3, 5)
-
 
 @pytest.mark.parametrize("steps", [0, 1, 15, 16, 17, 40])
 def test_plain_xarray_reads_what_was_appended(tmp_path: Path, steps: int) -> None:
-    with make(tmp_path / "run", attrs={"seed": 3, "tree": {"a": [1, None]}}) as writer:
-        for step in range(steps):
-            append(writer, step)
+    with create(tmp_path / "run", attrs={"seed": 3, "tree": {"a": [1, None]}}) as writer:
+        write(writer, range(steps))
     for dataset in (xr.open_zarr(tmp_path / "run"), store.open(tmp_path / "run")):
+        assert check(dataset) == steps
         assert dataset["singular_values"].dims == ("step", "matrix", "k")
         assert dataset["singular_values"].dtype == np.float32
-        np.testing.assert_array_equal(dataset["singular_values"], expected(range(steps)))
         assert dataset["status"].dtype == np.int8
         assert dataset["status"].attrs == FLAGS
-        assert (dataset["note"] == "").all()
-        assert dataset.indexes["step"].tolist() == list(range(steps))
         assert dataset["matrix"].to_numpy().tolist() == NAMES
-        assert dataset["kind"].sel(matrix="embed") == "embedding"
-        assert set(dataset.coords) == {"step", *COORDS}
+        assert dataset["kind"].sel(matrix=NAMES[0]) == "embedding"
+        assert set(dataset.coords) == {"step", "train_step", *COORDS}
         assert dataset.attrs["tree"] == {"a": [1, None]}
         assert dataset.attrs["rankscope_schema"] == 1
 
@@ -77,60 +52,54 @@ def test_plain_xarray_reads_what_was_appended(tmp_path: Path, steps: int) -> Non
 def test_readers_that_ignore_consolidated_metadata_see_the_same_a_little_later(
     tmp_path: Path,
 ) -> None:
-    with make(tmp_path / "run") as writer:
+    with create(tmp_path / "run") as writer:
         for step in range(40):
-            append(writer, step, **({"late": step} if step >= 20 else {}))
-            seen = xr.open_zarr(tmp_path / "run", consolidated=False)
-            assert step - 15 <= seen.sizes["step"] <= step + 1
-            np.testing.assert_array_equal(
-                seen["singular_values"], expected(range(seen.sizes["step"]))
-            )
-    seen = xr.open_zarr(tmp_path / "run", consolidated=False)
-    xr.testing.assert_identical(seen.load(), store.open(tmp_path / "run").load())
+            write(writer, range(step, step + 1))
+            seen = check(xr.open_zarr(tmp_path / "run", consolidated=False))
+            assert step - 15 <= seen <= step + 1
+    whole = xr.open_zarr(tmp_path / "run", consolidated=False)
+    xr.testing.assert_identical(whole.load(), store.open(tmp_path / "run").load())
 
 
 def test_a_dataset_opened_earlier_keeps_its_length(tmp_path: Path) -> None:
-    with make(tmp_path / "run") as writer:
-        append(writer, 0)
+    with create(tmp_path / "run") as writer:
+        write(writer, range(1))
         early = store.open(tmp_path / "run")
-        for step in range(1, 30):
-            append(writer, step)
-        np.testing.assert_array_equal(early["singular_values"], expected(range(1)))
-        assert store.open(tmp_path / "run").sizes["step"] == 30
+        write(writer, range(1, 30))
+        assert check(early) == 1
+        assert check(store.open(tmp_path / "run")) == 30
 
 
 def test_values_by_label_are_padded(tmp_path: Path) -> None:
-    with make(tmp_path / "run") as writer:
-        values = {name: spectra(0)[row, : LENGTHS[row]] for row, name in enumerate(NAMES)}
-        writer.append(0, {"singular_values": values, "note": {"head": "new"}})
-        writer.append(1, {"singular_values": {"head": [1.0]}})
+    with create(tmp_path / "run") as writer:
+        values = {name: row[~np.isnan(row)] for name, row in zip(NAMES, spectra(0), strict=True)}
+        writer.append(0, {"singular_values": values, "note": {NAMES[2]: "new"}})
+        writer.append(1, {"singular_values": {NAMES[2]: [1.0]}})
         writer.append(2, {"singular_values": np.ones((2, 4))})
-    values = store.open(tmp_path / "run")["singular_values"].to_numpy()
-    np.testing.assert_array_equal(values[0], spectra(0))
-    assert np.argwhere(~np.isnan(values[1])).tolist() == [[2, 0]]
-    assert np.isnan(values[2, 2:]).all() and np.isnan(values[2, :, 4:]).all()
-    assert (values[2, :2, :4] == 1).all()
-    assert store.open(tmp_path / "run")["note"].to_numpy().tolist() == [
-        ["", "", "new"],
-        [""] * 3,
-        [""] * 3,
-    ]
+        writer.append(3, {"singular_values": {NAMES[2]: [1e300]}})  # more than float32 can hold
+    ds = store.open(tmp_path / "run")
+    first, second, third, fourth = ds["singular_values"].to_numpy()
+    np.testing.assert_array_equal(first, spectra(0))
+    assert np.argwhere(~np.isnan(second)).tolist() == [[2, 0]]
+    assert np.isnan(third[2:]).all() and np.isnan(third[:, 4:]).all()
+    assert (third[:2, :4] == 1).all()
+    assert fourth[2, 0] == np.inf
+    assert np.argwhere(ds["note"].to_numpy() == "new").tolist() == [[0, 2]]
 
 
 def test_scalars_come_late_and_stay_away(tmp_path: Path) -> None:
-    with make(tmp_path / "run") as writer:
+    with create(tmp_path / "run") as writer:
         for step in range(20):
-            append(writer, step, loss=step / 2, **({"accuracy": 1.0} if step % 19 == 18 else {}))
-        writer.append(20, {})
+            writer.append(step, {}, scalars={"loss": step / 2} if step != 18 else {"accuracy": 1.0})
     dataset = store.open(tmp_path / "run")
-    np.testing.assert_array_equal(dataset["loss"][:20], np.arange(20) / 2)
+    loss = np.where(np.arange(20) == 18, np.nan, np.arange(20) / 2)
+    np.testing.assert_array_equal(dataset["loss"], loss)
     assert np.flatnonzero(~np.isnan(dataset["accuracy"])).tolist() == [18]
-    assert np.isnan(dataset["loss"][20])
-    assert dataset["status"][20].to_numpy().tolist() == [2, 2, 2]
+    assert (dataset["status"] == 2).all()  # the fill
 
 
 def test_scalars_of_every_step_lie_along_their_own_axis(tmp_path: Path) -> None:
-    with make(tmp_path / "run") as writer:
+    with create(tmp_path / "run") as writer:
         append(writer, 0)
         writer.extend("train_step", np.arange(5000), {"every_loss": np.arange(5000) / 3})
         append(writer, 1)
@@ -168,27 +137,20 @@ def test_every_type_comes_back(tmp_path: Path, dtype: str) -> None:
         assert stored.dtype == dtype
 
 
-def test_what_float32_cannot_hold_is_infinite(tmp_path: Path) -> None:
-    with make(tmp_path / "run") as writer:
-        writer.append(0, {"singular_values": {"head": [1e300]}})
-    assert store.open(tmp_path / "run")["singular_values"][0, 2, 0] == np.inf
-
-
 def test_dimensions_of_size_zero(tmp_path: Path) -> None:
     coords = {**COORDS, "pair": (("pair",), np.array([], object))}
     variables = {**VARIABLES, "alignment": Variable(("step", "pair", "k"))}
     with Writer.create(tmp_path / "run", coords=coords, variables=variables) as writer:
-        writer.append(0, {"alignment": np.zeros((0, 5))})
+        writer.append(0, {"alignment": np.zeros((0, LONGEST))})
     with Writer.resume(tmp_path / "run") as writer:
         writer.append(1, {})
-    assert store.open(tmp_path / "run")["alignment"].load().shape == (2, 0, 5)
+    assert store.open(tmp_path / "run")["alignment"].load().shape == (2, 0, LONGEST)
 
 
 @pytest.mark.parametrize("committed", [0, 5, 16, 20])
 def test_resume_goes_on(tmp_path: Path, committed: int) -> None:
-    with make(tmp_path / "run", attrs={"seed": 1, "device": "cpu"}) as writer:
-        for step in range(committed):
-            append(writer, step, loss=step)
+    with create(tmp_path / "run", attrs={"seed": 1, "device": "cpu"}) as writer:
+        write(writer, range(committed))
     with Writer.resume(
         tmp_path / "run",
         coords=COORDS,
@@ -197,37 +159,34 @@ def test_resume_goes_on(tmp_path: Path, committed: int) -> None:
         durable=True,
     ) as writer:
         assert writer.steps.tolist() == list(range(committed))
-        for step in range(committed, committed + 20):
-            append(writer, step, loss=step)
+        write(writer, range(committed, committed + 20))
     dataset = store.open(tmp_path / "run")
-    np.testing.assert_array_equal(dataset["singular_values"], expected(range(committed + 20)))
-    np.testing.assert_array_equal(dataset["loss"], dataset["step"])
+    assert check(dataset) == committed + 20
     assert dataset.attrs["device"] == "cpu"
     assert dataset.attrs["resumed"] == [{"device": "cuda"}]
 
 
-@pytest.mark.parametrize("before", [0, 7, 16, 17, 39, 40, 100])
+@pytest.mark.parametrize("before", [0, 7, 16, 17, 39, 40, 1000])
 def test_truncate_drops_rows_of_every_axis(tmp_path: Path, before: int) -> None:
-    rows_left = min(before, 40)
-    with make(tmp_path / "run") as writer:
-        for step in range(40):
-            append(writer, step, **({"loss": step} if step >= 20 else {}))
-        writer.extend("train_step", np.arange(0, 40, 2), {"every": np.ones(20)})
+    steps = min(before, 40)
+    with create(tmp_path / "run") as writer:
+        write(writer, range(40))
         writer.truncate(before)
-        assert writer.steps.tolist() == list(range(rows_left))
-        assert store.open(tmp_path / "run").sizes["step"] == rows_left
-        for step in range(rows_left, rows_left + 3):
+        assert writer.steps.tolist() == list(range(steps))
+        assert store.open(tmp_path / "run").sizes["step"] == steps
+        for step in range(steps, steps + 3):
             writer.append(step, {"singular_values": spectra(step)})
-        writer.extend("train_step", [50], {"every": [2.0]})
+        writer.extend("train_step", [500], {"every": [2.0]})
     dataset = store.open(tmp_path / "run")
-    np.testing.assert_array_equal(dataset["singular_values"], expected(range(rows_left + 3)))
-    assert (dataset["status"][rows_left:] == 2).all()  # the dropped rows left nothing
-    assert np.flatnonzero(~np.isnan(dataset["loss"])).tolist() == list(range(20, rows_left))
-    assert dataset.indexes["train_step"].tolist() == [*range(0, rows_left, 2), 50]
+    expected = [spectra(step) for step in range(steps + 3)]
+    np.testing.assert_array_equal(dataset["singular_values"], expected)
+    assert (dataset["status"][steps:] == 2).all()  # the dropped rows left nothing
+    assert np.flatnonzero(~np.isnan(dataset["loss"])).tolist() == list(range(steps))
+    assert dataset.indexes["train_step"].tolist() == [*range(min(before, 400)), 500]
 
 
 def test_attributes_can_be_added(tmp_path: Path) -> None:
-    with make(tmp_path / "run", attrs={"seed": 1}) as writer:
+    with create(tmp_path / "run", attrs={"seed": 1}) as writer:
         append(writer, 0)
         writer.set_attrs({"wall_seconds": 2.5, "seed": 2})
         append(writer, 1)
@@ -242,7 +201,9 @@ def bad_append(*args: object, **options: object) -> Callable[[Writer], None]:
 
 MISTAKES = {
     "has no variable 'spectra'": bad_append(9, {"spectra": np.zeros(3)}),
-    r"expected rows of shape \(1, 3, 5\)": bad_append(9, {"singular_values": np.zeros((3, 6))}),
+    rf"expected rows of shape \(1, {MATRICES}, {LONGEST}\)": bad_append(
+        9, {"singular_values": np.zeros((MATRICES, LONGEST + 1))}
+    ),
     "expected rows of shape": bad_append(9, {"singular_values": np.zeros(3)}),
     "no matrix 'tail'": bad_append(9, {"singular_values": {"tail": np.zeros(2)}}),
     r"must be int64 and increase: got \[3\] after \[3\]": bad_append(3, {}),
@@ -266,9 +227,8 @@ MISTAKES = {
 
 @pytest.mark.parametrize("message", MISTAKES)
 def test_mistakes_are_named_and_change_nothing(tmp_path: Path, message: str) -> None:
-    with make(tmp_path / "run") as writer:
+    with create(tmp_path / "run") as writer:
         append(writer, 3)
-        writer.extend("train_step", [1], {"every": [1.0]})
         before = (tmp_path / "run" / "zarr.json").read_bytes()
         with pytest.raises(ValueError, match=message):
             MISTAKES[message](writer)
@@ -278,7 +238,7 @@ def test_mistakes_are_named_and_change_nothing(tmp_path: Path, message: str) -> 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
-    with make(tmp_path / "run") as writer:
+    with create(tmp_path / "run") as writer:
         child = os.fork()
         if child == 0:
             writer.close()
@@ -289,24 +249,17 @@ def test_a_forked_child_does_not_end_the_run(tmp_path: Path) -> None:
             Writer.resume(tmp_path / "run")
 
 
-def test_a_closed_writer_writes_no_more(tmp_path: Path) -> None:
-    writer = make(tmp_path / "run")
-    writer.close()
-    with pytest.raises(ValueError, match="closed"):
-        append(writer, 0)
-
-
 def test_a_used_path_is_refused(tmp_path: Path) -> None:
-    with make(tmp_path / "run") as writer:
+    with create(tmp_path / "run") as writer:
         append(writer, 0)
     with pytest.raises(ValueError, match="already holds a run of 1 steps; pass resume=True"):
-        make(tmp_path / "run")
+        create(tmp_path / "run")
     (tmp_path / "other").mkdir()
-    make(tmp_path / "other").close()  # an empty folder is free
+    create(tmp_path / "other").close()  # an empty folder is free
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter1.txt").touch()
     with pytest.raises(ValueError, match="exists and is not a run"):
-        make(tmp_path / "thesis")
+        create(tmp_path / "thesis")
     assert sorted(os.listdir(tmp_path)) == ["other", "run", "thesis"]  # no lock, no pieces
 
 
@@ -321,7 +274,7 @@ def test_what_is_not_a_run_is_neither_opened_nor_resumed(tmp_path: Path) -> None
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    make(tmp_path / "run").close()
+    create(tmp_path / "run").close()
     root = tmp_path / "run" / "zarr.json"
     root.write_text(root.read_text().replace('"rankscope_schema": 1', '"rankscope_schema": 2'))
     with pytest.raises(ValueError, match=r"schema 2.*update rankscope"):
@@ -331,12 +284,12 @@ def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
 
 
 def test_resume_refuses_another_model(tmp_path: Path) -> None:
-    make(tmp_path / "run").close()
-    names = (("matrix",), np.array(["embed", "other", "head"], object))
+    create(tmp_path / "run").close()
+    names = (("matrix",), np.array(NAMES[::-1], object))
     longer = (("matrix",), np.array([*NAMES, "more"], object))
     double = {**VARIABLES, "singular_values": Variable(("step", "matrix", "k"), np.float64)}
     extra = {**VARIABLES, "change": Variable(("step", "matrix", "k"))}
-    fewer = {name: VARIABLES[name] for name in ("singular_values", "status")}
+    fewer = {"singular_values": VARIABLES["singular_values"]}
     for options in (
         {"coords": {**COORDS, "matrix": names}},
         {"coords": {**COORDS, "matrix": longer}},
@@ -372,36 +325,35 @@ def test_create_refuses_what_does_not_fit(
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with make(tmp_path / "run"):
-        for take in (Writer.resume, make):
+    with create(tmp_path / "run") as writer:
+        for take in (Writer.resume, create):
             with pytest.raises(ValueError, match=f"being written by process {os.getpid()} on"):
                 take(tmp_path / "run")
+    with pytest.raises(ValueError, match="closed"):
+        append(writer, 0)
     Writer.resume(tmp_path / "run").close()
 
 
+def hold(folder: Path, *, pid: int, host: str = socket.gethostname(), started: str = "1") -> None:
+    """Lock the run in `folder` in the name of another process."""
+    (folder / ".run.lock").write_text(json.dumps(asdict(Holder(pid, host, started))))
+
+
 def test_another_process_is_named(tmp_path: Path) -> None:
-    writer = make(tmp_path / "run")
-    lock = tmp_path / ".run.lock"
-    holder = json.loads(lock.read_text())
+    create(tmp_path / "run").close()
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         started = Path(f"/proc/{other.pid}/stat").read_text().rpartition(")")[2].split()[19]
-        lock.write_text(json.dumps({**holder, "pid": other.pid, "started": started}))
+        hold(tmp_path, pid=other.pid, started=started)
         with pytest.raises(ValueError, match=f"process {other.pid}"):
             Writer.resume(tmp_path / "run")
         other.communicate(b"\n")
     Writer.resume(tmp_path / "run").close()  # it is gone
-    del writer
 
 
-@pytest.mark.parametrize(
-    "change",
-    [{"started": "1"}, {"pid": 2**22 + 1}],
-    ids=["the number belongs to a later process", "no such process"],
-)
-def test_a_stale_lock_is_taken_over(tmp_path: Path, change: dict[str, object]) -> None:
-    make(tmp_path / "run")
-    lock = tmp_path / ".run.lock"
-    lock.write_text(json.dumps({**json.loads(lock.read_text()), **change}))
+@pytest.mark.parametrize("pid", [os.getpid(), 2**22 + 1], ids=["a later process", "no process"])
+def test_a_stale_lock_is_taken_over(tmp_path: Path, pid: int) -> None:
+    create(tmp_path / "run").close()
+    hold(tmp_path, pid=pid)
     Writer.resume(tmp_path / "run").close()
     assert os.listdir(tmp_path) == ["run"]
 
@@ -410,12 +362,10 @@ def test_an_empty_lock_is_taken_over(tmp_path: Path) -> None:
     """An old one belongs to a process that died; a new one gets time to be written."""
     (tmp_path / ".run.lock").touch()
     os.utime(tmp_path / ".run.lock", (0, 0))
-    make(tmp_path / "run").close()
+    create(tmp_path / "run").close()
 
 
 def test_of_many_that_find_a_stale_lock_one_gets_it(tmp_path: Path) -> None:
-    stale = json.dumps({"pid": 2**22 + 1, "host": socket.gethostname(), "started": "1"})
-
     def take(_: int) -> bool:
         try:
             Lock.take(tmp_path / "run")
@@ -425,30 +375,17 @@ def test_of_many_that_find_a_stale_lock_one_gets_it(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         for _ in range(20):
-            (tmp_path / ".run.lock").write_text(stale)
+            hold(tmp_path, pid=2**22 + 1)
             assert sum(pool.map(take, range(8))) == 1
             assert os.listdir(tmp_path) == [".run.lock"]
 
 
-def test_a_lock_of_another_machine_is_respected(tmp_path: Path) -> None:
-    make(tmp_path / "run")
-    lock = tmp_path / ".run.lock"
-    lock.write_text(json.dumps({**json.loads(lock.read_text()), "host": "elsewhere", "pid": 1}))
+def test_a_lock_of_another_machine_is_respected_until_its_holder_is_known_to_be_gone(
+    tmp_path: Path,
+) -> None:
+    hold(tmp_path, pid=1, host="elsewhere")
+    forget(tmp_path / "run", Holder(2, "elsewhere", "1"))  # not the one who holds it
     with pytest.raises(ValueError, match=r"process 1 on elsewhere; .*remove .*\.run\.lock"):
-        Writer.resume(tmp_path / "run")
-
-
-def test_a_lock_of_another_machine_goes_when_its_holder_is_known_to_be_gone(tmp_path: Path) -> None:
-    lock = tmp_path / ".run.lock"
-    lost, other = Holder(1, "elsewhere", "7"), Holder(2, "elsewhere", "7")
-    lock.write_text(json.dumps(asdict(lost)))
-    forget(tmp_path / "run", other)  # not the one who holds it
-    with pytest.raises(ValueError, match="process 1 on elsewhere"):
-        Lock.take(tmp_path / "run")
-    forget(tmp_path / "run", lost)
+        create(tmp_path / "run")
+    forget(tmp_path / "run", Holder(1, "elsewhere", "1"))
     assert Lock.take(tmp_path / "run").is_mine()
-
-
-def test_the_store_needs_no_torch() -> None:
-    script = "import rankscope.store, sys; assert 'torch' not in sys.modules"
-    subprocess.run([sys.executable, "-c", script], check=True)

@@ -33,6 +33,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     path.write_bytes(packed(dataset()))
     opened = open_archive(path)
     xr.testing.assert_identical(opened, dataset())
+    xr.testing.assert_identical(store.open(path), opened)
     assert {name: opened[name].dtype for name in opened} == {
         name: dataset()[name].dtype for name in dataset()
     }
@@ -67,12 +68,6 @@ def test_what_is_no_whole_archive_has_no_attributes(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "empty", "w") as archive:
         archive.writestr("zarr.json", "{")
     assert archive_attrs(tmp_path / "empty") == {}
-
-
-def test_a_file_opens_like_a_folder(tmp_path: Path) -> None:
-    path = tmp_path / "run.zarr.zip"
-    path.write_bytes(packed(xr.Dataset({"S": ("k", [3.0, 1.0])}, attrs={"seed": 4})))
-    xr.testing.assert_identical(store.open(path), open_archive(path))
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:

@@ -11,22 +11,23 @@ import os
 import random
 import resource
 import shutil
-import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import xarray as xr
 
-from killed_writer import CHUNK, append, check, create, extend, write_until_killed
+from known_run import CHUNK, append, check, create, extend, write, write_until_killed
 from rankscope import store
 from rankscope.store import Writer, files
+from tiny_disk import tmpfs
 
 # A server that has imported everything once, and from which each writer is forked.
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["killed_writer"])
+context.set_forkserver_preload(["known_run"])
 
 
 def write_and_kill(path: Path, *, after_commit: bool, seconds: float) -> int | None:
@@ -46,39 +47,28 @@ def write_and_kill(path: Path, *, after_commit: bool, seconds: float) -> int | N
     return acknowledged
 
 
-class Reader(threading.Thread):
-    """Opens a run again and again and checks all of it."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path, self.stop = path, threading.Event()
-        self.failure: BaseException | None = None
-        self.lengths: list[int] = []
-
-    def run(self) -> None:
-        try:
-            while not self.stop.is_set():
-                if self.path.exists():
-                    self.lengths.append(check(store.open(self.path)))
-                time.sleep(0.01)  # leaves the writers some of the machine
-        except BaseException as failure:
-            self.failure = failure
-
-
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """While inside, another thread reads the run at `path`; afterwards nothing wrong was seen."""
-    reader = Reader(path)
-    reader.start()
-    try:
-        yield
-    finally:
-        reader.stop.set()
-        reader.join()
-    if reader.failure is not None:
-        raise reader.failure
-    assert len(set(reader.lengths)) > 1
-    assert reader.lengths == sorted(reader.lengths)
+    stop = threading.Event()
+
+    def read() -> list[int]:
+        lengths = []
+        while not stop.is_set():
+            if path.exists():
+                lengths.append(check(store.open(path)))
+            time.sleep(0.01)  # leaves the writers some of the machine
+        return lengths
+
+    with ThreadPoolExecutor(1) as pool:
+        reader = pool.submit(read)
+        try:
+            yield
+        finally:
+            stop.set()
+    lengths = reader.result()
+    assert len(set(lengths)) > 1
+    assert lengths == sorted(lengths)
 
 
 @pytest.mark.parametrize("kills", [8, pytest.param(50, marks=pytest.mark.slow)])
@@ -108,37 +98,27 @@ class Crash(BaseException):
 
 
 @contextlib.contextmanager
-def failing(call: int, failure: BaseException) -> Iterator[None]:
-    """Make replacement number `call` of a file fail; 0 is the first."""
-    original, left = os.replace, call
+def failing(call: int | None, failure: BaseException | None = None) -> Iterator[list[Path]]:
+    """Make replacement number `call` of a file fail; yield the files that are replaced."""
+    original = os.replace
+    replaced: list[Path] = []
 
-    def replace(*paths: str | Path) -> None:
-        nonlocal left
-        left -= 1
-        if left == -1:
-            raise failure
-        original(*paths)
+    def replace(source: Path, target: Path) -> None:
+        replaced.append(target)
+        if len(replaced) - 1 == call:
+            raise failure or AssertionError
+        original(source, target)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "replace", replace)
-        yield
-
-
-def replacements(act: Callable[[], object]) -> int:
-    """Return the number of files that `act` replaces."""
-    calls = []
-    original = os.replace
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(os, "replace", lambda *paths: calls.append(original(*paths)))
-        act()
-    return len(calls)
+        yield replaced
 
 
 def test_any_step_of_creating_may_crash(tmp_path: Path) -> None:
-    created: list[Writer] = []
-    count = replacements(lambda: created.append(create(tmp_path / "whole")))
-    created[0].close()
-    for call in range(count):
+    with failing(None) as replaced:
+        writer = create(tmp_path / "whole")
+    writer.close()
+    for call in range(len(replaced)):
         path = tmp_path / f"run{call}"
         with failing(call, Crash()), pytest.raises(Crash):
             create(path)
@@ -189,12 +169,11 @@ def test_any_step_of_a_commit_may_crash(tmp_path: Path) -> None:
 
 def test_any_step_of_dropping_rows_may_crash(tmp_path: Path) -> None:
     with create(tmp_path / "run") as writer:
-        for step in range(13):
-            append(writer, step)
-            extend(writer, step)
+        write(writer, range(13))
         shutil.copytree(tmp_path / "run", tmp_path / "whole")
-        count = replacements(lambda: writer.truncate(2))
-    for call in range(count):
+        with failing(None) as replaced:
+            writer.truncate(2)
+    for call in range(len(replaced)):
         path = tmp_path / f"run{call}"
         shutil.copytree(tmp_path / "whole", path)
         writer = Writer.resume(path)
@@ -205,25 +184,8 @@ def test_any_step_of_dropping_rows_may_crash(tmp_path: Path) -> None:
             assert len(writer.steps) == (13 if call == 0 else 2)
             assert len(writer.positions("train_step")) == (130 if call == 0 else 2)
             writer.truncate(0)
-            append(writer, 0)
-            extend(writer, 0)
+            write(writer, range(1))
         assert check(store.open(path)) == 1
-
-
-@contextlib.contextmanager
-def tmpfs(folder: Path, size: str) -> Iterator[Callable[[str], None]]:
-    """A tiny file system at `folder`; yields what mounts it again with other options."""
-
-    def mount(options: str) -> bool:
-        command = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)]
-        return subprocess.run(command, capture_output=True, check=False).returncode == 0
-
-    if not mount(f"size={size}"):
-        pytest.skip("no permission to mount; the limit on file sizes is tested instead")
-    try:
-        yield lambda options: None if mount(f"remount,{options}") else pytest.fail("no remount")
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @contextlib.contextmanager
@@ -243,9 +205,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         writer = create(path)
         ballast.write_bytes(bytes(100_000))
         with pytest.raises(OSError, match="No space left") as failure:
-            for step in range(10_000):
-                append(writer, step)
-                extend(writer, step)
+            write(writer, range(10_000))
         assert failure.value.errno == errno.ENOSPC
         committed = check(store.open(path))
         assert committed > 0
@@ -255,8 +215,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         ballast.unlink()
         for behind in range(len(writer.positions("train_step")) // 10, committed):
             extend(writer, behind)
-        append(writer, committed)
-        extend(writer, committed)
+        write(writer, range(committed, committed + 1))
         assert check(store.open(path)) == committed + 1
         writer.close()
 
@@ -264,8 +223,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
 def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
     with tmpfs(tmp_path, "1m") as remount:
         with create(tmp_path / "run") as writer:
-            append(writer, 0)
-            extend(writer, 0)
+            write(writer, range(1))
             remount("ro")
             with pytest.raises(OSError, match="Read-only"):
                 append(writer, 1)
@@ -280,8 +238,7 @@ def test_a_disk_that_becomes_read_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [0, 100, 400, 2000])
 def test_files_that_may_not_grow(tmp_path: Path, size: int) -> None:
     with create(tmp_path / "run") as writer:
-        append(writer, 0)
-        extend(writer, 0)
+        write(writer, range(1))
         with file_size_limit(size), pytest.raises(OSError, match="too large"):
             append(writer, 1)
         assert check(store.open(tmp_path / "run")) == 1

@@ -22,34 +22,29 @@ Options = dict[str, Any]
 Selection = dict[Hashable, slice | np.ndarray]
 
 
-def _method(metric: Metric) -> Callable[..., xr.DataArray]:
-    """Return the metric as a method, with the metric's name and documentation."""
+def _method(
+    metric: Metric, **from_shape: Callable[["RankscopeAccessor", str], xr.DataArray]
+) -> Callable[..., xr.DataArray]:
+    """Return the metric as a method, with the metric's name and documentation.
+
+    from_shape: options that follow from the shapes of the matrices.
+    """
 
     def method(
         self: "RankscopeAccessor", *, of: str = "singular_values", **options: Any
     ) -> xr.DataArray:
-        return self.apply(metric, of=of, **options)
+        known = {name: value(self, of) for name, value in from_shape.items()}
+        return self.apply(metric, of=of, **known, **options)
 
-    return _named_after(metric, method)
-
-
-def _normalized_method(metric: Metric) -> Callable[..., xr.DataArray]:
-    """Return a metric that divides by R = min(m, n) as a method; a product has fewer values."""
-
-    def method(self: "RankscopeAccessor", *, of: str = "singular_values") -> xr.DataArray:
-        m, n = self._shape(of)
-        return self.apply(metric, of=of, R=_smaller(m, n))
-
-    return _named_after(metric, method)
-
-
-def _named_after(
-    metric: Metric, method: Callable[..., xr.DataArray]
-) -> Callable[..., xr.DataArray]:
     method.__name__ = metric.__name__
     method.__qualname__ = f"RankscopeAccessor.{metric.__name__}"
     method.__doc__ = f"{metric.__doc__}\n\n    of: name of the stored spectra."
     return method
+
+
+def _shorter_side(accessor: "RankscopeAccessor", of: str) -> xr.DataArray:
+    """R = min(m, n); the spectrum of a product may be shorter."""
+    return _smaller(*accessor._shape(of))
 
 
 class RankscopeAccessor:
@@ -62,9 +57,9 @@ class RankscopeAccessor:
         self._dataset = dataset
 
     effective_rank = _method(metrics.effective_rank)
-    normalized_effective_rank = _normalized_method(metrics.normalized_effective_rank)
+    normalized_effective_rank = _method(metrics.normalized_effective_rank, R=_shorter_side)
     spectral_entropy = _method(metrics.spectral_entropy)
-    normalized_spectral_entropy = _normalized_method(metrics.normalized_spectral_entropy)
+    normalized_spectral_entropy = _method(metrics.normalized_spectral_entropy, R=_shorter_side)
     stable_rank = _method(metrics.stable_rank)
     energy_rank = _method(metrics.energy_rank)
     frobenius_norm = _method(metrics.frobenius_norm)
@@ -114,8 +109,9 @@ class RankscopeAccessor:
 
         This is `overlaps.mean_alignment` of stored values, which are padded with NaN beyond R.
         """
-        alignment = self._alignment(of)
-        return alignment.isel(i=slice(10)).mean("i", skipna=True).rename("mean_alignment")
+        if of not in self._dataset:
+            raise ValueError(f"this run has no variable {of!r}; track it with pairs")
+        return self._dataset[of].isel(i=slice(10)).mean("i", skipna=True).rename("mean_alignment")
 
     def relative_alignment(self, *, of: str = "alignment") -> xr.DataArray:
         """Mean alignment of each pair over its background, the mean overlap off the diagonal.
@@ -155,11 +151,6 @@ class RankscopeAccessor:
         ]
         return _concat(results, spectra.dims[0]).rename(function.__name__)
 
-    def _alignment(self, of: str) -> xr.DataArray:
-        if of not in self._dataset:
-            raise ValueError(f"this run has no variable {of!r}; track it with pairs")
-        return self._dataset[of]
-
     def _spectra(self, of: str) -> xr.DataArray:
         known = [str(name) for name, array in self._dataset.items() if "k" in array.dims]
         if of not in known:
@@ -175,11 +166,11 @@ class RankscopeAccessor:
 
         The change of a product is a product of inner width 2 r.
         """
-        m, n = self._shape(of)
+        shorter = _shorter_side(self, of)
         if not of.startswith("product_"):
-            return _smaller(m, n)
+            return shorter
         inner = self._dataset["product_r"] * (2 if of.startswith("product_change_") else 1)
-        return _smaller(_smaller(m, n), inner)
+        return _smaller(shorter, inner)
 
 
 def _smaller(a: xr.DataArray, b: xr.DataArray) -> xr.DataArray:

@@ -6,7 +6,6 @@ imports xarray. `rankscope.accessor`, which needs torch, is imported when `ds.ra
 
 import contextlib
 import sys
-from collections.abc import Sequence
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -37,14 +36,12 @@ def _accessor(dataset: Any) -> Any:
 class XarrayFinder:
     """Import hook that lets the other finders find xarray and registers the accessor after it."""
 
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    def find_spec(self, name: str, *path_and_target: Any) -> ModuleSpec | None:
         if name != "xarray":
             return None
         with contextlib.suppress(Exception):  # xarray is then found without this hook
             for finder in sys.meta_path:
-                spec = None if finder is self else finder.find_spec(name, path, target)
+                spec = None if finder is self else finder.find_spec(name, *path_and_target)
                 if spec is not None and spec.loader is not None:
                     loader: Any = RegisteringLoader(spec.loader, self)
                     spec.loader = loader

@@ -1,4 +1,3 @@
-import math
 from pathlib import Path
 
 import numpy as np
@@ -10,25 +9,11 @@ from rankscope.figures.style import (
     evenly,
     legend_below,
     log_axis,
-    log_inverse,
     mixed,
     panels,
-    power_of_ten,
     save,
     shades,
 )
-
-
-@pytest.mark.parametrize(
-    ("exponent", "text"), [(-8, "-8"), (-1000.0, "-1000"), (-10000.0, "-10000"), (-0.5, "-0.5")]
-)
-def test_powers_of_ten(exponent: float, text: str) -> None:
-    assert power_of_ten(exponent) == f"$10^{{{text}}}$"
-
-
-def test_log_inverse_agrees_where_alpha_is_a_float_and_goes_on_where_it_is_not() -> None:
-    assert log_inverse(-8) == pytest.approx(math.log(1 / 1e-8))
-    assert log_inverse(-10000.0) == pytest.approx(10000 * math.log(10))
 
 
 def test_shades_go_from_dark_to_light_without_repeating() -> None:
@@ -67,13 +52,18 @@ def test_evenly_keeps_both_ends() -> None:
     assert evenly(100, 4) == [0, 33, 66, 99]
 
 
-def test_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
-    figure = Figure()
+@pytest.mark.parametrize("layout", ["constrained", None])
+def test_figures_are_saved_as_png_and_svg_and_keep_their_layout(
+    tmp_path: Path, layout: str | None
+) -> None:
+    figure = Figure(layout=layout)
     figure.add_subplot().set_title("a title")
+    engine = figure.get_layout_engine()
     png, svg = save(figure, tmp_path / "new" / "run.1")
     assert (png.name, svg.name) == ("run.1.png", "run.1.svg")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "<svg" in svg.read_text()
+    assert figure.get_layout_engine() is engine
 
 
 @pytest.mark.parametrize(
@@ -86,17 +76,6 @@ def test_legends_have_as_few_rows_as_the_width_has_room_for(
     lines = figure.add_subplot().plot([range(len(names))] * 2, label=list(names))
     legend_below(figure, lines)
     assert figure.legends[0]._ncols == columns
-
-
-def test_saving_keeps_the_layout_of_a_figure(tmp_path: Path) -> None:
-    figure = Figure(layout="constrained")
-    figure.add_subplot()
-    engine = figure.get_layout_engine()
-    save(figure, tmp_path / "run")
-    assert figure.get_layout_engine() is engine
-    plain = Figure()
-    save(plain, tmp_path / "plain")
-    assert plain.get_layout_engine() is None
 
 
 @pytest.mark.parametrize(

@@ -66,23 +66,20 @@ def labels(axis: object) -> list[str]:
 
 
 def test_each_singular_value_is_a_line_over_the_snapshots() -> None:
-    axes = singular_values_over_time(run(), "fc1").axes[0]
+    axes, bar = singular_values_over_time(run(), "fc1").axes
     lines = [line.get_ydata() for line in axes.lines]
     grow = np.where(np.arange(7) == 3, np.nan, 1.0 + np.arange(7))
     flat = np.where(np.arange(7) == 3, np.nan, 1.0)
     np.testing.assert_array_equal(lines, [flat, flat, grow, grow])
     assert axes.get_title() == "fc1"
     assert axes.get_ylabel() == "singular value"
+    assert bar.get_ylabel() == "index (1 = largest)"
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), np.arange(7))
+    assert labels(axes.xaxis) == ["0", "1", "2", "5", "10", "100", "1000"]
+    assert "equal distances" in axes.get_xlabel()
 
 
-def test_larger_values_are_darker() -> None:
-    axes = singular_values_over_time(run(), "embedding").axes[0]
-    lightness = [float(np.dot(line.get_color()[:3], (0.3, 0.6, 0.1))) for line in axes.lines]
-    assert lightness == sorted(lightness, reverse=True)
-    assert lightness[0] - lightness[-1] > 0.5
-
-
-def test_many_values_are_thinned_evenly_and_keep_both_ends() -> None:
+def test_many_values_are_thinned_evenly_keep_both_ends_and_darken_with_size() -> None:
     ds = run()
     ds["singular_values"].loc[{"matrix": "fc2"}] = np.arange(150, 0, -1)
     axes = singular_values_over_time(ds, "fc2").axes[0]
@@ -90,17 +87,14 @@ def test_many_values_are_thinned_evenly_and_keep_both_ends() -> None:
     assert len(drawn) == 100
     assert (drawn[0], drawn[-1]) == (1, 150)
     assert set(np.diff(drawn)) == {1, 2}
-
-
-def test_time_is_the_snapshot_and_ticks_name_its_step() -> None:
-    axes = singular_values_over_time(run(), "fc1").axes[0]
-    np.testing.assert_array_equal(axes.lines[0].get_xdata(), np.arange(7))
-    assert labels(axes.xaxis) == ["0", "1", "2", "5", "10", "100", "1000"]
-    assert "equal distances" in axes.get_xlabel()
+    lightness = [float(np.dot(line.get_color()[:3], (0.3, 0.6, 0.1))) for line in axes.lines]
+    assert lightness == sorted(lightness, reverse=True)
+    assert lightness[0] - lightness[-1] > 0.5
 
 
 def test_effective_rank_rows_are_whole_matrices_in_model_order() -> None:
-    axes = effective_rank_by_depth(run()).axes[0]
+    axes, bar = effective_rank_by_depth(run()).axes
+    assert bar.get_ylabel() == "effective rank / min(m, n)"
     assert labels(axes.yaxis) == ["embedding", "fc1", "fc2"]
     ranks = mesh_values(axes)
     # All values equal: full rank. One snapshot failed.
@@ -108,12 +102,6 @@ def test_effective_rank_rows_are_whole_matrices_in_model_order() -> None:
     assert np.argwhere(np.isnan(ranks)).tolist() == [[1, 3]]
     p = np.array([7, 7, 1, 1]) / 16
     np.testing.assert_allclose(ranks[1, 6], np.exp(-(p * np.log(p)).sum()) / 4)
-
-
-def test_colour_bars_say_what_they_show() -> None:
-    assert effective_rank_by_depth(run()).axes[1].get_ylabel() == "effective rank / min(m, n)"
-    assert singular_values_over_time(run(), "fc1").axes[1].get_ylabel() == "index (1 = largest)"
-    assert "A_{ii}" in alignment_over_time(run(), "fc1 > fc2").axes[2].get_ylabel()
 
 
 def test_names_are_thinned_where_they_would_overlap() -> None:
@@ -135,7 +123,8 @@ def test_overview_shows_the_middle_matrix_unless_named() -> None:
 
 def test_alignment_of_one_pair_with_its_background() -> None:
     ds = run()
-    upper, lower = alignment_over_time(ds, "fc1 > fc2").axes[:2]
+    upper, lower, bar = alignment_over_time(ds, "fc1 > fc2").axes
+    assert "A_{ii}" in bar.get_ylabel()
     want = ds["alignment"].sel(pair="fc1 > fc2").to_numpy()[:, :20]
     np.testing.assert_array_equal(mesh_values(upper), want.T)
     assert labels(upper.yaxis)[0] == "1" and labels(upper.yaxis)[-1] == "20"

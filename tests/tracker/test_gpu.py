@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import rankscope as rs
+from tracker.tracked import track
 
 pytestmark = pytest.mark.gpu
 
@@ -43,24 +44,15 @@ def test_weights_overwritten_right_after_observe_are_not_seen(tmp_path, device, 
 
 
 def test_all_ways_agree(tmp_path) -> None:
-    runs = []
-    for device, beside in WAYS:
-        model, generator = net(), torch.Generator().manual_seed(0)
-        path = tmp_path / f"{device}-{beside}"
-        with rs.Tracker(model, path, schedule=1, device=device, beside=beside) as tracker:
-            for step in range(3):
-                tracker.observe(step)
-                with torch.no_grad():
-                    for parameter in model.parameters():
-                        noise = torch.randn(parameter.shape, generator=generator)
-                        parameter += 0.01 * noise.cuda()
-        assert tracker.failed is None
-        runs.append(rs.open(path))
+    first, *others = (
+        track(tmp_path / f"{device}-{beside}", net(), steps=range(3), device=device, beside=beside)
+        for device, beside in WAYS
+    )
     for name in ("singular_values", "change_singular_values", "product_change_singular_values"):
-        for other in runs[1:]:
-            largest = np.nanmax(runs[0][name].values)
+        largest = np.nanmax(first[name].values)
+        for other in others:
             np.testing.assert_allclose(
-                other[name].values, runs[0][name].values, atol=1e-6 * largest, err_msg=name
+                other[name].values, first[name].values, atol=1e-6 * largest, err_msg=name
             )
 
 

@@ -13,59 +13,30 @@ from torch import nn
 
 import rankscope as rs
 from rankscope.tracker.shared_memory import Layout, SharedMemory
+from tracker.tracked import network, track
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "memfd_create"), reason="sharing memory without a path needs Linux"
 )
 
 
-def net() -> nn.Sequential:
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(12, 8), nn.MultiheadAttention(8, 2), nn.Linear(8, 3))
-
-
-def run(path, *, steps: int = 4, **options) -> None:
-    model, generator = net(), torch.Generator().manual_seed(0)
-    pairs = [rs.Pair("0", "2")]
-    with rs.Tracker(model, path, schedule=1, pairs=pairs, strict=True, **options) as tracker:
-        for step in range(steps):
-            tracker.observe(step, loss=torch.tensor(float(step)))
-            with torch.no_grad():
-                for parameter in model.parameters():
-                    parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-
-
 def test_a_process_measures_what_a_thread_measures(tmp_path) -> None:
-    run(tmp_path / "thread", beside="thread")
-    run(tmp_path / "process", beside="process")
-    here, there = rs.open(tmp_path / "thread"), rs.open(tmp_path / "process")
+    runs = []
+    for beside in ("thread", "process"):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(12, 8), nn.MultiheadAttention(8, 2), nn.Linear(8, 3))
+        options = {"pairs": [rs.Pair("0", "2")], "beside": beside}
+        runs.append(track(tmp_path / beside, model, steps=range(4), **options))
+    here, there = runs
     assert set(here) == set(there)
     for name in here:
         if not name.startswith("tracker_"):
             np.testing.assert_array_equal(here[name].values, there[name].values, err_msg=name)
 
 
-def test_a_resumed_process_measures_from_the_same_reference(tmp_path) -> None:
-    run(tmp_path / "whole", steps=2, beside="thread")
-    run(tmp_path / "halves", steps=1, beside="thread")
-    model, generator = net(), torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter += 0.1 * torch.randn(parameter.shape, generator=generator)
-    pairs = [rs.Pair("0", "2")]
-    with rs.Tracker(
-        model, tmp_path / "halves", schedule=1, pairs=pairs, beside="process", resume=True
-    ) as tracker:
-        tracker.observe(1, loss=1.0)
-    one, two = rs.open(tmp_path / "whole"), rs.open(tmp_path / "halves")
-    np.testing.assert_array_equal(
-        one.change_singular_values.values, two.change_singular_values.values
-    )
-
-
 def test_a_killed_process_does_not_stop_training(tmp_path) -> None:
     with pytest.warns(RuntimeWarning, match="ended with exit code -9") as caught:
-        tracker = rs.Tracker(net(), tmp_path / "run", schedule=1, beside="process")
+        tracker = rs.Tracker(network(), tmp_path / "run", schedule=1, beside="process")
         tracker.observe(0)
         tracker.flush()
         os.kill(tracker._recorder._measurer._child.pid, signal.SIGKILL)
@@ -78,7 +49,7 @@ def test_a_killed_process_does_not_stop_training(tmp_path) -> None:
 
 
 def test_it_closes_although_a_forked_worker_holds_its_connection(tmp_path) -> None:
-    with rs.Tracker(net(), tmp_path / "run", schedule=1, beside="process") as tracker:
+    with rs.Tracker(network(), tmp_path / "run", schedule=1, beside="process") as tracker:
         tracker.observe(0)
         tracker.flush()
         forked = os.fork()
@@ -94,6 +65,11 @@ def test_it_closes_although_a_forked_worker_holds_its_connection(tmp_path) -> No
             os.waitpid(forked, 0)
 
 
+def test_a_process_that_had_nothing_to_measure_says_nothing(tmp_path, capfd) -> None:
+    track(tmp_path / "run", steps=(), beside="process")
+    assert capfd.readouterr().err == ""
+
+
 PARENT = """
 import sys, torch, rankscope as rs
 tracker = rs.Tracker(torch.nn.Linear(4, 4), sys.argv[1], schedule=1, beside="process")
@@ -102,11 +78,6 @@ tracker.flush()
 print(tracker._recorder._measurer._child.pid, flush=True)
 input()
 """
-
-
-def test_a_process_that_had_nothing_to_measure_says_nothing(tmp_path, capfd) -> None:
-    run(tmp_path / "run", steps=0, beside="process")
-    assert capfd.readouterr().err == ""
 
 
 def test_it_ends_with_the_process_it_measures_for(tmp_path) -> None:

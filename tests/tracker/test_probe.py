@@ -15,15 +15,11 @@ from rankscope.tracker import Probe
 
 
 class Energy:
-    """The share of squared norm in the two leading directions, and the running mean of the norm."""
+    """The share of squared norm in the leading directions, and the running mean of the norm."""
 
     def __init__(self, directions: Mapping[str, int]) -> None:
-        self._directions = directions
+        self.directions = directions
         self.threads: set[str] = set()
-
-    @property
-    def directions(self) -> Mapping[str, int]:
-        return self._directions
 
     def __call__(
         self, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]
@@ -43,15 +39,16 @@ def model() -> nn.Sequential:
         return nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6))
 
 
-@pytest.mark.parametrize("beside", ["thread", "process"])
+@pytest.mark.parametrize(("beside", "top"), [("thread", 100), ("process", 1)])
 def test_a_probe_sees_the_weights_of_its_snapshot(
-    tmp_path: Path, beside: Literal["thread", "process"]
+    tmp_path: Path, beside: Literal["thread", "process"], top: int
 ) -> None:
+    """It may ask for more directions than overlaps need."""
     network, probe = model(), Energy({"0": 2})
     assert isinstance(probe, Probe)
     energies, means = [], []
     tracker = rs.Tracker(
-        network, tmp_path / "run", schedule=1, probe=probe, strict=True, beside=beside
+        network, tmp_path / "run", schedule=1, probe=probe, strict=True, beside=beside, top=top
     )
     with tracker, torch.no_grad():
         for step in range(3):
@@ -65,15 +62,8 @@ def test_a_probe_sees_the_weights_of_its_snapshot(
     np.testing.assert_allclose(run["energy"], energies, rtol=1e-6)
     np.testing.assert_allclose(run["mean"], means, rtol=1e-6)
     assert run["loss"].to_numpy().tolist() == [0, 1, 2]
+    assert run["change_singular_values"].sizes["matrix"] == 1  # none of buffers, norms, biases
     assert probe.threads == {"rankscope-tracker"}
-
-
-def test_more_directions_than_overlaps_need(tmp_path: Path) -> None:
-    with rs.Tracker(
-        model(), tmp_path / "run", schedule=1, probe=Energy({"0": 2}), top=1, strict=True
-    ) as tracker:
-        tracker.observe(0)
-    assert "energy" in rs.open(tmp_path / "run")
 
 
 def test_directions_of_an_unknown_matrix(tmp_path: Path) -> None:
@@ -87,11 +77,3 @@ def test_a_failing_probe_lets_training_go_on(tmp_path: Path) -> None:
     with pytest.warns(RuntimeWarning, match="training goes on"):
         tracker.close()
     assert tracker.failed is not None
-
-
-def test_reference_holds_the_matrices_only(tmp_path: Path) -> None:
-    with rs.Tracker(
-        model(), tmp_path / "run", schedule=1, probe=Energy({"0": 2}), strict=True
-    ) as tracker:
-        tracker.observe(0)
-    assert rs.open(tmp_path / "run")["change_singular_values"].sizes["matrix"] == 1

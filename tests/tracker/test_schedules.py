@@ -2,34 +2,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rankscope.tracker.schedules import At, Epochs, Every, LogEpochs, LogSpaced, as_schedule
+from rankscope.tracker.schedules import (
+    At,
+    Epochs,
+    Every,
+    LogEpochs,
+    LogSpaced,
+    Schedule,
+    as_schedule,
+)
 
 
 def due(schedule, until: int) -> list[int]:
     return [step for step in range(until) if schedule(step)]
 
 
-def test_every() -> None:
-    assert due(Every(3), 10) == [0, 3, 6, 9]
-
-
-def test_at() -> None:
-    assert due(At([7, 2]), 10) == [2, 7]
-
-
-def test_the_papers_cadence() -> None:
-    """yunis2024: init, four times inside the first epoch, then every epoch."""
-    assert due(Epochs(10), 41) == [0, 2, 4, 6, 8, 10, 20, 30, 40]
-
-
-def test_epochs_thinned_out() -> None:
-    """The end of the first one is no later epoch."""
-    assert due(Epochs(10, first=0, every=2), 61) == [0, 10, 20, 40, 60]
-    assert due(Epochs(10, first=1, every=3), 61) == [0, 5, 10, 30, 60]
-
-
-def test_epochs_shorter_than_the_first_parts() -> None:
-    assert due(Epochs(2), 7) == [0, 1, 2, 4, 6]
+@pytest.mark.parametrize(
+    ("schedule", "steps"),
+    [
+        (Every(3), [0, 3, 6, 9]),
+        (At([7, 2]), [2, 7]),
+        (LogSpaced(16), [0, 1, 2, 3, 4, 5]),
+        # yunis2024: at initialisation, four times inside the first epoch, then every epoch.
+        (Epochs(10), [0, 2, 4, 6, 8, 10, 20, 30, 40]),
+        # The end of the first epoch counts although `every` does not divide it.
+        (Epochs(10, first=0, every=2), [0, 10, 20, 40, 60]),
+        (Epochs(10, first=1, every=3), [0, 5, 10, 30, 60]),
+        (Epochs(2), [0, 1, 2, 4, 6]),  # shorter than the first parts
+        (LogEpochs(10, per_decade=1), [0, 2, 4, 6, 8, 10, 100, 1000, 10_000]),
+    ],
+)
+def test_steps_that_are_due(schedule: Schedule, steps: list[int]) -> None:
+    assert due(schedule, steps[-1] + 1) == steps
 
 
 @given(per_decade=st.integers(1, 30), decade=st.integers(2, 5))
@@ -41,10 +45,6 @@ def test_log_spacing_has_that_many_steps_in_a_decade(per_decade: int, decade: in
     assert len([step for step in hits if low <= step < 10 * low]) == per_decade
 
 
-def test_log_spacing_starts_with_every_step() -> None:
-    assert due(LogSpaced(16), 6) == [0, 1, 2, 3, 4, 5]
-
-
 def test_what_people_write() -> None:
     assert as_schedule(5) == Every(5)
     assert as_schedule([1, 2]) == At([1, 2])
@@ -52,9 +52,7 @@ def test_what_people_write() -> None:
     assert as_schedule(Every(2)) == Every(2)
 
 
-def test_epochs_spaced_like_powers() -> None:
-    inside = [2, 4, 6, 8]
-    assert due(LogEpochs(10, per_decade=1), 10_001) == [0, *inside, 10, 100, 1000, 10_000]
+def test_epochs_are_spaced_like_powers() -> None:
     epochs = due(LogSpaced(7), 200)
     assert due(LogEpochs(10, first=0, per_decade=7), 2000) == [10 * epoch for epoch in epochs]
 

@@ -1,4 +1,4 @@
-"""Style of all figures: colours, symbols, ticks, panels, files."""
+"""Style of all figures: colours, ticks, panels, files."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,6 @@ FIGURE_DPI = 160
 LEGEND_WIDTH = 2.6  # inches per entry
 LOG_FROM = 20  # ratio of largest to smallest loss from which an axis is logarithmic
 
-SYMBOLS = {"kq": r"$W_K W_Q^{\top}$", "vo": r"$W_V W_O^{\top}$", "z": "$z$"}
-RESCALED_TIME = r"rescaled time $t \,/\, \log(1/\alpha)$"
-
 
 def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
     """Write `path`.png and `path`.svg and return both; `path` has no suffix."""
@@ -53,11 +50,6 @@ def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False)
 
 
-def band_of_heads() -> Line2D:
-    """Return the legend entry for bands over attention heads."""
-    return Line2D([], [], color=DARK, alpha=BAND, linewidth=7, label="band: std over heads")
-
-
 def log_axis(axes: Axes) -> None:
     """Make the x axis of a finished panel logarithmic, with ticks at powers of ten.
 
@@ -75,16 +67,6 @@ def evenly(count: int, most: int = MOST_TICKS) -> list[int]:
     """Return at most `most` positions of range(count), evenly spread, with first and last."""
     spread = np.linspace(0, count - 1, min(count, most)).round()
     return [int(position) for position in np.unique(spread)]
-
-
-def power_of_ten(exponent: float | int) -> str:
-    """Return 10 to the `exponent` as TeX; the number itself may be too small for a float."""
-    return f"$10^{{{exponent:g}}}$"
-
-
-def log_inverse(log10_alpha: float | int) -> float:
-    """Return the natural log(1/alpha), by which times and log coordinates are rescaled."""
-    return -log10_alpha * math.log(10)
 
 
 def shades(count: int) -> list[Colour]:

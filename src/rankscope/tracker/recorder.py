@@ -166,21 +166,16 @@ def open_run(
     writer = make(path, coords=coords, variables=variables, attrs=attrs, durable=options.durable)
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(writer.close)
-        _check_same_reference(writer, attrs["reference"])
+        if (stored := writer.attrs["reference"]) != attrs["reference"]:
+            raise ValueError(
+                f"{path} measures changes from {stored!r}, not {attrs['reference']!r}; "
+                "resume it with the same reference or choose another path"
+            )
         initial = InitialWeights(path) if from_init else None
         weights = reference if initial is None else initial.load()
         measurer, pool = _start_measurer(plan, tensors, weights, options)
         on_failure.pop_all()
     return Recorder(plan, writer, measurer, initial=initial, probe=options.probe), pool
-
-
-def _check_same_reference(writer: Writer, wanted: str) -> None:
-    stored = writer.attrs["reference"]
-    if stored != wanted:
-        raise ValueError(
-            f"{writer.path} measures changes from {stored!r}, not {wanted!r}; "
-            "resume it with the same reference or choose another path"
-        )
 
 
 def _start_measurer(

@@ -8,7 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator
 
-from rankscope.figures.style import DARK, draw_order_bar, log_inverse, power_of_ten, shades
+from rankscope.figures.style import DARK, draw_order_bar, shades
+from rankscope.lab.papers.boix2023.figures.axes import log_inverse, power_of_ten
 
 
 def activation_errors(errors: xr.Dataset) -> Figure:

@@ -7,15 +7,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rankscope.figures.style import (
-    RESCALED_TIME,
-    SYMBOLS,
-    Colour,
-    draw_lines,
-    draw_order_bar,
-    numbered,
-    shades,
-)
+from rankscope.figures.style import Colour, draw_lines, draw_order_bar, numbered, shades
+from rankscope.lab.papers.boix2023.figures.axes import RESCALED_TIME, SYMBOLS
 
 PRODUCTS = ("vo", "kq")  # in the order of the paper's panels
 VISIBLE = 0.01  # of the tallest value; lower lines cannot be told from the axis

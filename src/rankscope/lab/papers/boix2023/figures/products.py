@@ -19,13 +19,13 @@ from rankscope.figures.over_time import INDEX
 from rankscope.figures.style import (
     BAND,
     Colour,
-    band_of_heads,
     draw_lines,
     draw_order_bar,
     legend_below,
     log_axis,
     shades,
 )
+from rankscope.lab.papers.boix2023.figures.axes import band_of_heads
 
 # Readers with colour blindness tell them apart by lightness, and the start by its dashes.
 START, END = "#d55e00", "#00734f"

@@ -14,15 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
 from rankscope.figures.over_time import Line
-from rankscope.figures.style import (
-    BAND,
-    DARK,
-    band_of_heads,
-    legend_below,
-    log_axis,
-    panels,
-    shades,
-)
+from rankscope.figures.style import BAND, DARK, legend_below, log_axis, panels, shades
+from rankscope.lab.papers.boix2023.figures.axes import band_of_heads
 
 KIND_COLOURS = {"K-Q": "#0072b2", "V-O": "#d55e00"}  # blue and red, also with colour blindness
 STABLE_RANK = "stable rank of the change"

@@ -10,18 +10,12 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rankscope.figures.style import (
-    DARK,
-    IDLE,
-    LOG_FROM,
+from rankscope.figures.style import DARK, IDLE, LOG_FROM, Colour, draw_lines, mixed, shades
+from rankscope.lab.papers.boix2023.figures.axes import (
     RESCALED_TIME,
     SYMBOLS,
-    Colour,
-    draw_lines,
     log_inverse,
-    mixed,
     power_of_ten,
-    shades,
 )
 from rankscope.lab.papers.boix2023.figures.toy import from_the_largest_alpha
 from rankscope.lab.papers.boix2023.stages import short_names

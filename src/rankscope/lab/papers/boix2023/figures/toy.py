@@ -12,18 +12,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rankscope.figures.style import (
-    DARK,
-    IDLE,
-    RESCALED_TIME,
-    SYMBOLS,
-    Colour,
-    draw_lines,
-    draw_order_bar,
-    panels,
-    power_of_ten,
-    shades,
-)
+from rankscope.figures.style import DARK, IDLE, Colour, draw_lines, draw_order_bar, panels, shades
+from rankscope.lab.papers.boix2023.figures.axes import RESCALED_TIME, SYMBOLS, power_of_ten
 from rankscope.lab.papers.boix2023.figures.full_head import draw_products, value_colours
 
 

@@ -1,4 +1,4 @@
-"""A run whose every number follows from the step, and the process `test_store_faults` kills."""
+"""A run whose every number follows from the step; a process that writes it until it is killed."""
 
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -9,21 +9,26 @@ import xarray as xr
 from rankscope.store import Variable, Writer
 
 MATRICES, LONGEST, CHUNK = 7, 40, 4
+NAMES = [f"läyer.{row}" for row in range(MATRICES)]
 COORDS = {
-    "matrix": (("matrix",), np.array([f"layer.{row}" for row in range(MATRICES)], object)),
+    "matrix": (("matrix",), np.array(NAMES, object)),
+    "m": (("matrix",), np.arange(MATRICES)),
+    "kind": (("matrix",), np.array(["embedding", *["linear"] * (MATRICES - 2), ""], object)),
     "k": (("k",), np.arange(1, LONGEST + 1)),
 }
+FLAGS = {"flag_values": [0, 1, 2], "flag_meanings": "ok zero failed"}
 VARIABLES = {
     "singular_values": Variable(("step", "matrix", "k")),
     "change_singular_values": Variable(("step", "matrix", "k"), np.float64),
-    "status": Variable(("step", "matrix"), np.int8),
+    "status": Variable(("step", "matrix"), np.int8, fill=2, attrs=FLAGS),
+    "note": Variable(("step", "matrix"), str),
     "every": Variable(("train_step",), np.float64),
 }
 LATE = 10  # the step at which the scalar `late` appears
 
 
-def create(path: Path) -> Writer:
-    return Writer.create(path, coords=COORDS, variables=VARIABLES, chunk_steps=CHUNK)
+def create(path: Path, **options: object) -> Writer:
+    return Writer.create(path, coords=COORDS, variables=VARIABLES, chunk_steps=CHUNK, **options)
 
 
 def spectra(step: int) -> np.ndarray:
@@ -50,6 +55,12 @@ def extend(writer: Writer, step: int) -> None:
     writer.extend("train_step", rows, {"every": rows / 4})
 
 
+def write(writer: Writer, steps: range) -> None:
+    for step in steps:
+        append(writer, step)
+        extend(writer, step)
+
+
 def write_until_killed(path: Path, acknowledge: Connection) -> None:
     writer = Writer.resume(path) if path.exists() else create(path)
     step = len(writer.steps)
@@ -70,6 +81,7 @@ def check(dataset: xr.Dataset) -> int:
         expected = np.array([spectra(sign * step) for step in steps])
         np.testing.assert_array_equal(dataset[name], expected.reshape(-1, MATRICES, LONGEST))
     assert (dataset["status"] == dataset["step"] % 3).all()
+    assert (dataset["note"] == "").all()
     if steps:
         np.testing.assert_array_equal(dataset["loss"], dataset["step"] / 2)
     if len(steps) > LATE:
