@@ -53,11 +53,6 @@ def share(count: Cell) -> float:
     return int(met) / int(total)
 
 
-def listed(numbers: Cell) -> list[float]:
-    """Return [0.1, 2] for "0: 0.1, 0.1: 2"."""
-    return [float(entry.split(": ")[-1]) for entry in str(numbers).split(", ")]
-
-
 def check_tables(measures: dict[str, tuple[Measure, ...]]) -> None:
     """Every table is whole, has a title, finite numbers and a heading of its own."""
     distinct = {measure for group in measures.values() for measure in group}

@@ -2,14 +2,14 @@ import math
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from lab.claims.training_runs import PairCourse, course, training_run
 from lab.papers.archived import evidence, share, table
-from lab.papers.yunis2024.evidence.swept_runs import swept
-from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y3B, Y10, peaks_early
+from lab.papers.yunis2024.evidence.swept_runs import swept, together
+from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y10
 from rankscope.lab.papers.yunis2024.claims.filters import Y11
 from rankscope.lab.papers.yunis2024.evidence import alignment
-from rankscope.lab.papers.yunis2024.runs import relative_alignment
 
 
 def pair(earlier: str, *a: float, kind: str = "linear") -> PairCourse:
@@ -59,66 +59,45 @@ def test_a_peak_is_early_up_to_a_third_of_the_steps() -> None:
     assert alignment.peaks_by_steps(ds).values.tolist() == [True, False, False, True]
 
 
-def test_a_peak_is_early_up_to_a_third_of_the_snapshots() -> None:
-    ds = training_run(pairs=[pair("second", 1, 5, 1, 1, 1, 1), pair("third", 1, 1, 5, 1, 1, 1)])
-    early = peaks_early(relative_alignment(ds))
-    assert early.values.tolist() == [True, False]
-
-
-def test_peaks_of_the_mlp_are_told_from_those_of_queries_and_keys() -> None:
+def test_peaks_are_told_apart_by_kind() -> None:
     falls, rises = (6, 3, 3, 3, 2), (1, 1, 1, 1, 4)
     pairs = [
         pair("w", *falls, kind="w1-w2"),
         pair("v", *falls, kind="w1-w2"),
         *(pair(name, *rises, kind="qk") for name in "abc"),
     ]
-    other = training_run(pairs=pairs[2:3] * 2)
-    runs = swept("lm", {0.1: training_run(pairs=pairs), 1.0: other})
-    by_decay = alignment.lm_peaks_by_decay(runs).rows
-    assert [row[2] for row in by_decay] == [0.4, 2, pytest.approx(6), pytest.approx(2)]
-    assert [row[3] for row in by_decay[:2]] == [0, 0]
+    runs = swept("lm", {0.1: training_run(pairs=pairs)})
     rows = {name: cells for name, *cells in alignment.lm_peaks_by_kind(runs).rows}
     assert rows["w1-w2"] == ["2 of 2", pytest.approx(6), 0, pytest.approx(2)]
     assert rows["qk"] == ["0 of 3", pytest.approx(4), 4, pytest.approx(4)]
     assert rows["not qk"] == rows["w1-w2"] and rows["all"][0] == "2 of 5"
 
 
-def test_a_jump_is_to_three_times_the_loss_and_above_a_twentieth() -> None:
-    loss = np.array([0.016, 0.049, 0.016, 0.051, 0.148, 0.45, 0.45])
-    # 3.06 times but small; 3.2 times; 2.9 times; 3.04 times
-    assert alignment.jump_positions(loss) == [3, 5]
+def test_shown_pairs_stay_under_their_decay_where_a_run_collapsed() -> None:
+    def ends(shown: float, **options) -> xr.Dataset:
+        pairs = [pair("other", 1, 9), pair("shown", 1, shown)]
+        return training_run(pairs=pairs, shown_pair="shown > end", **options)
+
+    bad = ends(9, loss=(1, 1))
+    seeds = {
+        0.0: {0: ends(1), 1: ends(5)},
+        0.1: {0: bad, 1: ends(6)},
+        1.0: {0: ends(3), 1: ends(7)},
+        10.0: {0: ends(4), 1: ends(8)},
+    }
+    runs = together(*(swept(network, seeds) for network in ("vgg", "unet", "lstm", "lm")))
+    first, second, *_ = alignment.shown_pairs(runs).rows
+    assert first[:3] == ("vgg", 0, "shown > end")
+    assert first[3:] == (pytest.approx(1), None, pytest.approx(3), pytest.approx(4))
+    assert second[3:] == pytest.approx((5, 6, 7, 8))
 
 
-def jumping() -> dict:
-    """A loss that jumps between steps 40 and 50, three of nine snapshots being early."""
-    loss = [0.5, 0.4, 0.3, 0.1, 0.1, 0.4, 0.2, 0.1, 0.1]
+def test_overlaps_are_those_of_the_named_directions() -> None:
+    diagonal = np.tile(np.arange(1, 21) / 100, (2, 1))
     pairs = [
-        pair("falls before", 1, 5, 2, 2, 2, 1, 1, 1, 1),
-        pair("falls in it", 1, 5, 5, 5, 5, 1, 1, 1, 1),
-        pair("falls and comes back", 1, 1, 5, 1, 1, 1, 1, 1, 5),
-        pair("rises", 1, 2, 3, 4, 5, 6, 7, 8, 9),
+        PairCourse("q", "k", diagonal, kind="qk"),
+        PairCourse("u", "v", 2 * diagonal, kind="w1-w2"),
     ]
-    steps = range(0, 90, 10)
-    return {"pairs": pairs, "loss": loss, "steps": steps, "shown_pair": "falls in it > end"}
-
-
-def test_the_shown_pair_is_read_on_both_sides_of_a_jump() -> None:
-    runs = swept("lstm", {0.1: training_run(**jumping())})
-    ((decay, *moments, before, after, one, other, end),) = alignment.lstm_jumps(runs).rows
-    assert (decay, moments, before, after) == ("0.1", [40, 50], 0.1, 0.4)
-    assert (one, other, end) == pytest.approx((5, 1, 1))
-
-
-def test_what_had_fallen_before_a_jump() -> None:
-    calm = training_run(**{**jumping(), "loss": [0.5, 0.1]})
-    rows = alignment.lstm_peaks(swept("lstm", {0.0: calm, 0.1: training_run(**jumping())})).rows
-    without, with_jump = ([row[column] for row in rows] for column in (2, 3))
-    assert without == [0.5, None, None, None, None]
-    # Of five snapshots up to the jump only the first is of the first third.
-    assert with_jump == [0.5, 40, "1 of 2", 0.5, 0.0]
-
-
-def test_shares_of_early_peaks_are_those_of_y3b() -> None:
-    (judged,) = evidence("yunis2024", Y3B, network="lstm")
-    peaks = table(alignment.lstm_peaks)
-    assert peaks.rows[0][peaks.columns.index("decay 0.1")] == pytest.approx(judged["share"])
+    runs = swept("lm", {0.1: training_run(pairs=pairs)})
+    overlaps = [row[2] for row in alignment.lm_overlaps(runs).rows]
+    assert overlaps == pytest.approx([0.015, 0.1, 0.11])

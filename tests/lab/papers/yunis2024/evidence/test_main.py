@@ -1,8 +1,8 @@
 from lab.papers.archived import RESULTS, check_tables, table
 from rankscope.lab.papers.yunis2024 import study
 from rankscope.lab.papers.yunis2024.evidence.__main__ import MEASURES, WITH_DATA
-from rankscope.lab.papers.yunis2024.evidence.losses import norms
-from rankscope.lab.reporting.evidence import main, print_table, wide_console
+from rankscope.lab.papers.yunis2024.evidence.alignment import shown_pairs
+from rankscope.lab.reporting.evidence import main
 
 
 def test_tables_are_whole() -> None:
@@ -16,16 +16,9 @@ def test_claims_are_those_of_the_study() -> None:
 
 def test_no_number_is_cut_on_a_narrow_terminal(monkeypatch, capsys) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    console = wide_console()
-    for measure in dict.fromkeys(measure for group in MEASURES.values() for measure in group):
-        print_table("heading", table(measure), console)
+    main(study("paper"), MEASURES, with_data=WITH_DATA, arguments=["--all", f"--results={RESULTS}"])
     printed = capsys.readouterr().out
-    assert "conv13 > head" in printed and "\u2026" not in printed
-
-
-def test_the_command_reads_the_archive(capsys) -> None:
-    main(study("paper"), MEASURES, with_data=WITH_DATA, arguments=["Y7", "--results", str(RESULTS)])
-    printed = capsys.readouterr().out
+    assert "lstm.l1.ih > lstm.l2.ih [g]" in printed and "\u2026" not in printed
     assert "MNIST, by pixel and by image. Pass --data FOLDER." in " ".join(printed.split())
-    for row in table(norms).rows:
-        assert f"{row[4]:.4g}" in printed
+    for row in table(shown_pairs).rows:
+        assert f"{row[3]:.4g}" in printed

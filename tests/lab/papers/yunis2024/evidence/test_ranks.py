@@ -1,25 +1,26 @@
 import numpy as np
 import pytest
+import xarray as xr
 
 from lab.claims.training_runs import flat, training_run
 from lab.papers.archived import evidence, share, table
 from lab.papers.yunis2024.evidence.swept_runs import swept
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.papers.yunis2024.claims.grokking import Y9
 from rankscope.lab.papers.yunis2024.claims.growth import Y1
 from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12
 from rankscope.lab.papers.yunis2024.evidence import ranks
+from rankscope.lab.running.run import RunKey
 
 
 def test_matrices_that_grow_and_fall_are_those_of_the_verdicts() -> None:
     (stored,) = evidence("yunis2024", Y1, network="unet")
     (_, _, *counts) = table(ranks.unet_leads).rows[0]
     assert share(counts[0]) == pytest.approx(stored["share"])
-    ((matrix, *_),) = table(ranks.unet_exceptions).rows
-    assert stored["exceptions"] == f"1 of 15: {matrix}"
     (stored,) = evidence("yunis2024", Y2, network="lm")
     falls = {row[1]: row[3] for row in table(ranks.lm_falls).rows}  # at decay 0.1
     assert share(falls["matrices that fall by more than 0.01"]) == pytest.approx(stored["share"])
     assert falls["median change"] == pytest.approx(stored["median change"])
-    assert len(table(ranks.lm_exceptions).rows) == round(50 * (1 - stored["share"]))
 
 
 def test_seeds_differ_by_no_more_than_y12_counts() -> None:
@@ -43,21 +44,50 @@ def test_ranges_over_seeds_are_of_the_ends() -> None:
     assert median == (pytest.approx(0.1, rel=1e-5), None, pytest.approx(0))
 
 
-def test_exceptions_are_named_with_what_grows() -> None:
+def test_leads_and_falls_are_counted() -> None:
     start = np.array([4.0, 2.0, 1.0])
     spectra = {
         "ahead": start * [[1, 1, 1], [3, 1.5, 1]],
         "behind": start * [[1, 1, 1], [1.1, 1.2, 1]],
     }
     runs = swept("unet", {0.0: training_run(spectra)})
-    assert ranks.unet_exceptions(runs).rows == (("behind", 3, "10.0%", "20.0%"),)
     assert ranks.unet_leads(runs).rows == ((0, "UNet", "1 of 2"),)
-
-
-def test_changes_of_rank_are_of_wide_matrices() -> None:
     ds = training_run({"falls": flat(100, [100, 50]), "stays": flat(100, [90, 90])})
     assert ranks.rank_change(ds).values == pytest.approx([-0.5, 0], abs=1e-5)
-    runs = swept("lm", {0.1: ds})
-    assert ranks.lm_exceptions(runs).rows == (("stays", pytest.approx(0)),)
-    falls = [row[2] for row in ranks.lm_falls(runs).rows]
+    falls = [row[2] for row in ranks.lm_falls(swept("lm", {0.1: ds})).rows]
     assert falls == ["1 of 2", pytest.approx(-0.25, abs=1e-5), 0]
+
+
+def test_singular_values_of_middle_layers_are_read_in_order() -> None:
+    def mlp(left: int) -> xr.Dataset:
+        """Leave so many of twenty values of the middle layer of three."""
+        full = flat(20, [20, 20])
+        return training_run({"first": full, "fc2": flat(20, [20, left]), "last": full})
+
+    by_labels = {"true": mlp(10), "random": mlp(20)}
+    keys = {labels: RunKey("mlp", {"labels": labels}) for labels in by_labels}
+    made = ranks.label_spectra(Runs({keys[labels]: {0: ds} for labels, ds in by_labels.items()}))
+    true, random = made.rows
+    assert true == ("fc2", "true", 0, 1.0, 0.5, 1.0, 1.0, 1.0, 0.0)  # half of twenty are left
+    assert random == ("fc2", "random", 0, *[1.0] * 6)
+
+
+def test_drops_and_jumps_are_those_of_y9() -> None:
+    rows = {row[:2]: row[2:] for row in table(ranks.grokking_drops).rows}
+    for row in evidence("yunis2024", Y9):
+        _, seed, decay, drop, jump, _, end, accuracy = row.values()
+        jump_step, drop_step, _, *ends = rows[decay, seed]
+        assert drop_step == round(10**drop) and ends == pytest.approx([end, accuracy])
+        assert jump_step == (None if jump is None else round(10**jump))
+
+
+def test_the_drop_of_a_run() -> None:
+    steps, left = [0, 1, 100, 101, 1000], [100, 90, 90, 30, 20]
+    scalars = {"validation_accuracy": [0, 0.1, 0.2, 0.4, 0.9]}
+    ds = training_run({"fc": flat(100, left)}, steps=steps, scalars=scalars)
+    ((decay, seed, jump, at, by, end, accuracy),) = ranks.grokking_drops(
+        swept("grok", {1.0: ds})
+    ).rows
+    assert (decay, seed, end, accuracy) == ("1", 0, pytest.approx(0.2), 0.9)
+    assert 101 < jump < 1000
+    assert at == pytest.approx(100, rel=0.12) and 0.5 < by <= 0.61  # the grid is 12% of a step wide

@@ -6,9 +6,8 @@ from rankscope.lab.reporting.evidence import Measure, main
 
 MEASURES: dict[str, tuple[Measure, ...]] = {
     "B5": (assumptions.trials,),
-    "B7": (vit.growth, vit.early_ranks, factors.parts_over_time),
-    "B8": (vit.final_ranks, vit.trends_by_reading),
-    "B9": (vit.low_ranks, vit.exceptions_over_time),
+    "B7": (vit.early_ranks, factors.parts_over_time),
+    "B9": (vit.exceptions_over_time,),
 }
 
 if __name__ == "__main__":

@@ -1,20 +1,19 @@
-"""Y1, Y2, Y12: growth of singular values, change of ranks, and how far seeds agree."""
+"""Y1, Y2, Y8, Y9, Y12: singular values and ranks over training."""
+
+import math
 
 import numpy as np
 import xarray as xr
 
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.verdict import Table
-from rankscope.lab.papers.yunis2024.claims.growth import lead_of_large_values, top_decile
+from rankscope.lab.papers.yunis2024.claims.grokking import SPACING, crossing, mean_rank, steepest
+from rankscope.lab.papers.yunis2024.claims.growth import lead_of_large_values
+from rankscope.lab.papers.yunis2024.claims.labels import RANDOM, TRUE, middle
 from rankscope.lab.papers.yunis2024.claims.ranks import FALL, LEAST_WIDTH, final_ranks
-from rankscope.lab.papers.yunis2024.evidence.runs import (
-    base_run,
-    by_column,
-    decay_columns,
-    sweeps_of,
-)
-from rankscope.lab.papers.yunis2024.runs import BASE, with_values
-from rankscope.lab.reporting.evidence import out_of
+from rankscope.lab.papers.yunis2024.evidence.runs import by_column, decay_columns, sweeps_of
+from rankscope.lab.papers.yunis2024.runs import with_values
+from rankscope.lab.reporting.evidence import Row, out_of
 
 
 def unet_leads(runs: Runs) -> Table:
@@ -26,29 +25,6 @@ def unet_leads(runs: Runs) -> Table:
 
     title = "matrices whose top tenth grows faster"
     return sweeps_of(runs, "unet").table(title, {"UNet": ahead})
-
-
-def unet_exceptions(runs: Runs) -> Table:
-    """UNet without decay: matrices whose top tenth grows no faster than the median."""
-    ds = base_run(runs, "unet")
-    lead = lead_of_large_values(ds)
-    ends = with_values(ds, 2).isel(step=[0, -1], matrix=np.flatnonzero(lead <= 0))
-    top, median = (
-        (values[1] / values[0] - 1).values.tolist()
-        for values in (ends.rankscope.apply(top_decile), ends.rankscope.apply(_median))
-    )
-    rows = tuple(
-        (str(name), int(width), f"{top_growth:.1%}", f"{median_growth:.1%}")
-        for name, width, top_growth, median_growth in zip(
-            ends["matrix"].to_numpy(), np.minimum(ends["m"], ends["n"]), top, median, strict=True
-        )
-    )
-    columns = ("matrix", "singular values", "top tenth grows by", "median grows by")
-    return Table(columns, rows, f"exceptions at decay {BASE['unet']:g}")
-
-
-def _median(S: np.ndarray) -> np.ndarray:
-    return np.asarray(np.median(S, axis=-1))
 
 
 def lm_falls(runs: Runs) -> Table:
@@ -68,19 +44,48 @@ def lm_falls(runs: Runs) -> Table:
     )
 
 
-def lm_exceptions(runs: Runs) -> Table:
-    """Transformer at the base decay: matrices whose rank falls by 0.01 or less."""
-    change = rank_change(base_run(runs, "lm"))
-    exceptions = change[change.to_numpy() >= -FALL]
-    rows = tuple((str(name), float(value)) for name, value in exceptions.to_series().items())
-    return Table(("matrix", "change of NER"), rows, f"exceptions at decay {BASE['lm']:g}")
-
-
 def rank_change(ds: xr.Dataset) -> xr.DataArray:
     """(matrix): NER at the end less NER at the start, for the matrices that Y2 counts."""
     ends = with_values(ds, LEAST_WIDTH).isel(step=[0, -1])
     ranks: xr.DataArray = ends.rankscope.normalized_effective_rank()
     return ranks[1] - ranks[0]
+
+
+def label_spectra(runs: Runs) -> Table:
+    """MLP: singular values of the middle layers at the start and at the end."""
+    rows: list[Row] = []
+    by_labels = runs.of("mlp").by("labels")
+    for labels in (TRUE, RANDOM):
+        for seed, ds in by_labels[labels].items():
+            for S in middle(ds)["singular_values"].transpose("matrix", "step", "k"):
+                start, end = S.values[0], S.values[-1]
+                medians = float(np.median(start)), float(np.median(end))
+                leading = map(float, (start[0], end[0], end[9], end[10]))
+                rows.append((str(S["matrix"].item()), labels, seed, *medians, *leading))
+    rows.sort(key=lambda row: str(row[0]))
+    columns = ("matrix", "labels", "seed", "median, start", "median, end")
+    leading_columns = ("largest, start", "largest, end", "tenth, end", "eleventh, end")
+    return Table((*columns, *leading_columns), tuple(rows), "singular values")
+
+
+def grokking_drops(runs: Runs) -> Table:
+    """Modular addition: jump of accuracy and steepest drop of mean rank, by decay and seed."""
+    grok = sweeps_of(runs, "grok")
+    rows: list[Row] = [
+        (f"{decay:g}", seed, *_drop(sweep[decay]))
+        for decay in grok.decays
+        for seed, sweep in grok.by_seed.items()
+        if decay in sweep
+    ]
+    columns = ("decay", "seed", "jump, step", "drop, step", "drop by", "NER at the end", "accuracy")
+    return Table(columns, tuple(rows), f"grid of {SPACING:g}")
+
+
+def _drop(ds: xr.Dataset) -> Row:
+    rank, jump = mean_rank(ds), crossing(ds)
+    drop, size = steepest(rank, SPACING)
+    steps = (None if math.isnan(jump) else round(10**jump), round(10**drop))
+    return *steps, size, float(rank[-1]), float(ds["validation_accuracy"][-1])
 
 
 def vgg_seed_ranges(runs: Runs) -> Table:

@@ -4,17 +4,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
 import xarray as xr
 
 from rankscope.lab.judging.runs import Runs
-from rankscope.lab.judging.tally import Tally
 from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.papers.yunis2024.runs import BASE, base_runs_of
-from rankscope.lab.reporting.evidence import Row, out_of
+from rankscope.lab.reporting.evidence import Row
 from rankscope.lab.training.outcome import collapsed
-
-DIRECTIONS = 10  # over which alignment is averaged
 
 Reading = Callable[[xr.Dataset], Cell]
 T = TypeVar("T")
@@ -70,22 +66,6 @@ def at_base_decay(runs: Runs, *networks: str) -> dict[tuple[str, int], xr.Datase
 def base_run(runs: Runs, network: str) -> xr.Dataset:
     """Return the first seed of a network at the decay of figures 1-3."""
     return next(iter(at_base_decay(runs, network).values()))
-
-
-def met(tally: Tally) -> int:
-    """Return how many names meet the bound."""
-    return len(tally.counted) - len(tally.exceptions)
-
-
-def met_of(tally: Tally) -> str:
-    """Return how many names meet the bound: "3 of 14"."""
-    return out_of(met(tally), len(tally.counted))
-
-
-def of_kind(ds: xr.Dataset | xr.DataArray, kind: str) -> np.ndarray:
-    """(pair): whether it is of this kind."""
-    is_kind: np.ndarray = ds["pair_kind"].to_numpy() == kind
-    return is_kind
 
 
 def decay_columns(decays: Iterable[float]) -> tuple[str, ...]:
