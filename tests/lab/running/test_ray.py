@@ -90,7 +90,7 @@ def cluster() -> Iterator[None]:
     before = of_ray()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RAY_ADDRESS", raising=False)
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # where workers find `lab`
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # where workers find `lab`
         with ray_execution._connected(None, jobs=2, gpus_per_run=0.0):
             yield
     assert not ray.is_initialized()
