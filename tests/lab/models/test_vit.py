@@ -15,7 +15,7 @@ from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.step import mixed_precision
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 from rankscope.matrices import named_tensors, views
 from rankscope.pairs import Pair, discover_pairs
 from rankscope.tracker import Every
@@ -240,7 +240,7 @@ def test_a_step_replayed_on_a_gpu_is_that_of_the_cpu(tmp_path: Path) -> None:
     )
     losses = {}
     for device, precision in (("cpu", "float32"), ("cuda", "float32"), ("cuda", "bfloat16")):
-        placed = replace(run, precision=precision, place=Place(device=device))
+        placed = replace(run, precision=precision, machine=Machine(device=device))
         stored = StoredRun("vit", 0, placed, tmp_path / f"{device}-{precision}")
         with torch.compiler.set_stance("force_eager"):  # shapes are checked, see test_step.py
             assert attempt(stored, lambda fraction, note="": None).failure is None

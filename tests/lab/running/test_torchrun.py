@@ -12,7 +12,7 @@ from lab.toy_group import runs
 from lab.training.test_distributed import TESTS
 from rankscope import store
 from rankscope.lab.running.placement import choose_placement
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 EXPERIMENT = "boix2023/vit-imagenet"
 
@@ -78,7 +78,7 @@ def test_a_group_of_one_is_none(second_of_two, monkeypatch: pytest.MonkeyPatch) 
 def test_each_process_has_a_gpu(second_of_two, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert choose_placement().place == Place("cuda:1")
+    assert choose_placement().machine == Machine("cuda:1")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     with pytest.raises(ValueError, match="process 1 of this machine has no GPU of its own"):
         choose_placement()

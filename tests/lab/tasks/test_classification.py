@@ -17,7 +17,7 @@ from rankscope.lab.tasks.classification import (
     ClassificationProblem,
     channel_moments,
 )
-from rankscope.lab.training.task import Place, Shown, Task
+from rankscope.lab.training.task import Machine, Shown, Task
 
 
 class Plain(nn.Module):
@@ -48,7 +48,7 @@ GENERATOR = torch.Generator()
 
 @pytest.fixture(scope="module")
 def problem() -> ClassificationProblem:
-    return TASK.build(Place(), seed=5)
+    return TASK.build(Machine(), seed=5)
 
 
 def test_it_is_a_task() -> None:
@@ -148,7 +148,7 @@ def test_random_labels_are_one_permutation_that_follows_the_seed() -> None:
 
     def drawn(random: bool, seed: int) -> tuple[torch.Tensor, ...]:
         task = Classification(Digits(), PlainConfig(), random_labels=random)
-        return task.build(Place(), seed=seed).draw(everything, GENERATOR)
+        return task.build(Machine(), seed=seed).draw(everything, GENERATOR)
 
     true, random, again, other = (
         drawn(False, 0),
@@ -164,7 +164,7 @@ def test_random_labels_are_one_permutation_that_follows_the_seed() -> None:
 
 def test_nothing_draws_from_the_global_generator() -> None:
     before = torch.get_rng_state()
-    built = Classification(Digits(), PlainConfig(), random_labels=True).build(Place(), seed=1)
+    built = Classification(Digits(), PlainConfig(), random_labels=True).build(Machine(), seed=1)
     built.draw(torch.arange(4), torch.Generator())
     assert torch.equal(before, torch.get_rng_state())
 
@@ -187,7 +187,7 @@ class Given:
 
 def test_a_split_of_its_own_validates() -> None:
     test = DATA[torch.arange(1700, 1797)]
-    problem = replace(TASK, test=Given(test)).build(Place(), seed=5)
+    problem = replace(TASK, test=Given(test)).build(Machine(), seed=5)
     assert problem.samples == 1797
     images, labels = problem.draw(torch.arange(1797), GENERATOR)
     assert torch.equal(images, DATA.inputs) and torch.equal(labels, DATA.labels)
@@ -200,14 +200,14 @@ def test_a_split_of_its_own_validates() -> None:
 
 def test_model_and_images_have_the_same_classes() -> None:
     with pytest.raises(ValueError, match="validation 10, the model 11; all three must"):
-        replace(TASK, model=PlainConfig(classes=11)).build(Place(), seed=5)
+        replace(TASK, model=PlainConfig(classes=11)).build(Machine(), seed=5)
     with pytest.raises(ValueError, match="have 10 classes, those for validation 12, the model 10"):
-        replace(TASK, test=Given(replace(DATA, classes=12))).build(Place(), seed=5)
+        replace(TASK, test=Given(replace(DATA, classes=12))).build(Machine(), seed=5)
 
 
 def test_only_what_is_learnt_from_is_augmented() -> None:
-    problem = replace(TASK, augmentation=CropFlip(padding=1)).build(Place(), seed=5)
-    plain = TASK.build(Place(), seed=5)
+    problem = replace(TASK, augmentation=CropFlip(padding=1)).build(Machine(), seed=5)
+    plain = TASK.build(Machine(), seed=5)
     indices = torch.arange(problem.samples)
     drawn, labels = problem.draw(indices, torch.Generator().manual_seed(3))
     expected, same = plain.draw(indices, GENERATOR)

@@ -22,7 +22,7 @@ from rankscope.lab.training import loop
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.order import generator
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Batch, Place, Shown, Task
+from rankscope.lab.training.task import Batch, Machine, Shown, Task
 from rankscope.tracker import Every
 
 SIZE, COUNT, HELD = 12, 230, 90
@@ -58,7 +58,7 @@ TASK = StreamedClassification(
 def problem(tmp_path_factory: pytest.TempPathFactory) -> StreamedProblem:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RANKSCOPE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        return TASK.build(Place(), seed=5)
+        return TASK.build(Machine(), seed=5)
 
 
 def test_it_is_a_task() -> None:
@@ -76,7 +76,7 @@ def test_batches_follow_from_seed_and_step(problem: StreamedProblem, tmp_path: P
     """A killed run that resumes sees the same batches, from other files in the same state."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RANKSCOPE_CACHE", str(tmp_path))
-        again = TASK.build(Place(), seed=5)
+        again = TASK.build(Machine(), seed=5)
     order, resumed = problem.order(16, seed=3), again.order(16, seed=3)
     batches = [problem.draw(order(step), generator(3, "noise", step)) for step in range(16)]
     for step in (15, 9):
@@ -200,7 +200,7 @@ def test_tiny_imagenet() -> None:
     task = StreamedClassification(
         TINY_IMAGENET, TINY_IMAGENET_VALIDATION, PlainConfig(200), Crops(SIZE)
     )
-    problem = task.build(Place(), seed=0)
+    problem = task.build(Machine(), seed=0)
     order = problem.order(100, seed=0)
     images, labels = problem.draw(order(1), generator(0, "noise", 1))
     assert images.shape == (100, 3, SIZE, SIZE) and len(labels.unique()) > 5

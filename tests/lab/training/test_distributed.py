@@ -17,7 +17,7 @@ from rankscope import store
 from rankscope.lab.training import run as module
 from rankscope.lab.training.distributed import Alone, Together, current_group, joined
 from rankscope.lab.training.order import generator
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 TESTS = Path(__file__).parents[2]
 
@@ -113,7 +113,7 @@ def test_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "localhost")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MASTER_PORT", "0")
-    placed = replace(NORMED, place=Place(device="cuda:0"), accumulate=2)
+    placed = replace(NORMED, machine=Machine(device="cuda:0"), accumulate=2)
     alone = executed(placed, tmp_path / "alone")
     with joined(torch.device("cuda:0")):
         monkeypatch.setattr(module, "current_group", lambda: Together(0, 1))

@@ -21,11 +21,11 @@ from rankscope.lab.running.threads import execute
 from rankscope.lab.training import loop
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 pytestmark = pytest.mark.gpu
 
-ON_GPU = replace(RUN, place=Place(device="cuda"))
+ON_GPU = replace(RUN, machine=Machine(device="cuda"))
 OPTIMIZERS = [Sgd(rate=0.1, decay=0.01), AdamW(rate=0.01, decay=0.1)]
 
 
@@ -34,7 +34,7 @@ def test_graph_eager_and_cpu_agree(tmp_path: Path, optimizer: Sgd | AdamW) -> No
     run = replace(ON_GPU, optimizer=optimizer, clip=0.5, accumulate=2)
     graphed = executed(run, tmp_path / "graphed")
     eager = executed(replace(run, task=CloudTask(capturable=False)), tmp_path / "eager")
-    cpu = executed(replace(run, place=Place()), tmp_path / "cpu")
+    cpu = executed(replace(run, machine=Machine()), tmp_path / "cpu")
     for other in (eager, cpu):
         for name in ("singular_values", "training_loss", "top_loss", "loss"):
             # Kernels differ in their last bits, which training makes larger.
@@ -91,7 +91,7 @@ import torch
 
 from rankscope import store
 from rankscope.lab.catalogue import load
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 from rankscope.tracker import Every
 
 name, folder = sys.argv[1:]
@@ -101,7 +101,7 @@ run = replace(declared, steps=4, snapshots=Every(2), stop=None, truncation=None)
 losses = []
 for device in ("cuda", "cpu"):
     path = Path(folder, device)
-    replace(run, place=Place(device=device)).execute(path, seed=0, progress=lambda *_: None)
+    replace(run, machine=Machine(device=device)).execute(path, seed=0, progress=lambda *_: None)
     ds = store.open(path)
     assert ds.attrs["compiled"] == (device == "cuda"), "this takes Triton and a C compiler"
     losses.append(ds["training_loss"].to_numpy())

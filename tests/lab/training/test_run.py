@@ -153,9 +153,9 @@ def test_threads_do_not_change_a_run(tmp_path: Path) -> None:
 
 def test_place_is_no_part_of_the_identity() -> None:
     from rankscope.lab.running.identity import identity
-    from rankscope.lab.training.task import Place
+    from rankscope.lab.training.task import Machine
 
-    moved = replace(RUN, place=Place(device="cuda", data=Path("elsewhere")))
+    moved = replace(RUN, machine=Machine(device="cuda", data=Path("elsewhere")))
     assert identity(moved, 0) == identity(RUN, 0)
     assert identity(replace(RUN, batch=30), 0) != identity(RUN, 0)
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rankscope.lab.training.order import generator
-from rankscope.lab.training.task import Batch, Place, Problem, Shown
+from rankscope.lab.training.task import Batch, Machine, Problem, Shown
 from rankscope.pairs import Pair
 from rankscope.pairs.pair import block_cut
 
@@ -98,9 +98,9 @@ class CloudTask:
     explode_below: float = 0.0
     capturable: bool = True
 
-    def build(self, place: Place, *, seed: int) -> Clouds:
+    def build(self, machine: Machine, *, seed: int) -> Clouds:
         problem = Clouds(
-            seed, noisy=self.noisy, explode_below=self.explode_below, device=place.device
+            seed, noisy=self.noisy, explode_below=self.explode_below, device=machine.device
         )
         problem.capturable = self.capturable
         return problem

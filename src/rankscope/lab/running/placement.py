@@ -15,7 +15,7 @@ from rankscope.lab.running import processes, threads, torchrun
 from rankscope.lab.running.processes import Ended, Watcher
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 Device = Literal["cpu", "cuda"]
 On = Literal["here", "ray"]
@@ -27,13 +27,13 @@ GPU_SHARE = 0.2  # of a GPU for each run on a cluster: five runs use one better 
 
 @dataclass(frozen=True)
 class Placement:
-    """The place of trainings, and who executes runs; by default processes on this machine's CPU.
+    """The machine of trainings, and who executes runs; by default processes on this machine's CPU.
 
     follow: what a process does that only takes part in what another one executes; True if it went
         well.
     """
 
-    place: Place = Place()  # noqa: RUF009
+    machine: Machine = Machine()  # noqa: RUF009
     execute: Execute = processes.execute
     follow: Callable[[], bool] | None = None
 
@@ -54,29 +54,29 @@ def choose_placement(
         raise ValueError(
             f"{data} is not a folder; give --data or RANKSCOPE_DATA the one that has the data sets"
         )
-    place = Place(device or ("cuda" if there else "cpu"), data and data.absolute())
+    machine = Machine(device or ("cuda" if there else "cpu"), data and data.absolute())
     if torchrun.in_group():
-        return _together(place, on)
-    return Placement(place, _executor(place, on))
+        return _together(machine, on)
+    return Placement(machine, _executor(machine, on))
 
 
-def _together(place: Place, on: On) -> Placement:
+def _together(machine: Machine, on: On) -> Placement:
     if on == "ray":
         raise ValueError("torchrun's processes train together here; use either it or --on ray")
-    place = replace(place, device=torchrun.own_device(place.device))
+    machine = replace(machine, device=torchrun.own_device(machine.device))
     if torchrun.leads():
-        train = partial(torchrun.execute, place=place)
-        return Placement(place, partial(trainings_first, train))
-    return Placement(place, follow=partial(torchrun.follow, place))
+        train = partial(torchrun.execute, machine=machine)
+        return Placement(machine, partial(trainings_first, train))
+    return Placement(machine, follow=partial(torchrun.follow, machine))
 
 
-def _executor(place: Place, on: On) -> Execute:
+def _executor(machine: Machine, on: On) -> Execute:
     if on == "ray":
         from rankscope.lab.running import ray  # an extra that few have
 
-        share = GPU_SHARE if place.device == "cuda" else 0.0
+        share = GPU_SHARE if machine.device == "cuda" else 0.0
         return partial(ray.execute, gpus_per_run=share)
-    if place.device == "cuda":
+    if machine.device == "cuda":
         return partial(trainings_first, threads.execute)
     return processes.execute
 
@@ -92,10 +92,10 @@ def trainings_first(
     return [*ended, *processes.execute(others, jobs=jobs, watcher=watcher)]
 
 
-def placed(experiment: Experiment, place: Place) -> Experiment:
-    """The experiment with every training at `place`, which is no part of a run's identity."""
+def placed(experiment: Experiment, machine: Machine) -> Experiment:
+    """The experiment with every training at `machine`, which is no part of a run's identity."""
     runs = {
-        key: replace(run, place=place) if isinstance(run, TrainingRun) else run
+        key: replace(run, machine=machine) if isinstance(run, TrainingRun) else run
         for key, run in experiment.runs.items()
     }
     return replace(experiment, runs=runs)

@@ -25,7 +25,7 @@ from rankscope.lab.running.run import Progress
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.training.distributed import SharedFailure, joined
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 
 def in_group() -> bool:
@@ -53,23 +53,23 @@ def own_device(device: str) -> str:
 
 
 def execute(
-    runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher, place: Place
+    runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher, machine: Machine
 ) -> list[Ended]:
     """Execute trainings in the first process, each with all the others: `jobs` changes nothing.
 
-    place: of this process.
+    machine: of this process.
     """
-    with joined(torch.device(place.device)):
+    with joined(torch.device(machine.device)):
         ended = [_lead(run, watcher) for run in runs]
         _tell(None)
     return ended
 
 
-def follow(place: Place) -> bool:
+def follow(machine: Machine) -> bool:
     """Take part, in another process, in what the first one executes, until it has no more."""
-    with joined(torch.device(place.device)):
+    with joined(torch.device(machine.device)):
         while (stored := _told()) is not None:
-            _take_part(stored, place)
+            _take_part(stored, machine)
     return True
 
 
@@ -116,9 +116,9 @@ def _attempt(stored: StoredRun, progress: Progress) -> str | None:
     return None
 
 
-def _take_part(stored: StoredRun, place: Place) -> None:
+def _take_part(stored: StoredRun, machine: Machine) -> None:
     assert isinstance(stored.run, TrainingRun)
-    run = replace(stored.run, place=place)
+    run = replace(stored.run, machine=machine)
     try:
         run.execute(stored.path, seed=stored.seed, progress=_silent)
     except SharedFailure:

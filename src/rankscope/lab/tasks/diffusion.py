@@ -16,7 +16,7 @@ from rankscope.lab.data.splits import split
 from rankscope.lab.models.unet import UnetConfig
 from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.classification import channel_moments
-from rankscope.lab.training.task import Batch, Place, Problem
+from rankscope.lab.training.task import Batch, Machine, Problem
 
 TRAINING_NOISE, VALIDATION_NOISE, SAMPLE_NOISE = 11, 12, 13  # seeds of fixed noise
 
@@ -50,9 +50,9 @@ class Diffusion:
                 f"sampling takes 1 to {self.steps} steps, got sampling_steps={self.sampling_steps}"
             )
 
-    def build(self, place: Place, *, seed: int) -> "DiffusionProblem":
-        images = self.images.build(place.data)
-        return DiffusionProblem(self, images, device=torch.device(place.device), seed=seed)
+    def build(self, machine: Machine, *, seed: int) -> "DiffusionProblem":
+        images = self.images.build(machine.data)
+        return DiffusionProblem(self, images, device=torch.device(machine.device), seed=seed)
 
 
 def sigmoid_betas(steps: int, first: float, last: float) -> Float64[Tensor, " steps"]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rankscope.lab.data.tokens import TokenData, Tokens
 from rankscope.lab.models.transformer import Transformer, TransformerConfig
 from rankscope.lab.tasks.constant import frequency_entropy
-from rankscope.lab.training.task import Batch, Place, Problem
+from rankscope.lab.training.task import Batch, Machine, Problem
 
 EVALUATION_TOKENS = 32_768  # in one batch
 
@@ -30,13 +30,13 @@ class LanguageModelling:
     model: TransformerConfig
     validation_windows: int = 128
 
-    def build(self, place: Place, *, seed: int) -> "LanguageProblem":
-        tokens = self.text.build(folder=place.data)
+    def build(self, machine: Machine, *, seed: int) -> "LanguageProblem":
+        tokens = self.text.build(folder=machine.data)
         model = replace(self.model, vocabulary=tokens.vocabulary).build(seed)
         return LanguageProblem(
             tokens,
             model,
-            device=torch.device(place.device),
+            device=torch.device(machine.device),
             validation_windows=self.validation_windows,
         )
 

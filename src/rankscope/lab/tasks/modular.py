@@ -10,7 +10,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
 from rankscope.lab.models.modular import ModularConfig
-from rankscope.lab.training.task import Batch, Place, Problem
+from rankscope.lab.training.task import Batch, Machine, Problem
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class ModularAddition:
         """Number of training pairs, which is the size of a full batch."""
         return int(self.train_share * self.model.p**2)
 
-    def build(self, place: Place, *, seed: int) -> "ModularProblem":
-        return ModularProblem(self, device=torch.device(place.device), seed=seed)
+    def build(self, machine: Machine, *, seed: int) -> "ModularProblem":
+        return ModularProblem(self, device=torch.device(machine.device), seed=seed)
 
 
 def table(p: int) -> tuple[Int64[Tensor, "pairs 3"], Int64[Tensor, " pairs"]]:

@@ -14,7 +14,7 @@ from rankscope.lab.data.speech import BLANK, Speech, SpeechData, Utterances, too
 from rankscope.lab.models.lstm import BiLstm, BiLstmConfig
 from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.ctc import replayable_ctc_loss
-from rankscope.lab.training.task import Batch, Place, Problem
+from rankscope.lab.training.task import Batch, Machine, Problem
 
 EVALUATION_UTTERANCES = 256  # in one batch; a GPU takes as long for many as for few
 CONSTANT_CHARACTERS = 2000  # sample on which the constant predictor's loss is measured
@@ -31,9 +31,9 @@ class SpeechRecognition:
     speech: SpeechData
     model: BiLstmConfig
 
-    def build(self, place: Place, *, seed: int) -> "SpeechProblem":
-        speech = self.speech.build(folder=place.data, seed=seed)
-        return SpeechProblem(speech, self.model.build(seed), device=torch.device(place.device))
+    def build(self, machine: Machine, *, seed: int) -> "SpeechProblem":
+        speech = self.speech.build(folder=machine.data, seed=seed)
+        return SpeechProblem(speech, self.model.build(seed), device=torch.device(machine.device))
 
 
 class SpeechProblem(Problem):

@@ -28,7 +28,7 @@ from rankscope.lab.training.step import (
     plain_step,
 )
 from rankscope.lab.training.stopping import Settled
-from rankscope.lab.training.task import Place, Problem, Task
+from rankscope.lab.training.task import Machine, Problem, Task
 from rankscope.pairs import Pair
 from rankscope.tracker import Epochs, Every, LogEpochs, LogSpaced, Tracker
 
@@ -63,7 +63,7 @@ class TrainingRun:
     paper_decay: float | None = None
     changes: bool = False
     stop: Settled | None = None
-    place: Place = field(default=Place(), compare=False)
+    machine: Machine = field(default=Machine(), compare=False)
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch, self.accumulate) < 1 or self.batch % self.accumulate:
@@ -92,7 +92,7 @@ class TrainingRun:
         If the loss stops being finite, training ends and the store has the attribute
         `diverged_at`. If the loss was never finite, this raises RuntimeError.
         """
-        with execution_context(torch.device(self.place.device)):
+        with execution_context(torch.device(self.machine.device)):
             with self.assembled(path, seed=seed, progress=progress) as (loop, first):
                 end = loop.advance(first, self.steps)
                 speed = loop.meter.speed
@@ -153,8 +153,8 @@ class TrainingRun:
                 f"a batch of {self.batch} cannot be split among {group.size} processes that take "
                 f"{self._parts(group)} equal parts each; start another number of processes"
             )
-        device = torch.device(self.place.device)
-        problem = self.task.build(self.place, seed=seed)
+        device = torch.device(self.machine.device)
+        problem = self.task.build(self.machine, seed=seed)
         if device.type == "cuda":  # convolutions are faster in this layout
             problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return problem, self.optimizer.build(problem.model.parameters(), device)
@@ -202,7 +202,7 @@ class TrainingRun:
     def _graphed(self, group: Group, problem: Problem) -> bool:
         """True if a GPU replays steps as a graph, which cannot hold exchanges of gradients."""
         alone = isinstance(group, Alone)
-        return self.place.device != "cpu" and problem.capturable and alone
+        return self.machine.device != "cpu" and problem.capturable and alone
 
     def _compiled(self, group: Group, problem: Problem) -> bool:
         # Fusing pays for large models, which spend most of a GPU's time outside matrix products.

@@ -16,7 +16,7 @@ Batch = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class Machine:
     """The device and data folder of a run, which are no part of its identity.
 
     device: "cpu", "cuda" or "cuda:1", for example.
@@ -38,8 +38,8 @@ class Shown(NamedTuple):
 class Task(Protocol):
     """A frozen dataclass that declares data, model and loss."""
 
-    def build(self, place: Place, *, seed: int) -> "Problem":
-        """Build the problem on the device of `place`; `seed` sets split, noise and weights."""
+    def build(self, machine: Machine, *, seed: int) -> "Problem":
+        """Build the problem on the device of `machine`; `seed` sets split, noise and weights."""
 
 
 class Problem(ABC):
