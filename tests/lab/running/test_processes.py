@@ -11,7 +11,7 @@ import torch
 
 from lab.toy_runs import Decay, Idle, Killed, Log, Surroundings
 from rankscope import store
-from rankscope.lab.running.processes import _tell, attempt, execute, seldom
+from rankscope.lab.running.processes import _send, attempt, execute, throttled
 from rankscope.lab.running.run import Run, RunKey
 from rankscope.lab.running.stored_run import StoredRun
 
@@ -26,7 +26,7 @@ def runs(tmp_path: Path, *declared: Run, seed: int = 0) -> list[StoredRun]:
 def test_one_after_another_in_this_process(tmp_path: Path) -> None:
     log, (first, second) = Log(), runs(tmp_path, Decay(), Surroundings())
     ended = execute([first, second], jobs=1, watcher=log)
-    assert [each.failure for each in ended] == [None, None]
+    assert [run.failure for run in ended] == [None, None]
     assert log.events == [
         (what, run.title) for run in (first, second) for what in ("started", "ended")
     ]
@@ -70,7 +70,7 @@ def test_two_at_a_time_in_processes_of_one_thread(
     threads = torch.get_num_threads()
     log = Log()
     stored = runs(tmp_path, Surroundings(), Killed(), Decay(fails=(0,)), Surroundings(), Decay())
-    ended = {each.title: each for each in execute(stored, jobs=2, watcher=log)}
+    ended = {run.title: run for run in execute(stored, jobs=2, watcher=log)}
     assert [run.state for run in stored] == [
         "whole", "interrupted", "interrupted", "whole", "whole"
     ]  # fmt: skip
@@ -127,5 +127,5 @@ def test_a_process_whose_parent_is_gone_ends_without_blaming_the_run(tmp_path: P
     ours.close()
     (stored,) = runs(tmp_path, Decay())
     with pytest.raises(SystemExit):
-        attempt(stored, seldom(partial(_tell, theirs), every=0.0))
+        attempt(stored, throttled(partial(_send, theirs), seconds=0.0))
     assert stored.state == "interrupted" and stored.failure is None

@@ -138,7 +138,7 @@ def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple
     """Yield each shard's path and table; raise ValueError if there are no rows at all."""
     rows = 0
     for path in files:
-        table = _read(path, columns)
+        table = read_table(path, columns)
         rows += table.num_rows
         yield path, table
     if not rows:
@@ -147,12 +147,8 @@ def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple
         )
 
 
-def read_row_group(path: Path, group: int, columns: Sequence[str]) -> pa.Table:
-    """Read one row group of a shard."""
-    return _read(path, columns, group)
-
-
-def _read(path: Path, columns: Sequence[str], group: int | None = None) -> pa.Table:
+def read_table(path: Path, columns: Sequence[str], group: int | None = None) -> pa.Table:
+    """Read a shard, or one row group of it."""
     with whole(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         missing = [name for name in columns if name not in file.schema_arrow.names]
         if not missing:

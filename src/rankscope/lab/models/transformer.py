@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from rankscope.lab.models.initialisation import undrawn
+from rankscope.lab.models.initialisation import drawn
 from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
 
@@ -42,10 +42,7 @@ class TransformerConfig:
             )
 
     def build(self, seed: int = 0) -> "Transformer":
-        """The model at initialisation, on the CPU; drawn from `seed` alone."""
-        model = undrawn(lambda: Transformer(self))
-        initialise(model, torch.Generator().manual_seed(seed))
-        return model
+        return drawn(lambda: Transformer(self), seed, draw=initialise)
 
 
 class Transformer(nn.Module):

@@ -106,9 +106,6 @@ class ImageProblem(Problem):
         # Under autocast cross_entropy would leave log-probabilities in bfloat16.
         return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
 
-    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
-
 
 class ClassificationProblem(ImageProblem):
     """Classification with all images on the device."""

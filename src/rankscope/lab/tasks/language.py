@@ -79,9 +79,6 @@ class LanguageProblem(Problem):
         total = sum(count * loss for count, loss in losses)
         return {"validation_loss": total / len(self._validation)}
 
-    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
-
     def _batches(self, chosen: Int[Tensor, "n length"]) -> Iterator[Batch]:
         parts = -(-chosen.numel() // max(EVALUATION_TOKENS, chosen.shape[1]))
         return ((part.long(),) for part in chosen.tensor_split(parts))

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -64,9 +63,6 @@ class ModularProblem(Problem):
         chosen = indices.to(self._train[0].device, non_blocking=True)
         return tuple(tensor[chosen] for tensor in self._train)
 
-    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        return (batch[0],)
-
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
         return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
 
@@ -81,9 +77,6 @@ class ModularProblem(Problem):
             "validation_accuracy": _accuracy(logits, self._validation[1]),
             "training_accuracy": _accuracy(model(*self.inputs(*self._train)), self._train[1]),
         }
-
-    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
 
 
 def _accuracy(logits: Float[Tensor, "batch classes"], answers: Int64[Tensor, " batch"]) -> float:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -55,9 +54,6 @@ class SpeechProblem(Problem):
         chosen = indices.to(self._train[0].device, non_blocking=True)
         return tuple(tensor[chosen] for tensor in self._train)
 
-    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        return batch[:1]
-
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
         """Mean over utterances of -log P(text) / number of characters."""
         return ctc_loss(model(*self.inputs(*batch)), *batch[1:])
@@ -80,9 +76,6 @@ class SpeechProblem(Problem):
             "validation_loss": sum(losses) / len(target_lengths),
             "validation_error_rate": float(torch.cat(edits).sum() / target_lengths.sum()),
         }
-
-    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
 
 
 def ctc_loss(
