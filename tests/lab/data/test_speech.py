@@ -5,11 +5,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import soundfile
 import torch
 
+from lab.data.parquet import encoded_column
+from lab.data.parquet import write as write_columns
 from rankscope.lab.data.features import LogMel
 from rankscope.lab.data.speech import ALPHABET, LibriSpeech, encode, held_out, pad, too_short
 
@@ -26,16 +27,8 @@ Row = tuple[bytes | None, str | None]
 
 def write(folder: Path, split: str, rows: list[Row], file: str = "0000") -> None:
     path = folder / "openslr/librispeech_asr/all" / split / f"{file}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    audio = pa.array([data and {"bytes": data, "path": "a.flac"} for data, _ in rows], kind)
     text = pa.array([text for _, text in rows], pa.string())
-    pq.write_table(pa.table({"audio": audio, "text": text}), path)
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+    write_columns(path, audio=encoded_column([data for data, _ in rows]), text=text)
 
 
 def test_the_alphabet_is_the_papers() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.toy_group import runs
-from lab.training.test_distributed import TESTS
+from lab.training.test_distributed import output_of
 from rankscope import store
 from rankscope.lab.running.placement import choose_placement
 from rankscope.lab.training.task import Machine
@@ -19,16 +19,9 @@ EXPERIMENT = "boix2023/vit-imagenet"
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for each."""
+    """Folder with a folder for each scene."""
     folder = tmp_path_factory.mktemp("scenes")
-    ran = subprocess.run(
-        [sys.executable, "-m", "lab.toy_group", str(folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
-    )
-    assert ran.stdout.splitlines() == ["0 0", "1 1", "1 1"]
+    assert output_of("lab.toy_group", folder) == ["0 0", "1 1", "1 1"]
     return folder
 
 

@@ -20,22 +20,28 @@ from rankscope.lab.training.order import generator
 from rankscope.lab.training.task import Machine
 
 TESTS = Path(__file__).parents[2]
-
-
 Outcome = tuple[Path, list[list[str]]]
+
+
+def output_of(module: str, folder: Path) -> list[str]:
+    """Run a module of the tests in a process of its own, and return the lines it prints."""
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    ran = subprocess.run(
+        [sys.executable, "-m", module, str(folder)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+    )
+    return ran.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """The folder with the runs of both processes, and the lines that each printed."""
     folder = tmp_path_factory.mktemp("together")
-    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    subprocess.run(
-        [sys.executable, "-m", "lab.training.toy_together", str(folder)],
-        check=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-    )
+    output_of("lab.training.toy_together", folder)
     return folder, [(folder / f"said-{rank}").read_text().splitlines() for rank in range(2)]
 
 

@@ -1,6 +1,5 @@
 """Training on a GPU: graphs, resuming, several runs at once."""
 
-import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 
 from lab.toy_runs import Log
-from lab.training.test_loop import die_after
+from lab.training.test_loop import killed_at_35
 from lab.training.test_run import RUN, executed, silent
 from lab.training.toy_task import CloudTask
 from rankscope import store
@@ -18,7 +17,6 @@ from rankscope.lab.running.processes import attempt
 from rankscope.lab.running.run import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
-from rankscope.lab.training import loop
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Machine
@@ -47,12 +45,7 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(
 ) -> None:
     run = replace(ON_GPU, optimizer=optimizer)
     whole = executed(run, tmp_path / "whole")
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
-    die_after(monkeypatch, steps=35)
-    stored = StoredRun(RunKey("toy"), 0, run, tmp_path / "killed")
-    assert attempt(stored, silent).failure
-    monkeypatch.undo()
+    stored = killed_at_35(run, tmp_path / "killed", monkeypatch)
     assert attempt(stored, silent).failure is None
     resumed = store.open(stored.path)
     assert resumed["step"].to_numpy().tolist() == whole["step"].to_numpy().tolist()

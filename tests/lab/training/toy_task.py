@@ -33,9 +33,6 @@ class Net(nn.Module):
         cut = block_cut(0, 6, 6, taps=(3, 3))
         return (Pair("conv1", "conv2", kind="conv", later_cut=cut), Pair("conv2", "head"))
 
-    def tap_pairs(self) -> tuple[Pair, ...]:
-        return ()
-
 
 class Clouds(Problem):
     samples = 60
@@ -67,9 +64,6 @@ class Clouds(Problem):
             noise = 0.1 * torch.randn(images.shape, generator=drawn)
             images = images + noise.to(images.device)
         return images, self.labels[chosen]
-
-    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        return batch[:1]
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
         images, labels = batch
