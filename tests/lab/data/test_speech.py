@@ -117,12 +117,6 @@ def test_what_is_no_speech_is_named_by_file_and_row(
     assert not (tmp_path / "cache").exists()  # nothing of it is kept
 
 
-def test_split_without_rows_is_named(tmp_path: Path) -> None:
-    write(tmp_path, "train.clean.5", [])
-    with pytest.raises(ValueError, match=r"0000.parquet: no rows, .*; download the split again"):
-        LibriSpeech("train.clean.5", validation=None).build(folder=tmp_path, seed=0)
-
-
 def test_who_lacks_the_sample_is_told_of_the_full_set(tmp_path: Path) -> None:
     write(tmp_path, "validation.clean", [(sound(2000), "A")])
     full = r'the full set is LibriSpeech\("train.clean.100", "validation.clean"\)'

@@ -11,12 +11,12 @@ import ray
 import torch
 
 from lab.toy_runs import VARIABLES, Decay, Killed, Log
+from lab.toy_runs import stored as toy_runs
 from rankscope import store
 from rankscope.lab.running import ray as ray_execution
 from rankscope.lab.running.processes import throttled
 from rankscope.lab.running.ray import Mailbox, execute
-from rankscope.lab.running.run import Progress, Run, RunKey
-from rankscope.lab.running.stored_run import StoredRun
+from rankscope.lab.running.run import Progress
 from rankscope.store.lock import Holder
 
 SOON = 120.0  # seconds; on a busy machine all this is slow, but what fails would take for ever
@@ -48,13 +48,6 @@ class Logged:
 
     def pids(self) -> list[int]:
         return [int(line) for line in self.book.read_text().splitlines()]
-
-
-def runs(tmp_path: Path, *declared: Run) -> list[StoredRun]:
-    return [
-        StoredRun(RunKey(f"run-{i}"), 0, run, tmp_path / f"run-{i}" / "seed-0")
-        for i, run in enumerate(declared)
-    ]
 
 
 def once(condition: Callable[[], bool], act: Callable[[], object]) -> threading.Thread:
@@ -112,7 +105,7 @@ def test_lost_workers_are_replaced_and_failures_kept(
     books.mkdir()
     mortal, steady = Logged(books / "mortal", lives=2), Logged(books / "steady")
     broken = Decay(fails=(0,))
-    stored = runs(Path("out"), mortal, broken, Killed(), steady, Decay())  # a relative path
+    stored = toy_runs(Path("out"), mortal, broken, Killed(), steady, Decay())  # a relative path
     waits = mortal.book.with_suffix(".waits")
     killer = once(waits.exists, lambda: os.kill(mortal.pids()[0], signal.SIGKILL))
     ended = {run.title: run for run in execute(stored, jobs=2, watcher=log)}
@@ -143,7 +136,7 @@ def test_lost_workers_are_replaced_and_failures_kept(
 @pytest.mark.usefixtures("cluster")
 def test_ctrl_c_ends_the_tasks_and_keeps_what_is_finished(tmp_path: Path) -> None:
     log, endless = Log(), Decay(steps=10**9)
-    stored = runs(tmp_path, Decay(), endless, endless)
+    stored = toy_runs(tmp_path, Decay(), endless, endless)
     both = {run.title for run in stored[1:]}
     heard = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupter = once(

@@ -10,8 +10,8 @@ import pytest
 
 from lab.toy_runs import Log
 from lab.training.test_loop import killed_at_35
-from lab.training.test_run import RUN, executed, silent
-from lab.training.toy_task import CloudTask
+from lab.training.test_run import RUN, executed
+from lab.training.toy_task import CloudTask, silent
 from rankscope import store
 from rankscope.lab.running.processes import attempt
 from rankscope.lab.running.run import RunKey

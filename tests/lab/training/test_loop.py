@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from lab.training.test_run import RUN, executed, same_but_for_times, silent
+from lab.training.test_run import RUN, executed, same_but_for_times
+from lab.training.toy_task import silent
 from rankscope import store
 from rankscope.lab.running.processes import attempt
 from rankscope.lab.running.run import RunKey

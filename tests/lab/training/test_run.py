@@ -10,7 +10,7 @@ import pytest
 import torch
 import xarray as xr
 
-from lab.training.toy_task import Clouds, CloudTask
+from lab.training.toy_task import Clouds, CloudTask, silent
 from rankscope import store, truncate
 from rankscope.interventions import reestimate_batchnorm
 from rankscope.lab.running.processes import attempt
@@ -34,10 +34,6 @@ RUN = TrainingRun(
     truncation=Truncation(norm_samples=40),
     paper_decay=0.001,
 )
-
-
-def silent(fraction: float, note: str = "") -> None:
-    pass
 
 
 def executed(run: TrainingRun, path: Path, *, seed: int = 0) -> xr.Dataset:

@@ -98,3 +98,7 @@ class CloudTask:
         )
         problem.capturable = self.capturable
         return problem
+
+
+def silent(fraction: float, note: str = "") -> None:
+    """Report no progress."""

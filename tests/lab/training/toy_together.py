@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lab.training.toy_task import Clouds
+from lab.training.toy_task import Clouds, silent
 from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.patterns import Patterns
 from rankscope.lab.models.vit import VitConfig
@@ -96,10 +96,6 @@ STREAMED = TrainingRun(
     batch=10,
     snapshots=Every(3),
 )
-
-
-def silent(fraction: float, note: str = "") -> None:
-    pass
 
 
 def meet(rank: int, folder: Path) -> None:
