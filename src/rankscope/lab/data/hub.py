@@ -27,8 +27,7 @@ NUMBERED = re.compile(r"(?P<split>[^/]+)/(?P<index>\d+)\.parquet")
 def parquet_files(repo: str, config: str, split: str, *, folder: Path | None = None) -> list[Path]:
     """Return the shards of a split, in order.
 
-    folder: parent of the repositories; None for the environment variable RANKSCOPE_DATA, then
-        the hub, which caches its downloads.
+    folder: parent of the repositories; None for RANKSCOPE_DATA, then the hub and its cache.
     """
     folder = data_folder(folder)
     repository = _downloaded(repo, config, split) if folder is None else _repository(folder, repo)

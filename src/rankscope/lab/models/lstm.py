@@ -38,13 +38,8 @@ class BiLstm(nn.Module):
     def __init__(self, config: BiLstmConfig) -> None:
         super().__init__()
         self.config = config
-        self.lstm = nn.LSTM(
-            config.features,
-            config.hidden,
-            config.layers,
-            bidirectional=True,
-            batch_first=True,
-        )
+        sizes = (config.features, config.hidden, config.layers)
+        self.lstm = nn.LSTM(*sizes, bidirectional=True, batch_first=True)
         self.output = nn.Linear(2 * config.hidden, config.characters)
 
     def forward(

@@ -60,16 +60,13 @@ class Transformer(nn.Module):
         )
         self.output = nn.Linear(config.width, config.vocabulary)
         self.positions: Tensor
-        self.register_buffer(
-            "positions", torch.empty(config.context, config.width), persistent=False
-        )
+        positions = torch.empty(config.context, config.width)
+        self.register_buffer("positions", positions, persistent=False)
 
     def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time vocabulary"]:
         # The factor makes tokens about as large as positions (vaswani2017, section 3.4).
-        x = (
-            self.embedding(tokens) * math.sqrt(self.config.width)
-            + self.positions[: tokens.shape[1]]
-        )
+        x = self.embedding(tokens) * math.sqrt(self.config.width)
+        x = x + self.positions[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
         logits: Tensor = self.output(x)
@@ -161,13 +158,13 @@ def initialise(model: Transformer, generator: torch.Generator) -> None:
     model.output.bias.zero_()
     for block in model.blocks:
         assert isinstance(block, Block)
-        initialise_block(block, generator)
+        _initialise_block(block, generator)
     if model.config.copied_layers:
         for block in model.blocks:
             block.load_state_dict(model.blocks[0].state_dict())
 
 
-def initialise_block(block: Block, generator: torch.Generator) -> None:
+def _initialise_block(block: Block, generator: torch.Generator) -> None:
     block.norm1.reset_parameters()
     block.norm2.reset_parameters()
     attention = block.attn

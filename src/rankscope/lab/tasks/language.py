@@ -72,11 +72,10 @@ class LanguageProblem(Problem):
         return self._batches(spread(self._train, samples))
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        losses = [
-            (len(batch[0]), float(self.loss(model, *batch)))
+        total = sum(
+            len(batch[0]) * float(self.loss(model, *batch))
             for batch in self._batches(self._validation)
-        ]
-        total = sum(count * loss for count, loss in losses)
+        )
         return {"validation_loss": total / len(self._validation)}
 
     def _batches(self, chosen: Int[Tensor, "n length"]) -> Iterator[Batch]:

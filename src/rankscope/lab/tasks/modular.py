@@ -55,9 +55,10 @@ class ModularProblem(Problem):
         self.constant_loss = float(torch.tensor(task.model.p, dtype=torch.float64).log())
         questions, answers = table(task.model.p)
         order = torch.randperm(len(answers), generator=torch.Generator().manual_seed(seed))
-        train, validation = order[: task.samples], order[task.samples :]
-        self._train = (questions[train].to(device), answers[train].to(device))
-        self._validation = (questions[validation].to(device), answers[validation].to(device))
+        self._train, self._validation = (
+            (questions[part].to(device), answers[part].to(device))
+            for part in (order[: task.samples], order[task.samples :])
+        )
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
         chosen = indices.to(self._train[0].device, non_blocking=True)

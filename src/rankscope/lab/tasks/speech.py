@@ -55,7 +55,6 @@ class SpeechProblem(Problem):
         return tuple(tensor[chosen] for tensor in self._train)
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        """Mean over utterances of -log P(text) / number of characters."""
         return ctc_loss(model(*self.inputs(*batch)), *batch[1:])
 
     def fixed(self, samples: int) -> Iterable[Batch]:
@@ -86,19 +85,13 @@ def ctc_loss(
 ) -> Float[Tensor, ""]:
     """Mean over utterances of -log P(text) / number of characters.
 
-    On a GPU, torch's own loss waits for the lengths, which is impossible in a CUDA graph.
+    torch's own loss waits for the lengths on a GPU, which is impossible in a CUDA graph.
     """
     if log_probabilities.is_cuda and log_probabilities.requires_grad:
         losses = replayable_ctc_loss(log_probabilities, frame_lengths, targets, target_lengths)
         return (losses / target_lengths).mean()
-    return F.ctc_loss(
-        log_probabilities.transpose(0, 1),
-        targets,
-        frame_lengths,
-        target_lengths,
-        blank=BLANK,
-        reduction="mean",
-    )
+    by_frame = log_probabilities.transpose(0, 1)
+    return F.ctc_loss(by_frame, targets, frame_lengths, target_lengths, blank=BLANK)
 
 
 def require_room(speech: Speech) -> None:

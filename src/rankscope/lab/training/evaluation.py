@@ -45,8 +45,7 @@ class Evaluation:
     BatchNorm statistics measured anew on the same samples. The running statistics behind
     training_loss lag the weights, which would make a truncated network look better than the whole.
     Without BatchNorm the full loss equals the training loss and is not stored.
-    A truncation replaces all matrices but the last, by the snapshot's own decompositions. The last
-    matrix may belong to a linear layer or to a convolution.
+    A truncation replaces all matrices but the last, by the snapshot's own decompositions.
     """
 
     def __init__(

@@ -109,7 +109,10 @@ class TrainingRun:
             problem, optimizer = self._built(group, seed=seed)
             order = problem.order(self.batch, seed=seed)
             first = checkpoint.load(
-                problem.model, optimizer, snapshots=self._snapshots, stored=steps_of(path)
+                problem.model,
+                optimizer,
+                snapshots=self._snapshots,
+                stored=store.open(path)["step"].to_numpy().tolist() if path.exists() else [],
             )
             if first == 0 and group.leads:  # other processes may see an outdated folder
                 checkpoint.remove()
@@ -181,11 +184,7 @@ class TrainingRun:
         )
 
     def _step(
-        self,
-        group: Group,
-        problem: Problem,
-        optimizer: torch.optim.Optimizer,
-        tracker: Tracker,
+        self, group: Group, problem: Problem, optimizer: torch.optim.Optimizer, tracker: Tracker
     ) -> StepFunction:
         step = plain_step(
             group.shared(problem, parts=self._parts(group)),
@@ -201,8 +200,8 @@ class TrainingRun:
 
     def _graphed(self, group: Group, problem: Problem) -> bool:
         """True if a GPU replays steps as a graph, which cannot hold exchanges of gradients."""
-        alone = isinstance(group, Alone)
-        return self.machine.device != "cpu" and problem.capturable and alone
+        on_gpu = self.machine.device != "cpu"
+        return on_gpu and problem.capturable and isinstance(group, Alone)
 
     def _compiled(self, group: Group, problem: Problem) -> bool:
         # Fusing pays for large models, which spend most of a GPU's time outside matrix products.
@@ -210,7 +209,6 @@ class TrainingRun:
         return fusable and self._graphed(group, problem) and compiler_at_hand()
 
     def _require_finite_start(self, path: Path) -> None:
-        """Raise RuntimeError if the loss was not finite before training."""
         loss = float(store.open(path)["training_loss"][0])
         if not math.isfinite(loss):
             self.forget(path)
@@ -220,7 +218,6 @@ class TrainingRun:
             )
 
     def _store_attributes(self, loop: Loop, path: Path, *, speed: float, end: End) -> None:
-        """Write the attributes that describe the whole training."""
         problem = loop.problem
         attributes: dict[str, Any] = {
             "decay": self.optimizer.decay,
@@ -262,14 +259,8 @@ def declared_pairs(model: nn.Module) -> tuple[Pair, ...]:
 
 
 def require_one_start(firsts: list[int], path: Path) -> None:
-    """Raise ValueError unless all processes start at the same step."""
     if len(set(firsts)) > 1:
         raise ValueError(
             f"processes would start {path.name} at different steps, {', '.join(map(str, firsts))}; "
             f"{path.parent} has to be one folder, on a file system that all of them see"
         )
-
-
-def steps_of(path: Path) -> list[int]:
-    """Return the steps of a run's snapshots; none if there is no store."""
-    return store.open(path)["step"].to_numpy().tolist() if path.exists() else []
