@@ -24,7 +24,7 @@ from rankscope.lab.tasks.language import LanguageModelling
 from rankscope.lab.training.execution_context import execution_context
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.step import compiler_at_hand
-from rankscope.lab.training.task import Place, Task
+from rankscope.lab.training.task import Machine, Task
 
 STEPS = 20  # in one measurement
 RUNS = {
@@ -72,7 +72,7 @@ def main() -> None:
     title = "one step of the paper's size, milliseconds"
     steps = table(title, "network", "batch", "graph", "compiled graph", "ratio")
     for name, run in RUNS.items():
-        times = measure(replace(run, task=random_data(run.task), place=Place("cuda")))
+        times = measure(replace(run, task=random_data(run.task), machine=Machine("cuda")))
         milliseconds = (f"{1e3 * time / STEPS:.2f}" for time in times.values())
         steps.add_row(
             name, str(run.batch), *milliseconds, f"{ratios(times, to='compiled')['graph']:.2f}"
@@ -83,7 +83,7 @@ def main() -> None:
 def measure(run: TrainingRun) -> dict[str, float]:
     """Seconds that `STEPS` steps of each kind take, in turn."""
     with ExitStack() as stack:
-        stack.enter_context(execution_context(torch.device(run.place.device)))
+        stack.enter_context(execution_context(torch.device(run.machine.device)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         with torch.compiler.set_stance("force_eager"):
             graph = captured_steps(run, folder / "graph.zarr", stack)

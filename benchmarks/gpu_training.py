@@ -21,7 +21,7 @@ from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def main(*, epochs: int = 16) -> None:
         vgg.PAPER,
         task=Classification(RandomImages(), VggConfig()),
         steps=epochs * vgg.EPOCH,
-        place=Place("cuda"),
+        machine=Machine("cuda"),
     )
     title = f"VGG-16, batch 128, bfloat16, {epochs} epochs, a snapshot each epoch"
     headings = ("runs at once", "evaluated at snapshots", "images/s of one", "summed")

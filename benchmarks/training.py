@@ -29,7 +29,7 @@ from rankscope.lab.training.loop import Loop
 from rankscope.lab.training.order import generator
 from rankscope.lab.training.rates import Constant
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 from rankscope.tracker import Every
 
 CPU = torch.device("cpu")
@@ -97,7 +97,7 @@ class Bare:
     """One network in a loop written by hand; all data are floats in memory."""
 
     def __init__(self, run: TrainingRun, *, seed: int) -> None:
-        problem = run.task.build(Place(), seed=seed)
+        problem = run.task.build(Machine(), seed=seed)
         everything = problem.draw(torch.arange(problem.samples), generator(seed, "noise"))
         (self.images,) = problem.inputs(*everything)
         self.labels = everything[1]

@@ -15,7 +15,7 @@ from rankscope.lab.running.processes import Ended
 from rankscope.lab.running.run import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.torchrun import execute, follow
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 SCENES = ("whole", "0", "1")
 
@@ -40,10 +40,10 @@ def runs(folder: Path) -> list[StoredRun]:
 
 def take_part(rank: int, folder: Path) -> None:
     if rank == 0:
-        train = partial(execute, place=Place())
+        train = partial(execute, machine=Machine())
         trainings_first(train, runs(folder), jobs=1, watcher=Teller())
     else:
-        assert follow(Place())
+        assert follow(Machine())
 
 
 if __name__ == "__main__":

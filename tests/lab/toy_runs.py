@@ -10,6 +10,8 @@ import numpy as np
 import torch
 
 from rankscope.lab.running.processes import Ended
+from rankscope.lab.running.run import Run, RunKey
+from rankscope.lab.running.stored_run import StoredRun
 from rankscope.store import Variable, Writer
 
 VARIABLES = {"time": Variable(("time",), np.float64), "loss": Variable(("time",), np.float64)}
@@ -64,6 +66,14 @@ class Idle:
 
     def execute(self, path: Path, *, seed: int, progress: Callable[[float], None]) -> None:
         progress(1)
+
+
+def stored(folder: Path, *runs: Run, seed: int = 0) -> list[StoredRun]:
+    """Return stored runs called run-0, run-1, ..."""
+    return [
+        StoredRun(RunKey(f"run-{i}"), seed, run, folder / f"run-{i}" / f"seed-{seed}")
+        for i, run in enumerate(runs)
+    ]
 
 
 class Log:

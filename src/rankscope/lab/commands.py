@@ -46,7 +46,7 @@ def run_experiment(
         return placement.follow()
     (experiment,) = study.experiments
     check_folder(out)
-    wanted = stored_runs(placed(experiment, placement.place), out, seeds=seeds)
+    wanted = stored_runs(placed(experiment, placement.machine), out, seeds=seeds)
     ended = run_missing(wanted, placement, jobs=jobs, talk=talk)
     folder = experiment.folder(out)
     runs = load_runs(study.experiments, out, seeds=seeds or experiment.seeds)
@@ -107,7 +107,7 @@ def run_studies(
     wanted = [
         run
         for experiment in sorted(experiments, key=_seconds_per_run, reverse=True)
-        for run in stored_runs(placed(experiment, placement.place), out, seeds=seeds)
+        for run in stored_runs(placed(experiment, placement.machine), out, seeds=seeds)
     ]
     ended = run_missing(wanted, placement, jobs=jobs, talk=talk)
     name_failures(wanted, ended, talk)

@@ -1,4 +1,4 @@
-"""What is kept of a run: where it is the run itself, how near it is, how small it is."""
+"""The archived form of a run: which values it has, how exact and how small it is."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,18 +9,21 @@ import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from rankscope.lab.papers.yunis2024.claims.networks import CLAIMS
 
-from lab.claims.training_runs import PairCourse, course, flat, seeds, training_run
-from rankscope.lab.archive.compaction import (
-    LIMIT,
-    Compaction,
-    compact,
-    compaction_of,
-    is_results,
-    kept_path,
-    rounded,
+from lab.claims.training_runs import (
+    Entries,
+    PairCourse,
+    at_decay,
+    course,
+    flat,
+    judged,
+    seeds,
+    training_run,
 )
+from rankscope.lab.archive.compaction import Compaction, compact, rounded
+from rankscope.lab.archive.paths import archive_path, is_archive
+from rankscope.lab.papers.yunis2024 import CLAIMS, vgg
+from rankscope.lab.running.run import RunKey
 from rankscope.metrics import normalized_effective_rank
 from rankscope.store.archive import packed
 
@@ -69,7 +72,7 @@ def test_a_collapsed_network_keeps_its_flat_spectrum() -> None:
     assert float(normalized_effective_rank(rounded(values, 8).astype(np.float64))) > 0.95
 
 
-def test_every_snapshot_is_kept_of_spectra_and_losses() -> None:
+def test_spectra_and_losses_have_every_snapshot() -> None:
     ds = run(coverage="14 matrices", seed=1)
     small = compact(ds, Compaction())
     assert small.sizes == ds.sizes and small["singular_values"].dtype == np.float32
@@ -79,17 +82,17 @@ def test_every_snapshot_is_kept_of_spectra_and_losses() -> None:
     assert small.attrs["compaction"]["ends"] == [] and small.attrs["seed"] == 1
 
 
-def test_what_is_kept_at_both_ends_is_absent_between() -> None:
+def test_variables_of_both_ends_are_absent_between() -> None:
     ds = run()
-    found = compact(ds, Compaction(ends=("singular_values",)))
+    small = compact(ds, Compaction(ends=("singular_values",)))
     np.testing.assert_allclose(
-        found["singular_values"][[0, -1]], ds["singular_values"][[0, -1]], rtol=2**-10
+        small["singular_values"][[0, -1]], ds["singular_values"][[0, -1]], rtol=2**-10
     )
-    assert found["singular_values"][1:-1].isnull().all()
-    assert found["alignment"][1:-1].notnull().any()
+    assert small["singular_values"][1:-1].isnull().all()
+    assert small["alignment"][1:-1].notnull().any()
 
 
-def test_of_parts_only_the_largest_value_is_kept() -> None:
+def test_parts_have_only_their_largest_value() -> None:
     spectra = {"a": flat(4, [4, 4]), "a.0": flat(2, [2, 2])}
     ds = training_run(spectra, parts={"a.0": "a"})
     whole, part = compact(ds, Compaction())["singular_values"].to_numpy().transpose(1, 0, 2)
@@ -97,104 +100,83 @@ def test_of_parts_only_the_largest_value_is_kept() -> None:
     assert (part[:, 0] == 1).all() and np.isnan(part[:, 1:]).all()
 
 
-def test_what_has_no_snapshots_is_rounded(tmp_path: Path) -> None:
+def test_runs_without_snapshots_are_rounded() -> None:
     ds = xr.Dataset({"z": (("time", "p"), np.array([[1.001, 2.0]]))})
     np.testing.assert_array_equal(compact(ds, Compaction(bits={"z": 3}))["z"], [[1, 2]])
-    assert kept_path(tmp_path, "a/b", "c/d", 3) == tmp_path / "a/b/c/d/seed-3.zarr.zip"
 
 
-def test_results_are_told_from_runs_by_their_ledger(tmp_path: Path) -> None:
-    assert not is_results(tmp_path)
-    (tmp_path / "ledger.json").write_text("{}")
-    assert is_results(tmp_path)
+def test_an_archive_is_recognised_by_its_files(tmp_path: Path) -> None:
+    path = archive_path(tmp_path, RunKey("c", {"d": 1}, experiment="a/b"), 3)
+    assert path == tmp_path / "a/b/c/d-1/seed-3.zarr.zip" and not is_archive(tmp_path)
+    path.parent.mkdir(parents=True)
+    path.touch()
+    assert is_archive(tmp_path)
 
 
 def test_overlaps_where_they_are_read() -> None:
     ds = run()
-    found = compact(ds, Compaction())
+    small = compact(ds, Compaction())
     for name in ("alignment", "alignment_normalized"):
-        near, tap, shown = (found[name].isel(pair=place) for place in range(3))
-        there = [each.notnull().to_numpy() for each in (near, tap, shown)]
-        assert there[0][:, :10].all() and not there[0][:-1, 10:].any()
-        assert there[1][-1, :10].all() and not there[1][:-1].any()
+        stored = small[name].notnull().transpose("pair", "step", "i").to_numpy()
+        near, tap, shown = stored
+        assert near[:, :10].all() and not near[:-1, 10:].any()
+        assert tap[-1, :10].all() and not tap[:-1].any()
         deep = name == "alignment"
-        assert there[2][:, :60].all() if deep else not there[2][:, 10:].any()
-        assert all(each[-1, 10:60].all() == deep for each in there)
-    known = found["alignment"].notnull()
+        assert shown[:, :60].all() if deep else not shown[:, 10:].any()
+        assert (stored[:, -1, 10:60].all(1) == deep).all()
+    known = small["alignment"].notnull()
     np.testing.assert_allclose(
-        found["alignment"].where(known, 0), ds["alignment"].where(known, 0), rtol=2**-10
+        small["alignment"].where(known, 0), ds["alignment"].where(known, 0), rtol=2**-10
     )
 
 
-def sweep(network: str, decays: tuple[str, ...]) -> dict[str, dict[int, xr.Dataset]]:
+def sweep(decays: tuple[float, ...]) -> Entries:
     good = course([0.1, 0.1, 0.3, 0.3, 0.3, 0.2, 0.2, 0.2], R=64, rest=0.1)
-    runs = {}
+    taps = [PairCourse("a", "b", 0.5 * good, kind="tap", label=f"tap 0,{n}") for n in (0, 1)]
+    pairs = [PairCourse("a", "b", good, kind="conv"), *taps]
+    runs: Entries = {}
     for place, decay in enumerate(decays):
         spectra = {name: flat(20, np.linspace(20, 9 - place, STEPS).round()) for name in "ab"}
-        taps = [PairCourse("a", "b", 0.5 * good, kind="tap", label=f"tap 0,{n}") for n in (0, 1)]
-        pairs = [PairCourse("a", "b", good, kind="conv"), *taps]
-        losses = {"full_loss": [1.0] * STEPS, "bottom_loss": [2.0] * STEPS}
         top = [1 + 1 / (place + 2)] * (STEPS - 1) + [1.9]
-        scalars = {**losses, "top_loss": top}
-        found = training_run(spectra, pairs, scalars=scalars, shown_pair="a > b")
-        runs[f"{network}/decay-{decay}"] = seeds(found)
+        scalars = {"full_loss": [1.0] * STEPS, "bottom_loss": [2.0] * STEPS, "top_loss": top}
+        ds = training_run(spectra, pairs, scalars=scalars, shown_pair="a > b")
+        runs |= at_decay("vgg", decay, seeds(ds))
     return runs
 
 
-def test_claims_say_the_same_of_kept_runs() -> None:
-    """Those that look at whole courses, at both ends, at losses, and at other taps."""
-    whole = sweep("vgg", ("0", "0.0001", "0.1"))
-    kept = {name: seeds(compact(of[0], Compaction())) for name, of in whole.items()}
-    for key in ("Y1", "Y2", "Y3", "Y3b", "Y6", "Y7", "Y11"):
-        before, after = CLAIMS[key](whole), CLAIMS[key](kept)
-        assert after.holds == before.holds
-        for one, two in zip(before.networks, after.networks, strict=True):
-            assert [seed.met for seed in two.seeds] == [seed.met for seed in one.seeds]
-            assert two.value == (one.value and pytest.approx(one.value, rel=1e-3)), key
-
-
-# Snapshots, widths of matrices, pairs, other taps, and runs of all seeds.
-SHAPES = {
-    "yunis2024/vgg": (169, (27, 64, 128, 128, *[256] * 3, *[512] * 6, 10), 13, 96, 15),
-    "yunis2024/unet": (105, (9, 64, 128, *[256] * 7, *[512] * 6), 16, 57, 12),
-    "yunis2024/lstm": (55, (40, 40, *[256] * 8, *[512] * 6, 29), 96, 0, 12),
-    "yunis2024/lm": (15, (*[768] * 50,), 193, 0, 12),
-}
+@pytest.mark.parametrize("key", ["Y1", "Y2", "Y3", "Y3b", "Y6", "Y7", "Y11"])
+def test_claims_have_the_same_outcome_on_archived_runs(key: str) -> None:
+    """These read whole courses, both ends, losses, and other taps."""
+    (rule,) = [rule for rule in CLAIMS if rule.claim == key]
+    whole = sweep((0.0, 0.0001, 0.1))
+    archived = {run: seeds(compact(by_seed[0], Compaction())) for run, by_seed in whole.items()}
+    for one, two in zip(judged(rule, whole).networks, judged(rule, archived).networks, strict=True):
+        assert two.word == one.word
+        for before, after in zip(one.seeds, two.seeds, strict=True):
+            assert after.met == before.met
+            assert after.value == (before.value and pytest.approx(before.value, rel=1e-3))
 
 
 def noisy(widths: Iterable[int], snapshots: int) -> list[np.ndarray]:
-    """Spectra that grow and shrink, with 0.2% of noise at every snapshot.
-
-    Chosen so that a VGG run takes 0.66 MB: real ones take 0.1 to 0.94, in the mean 0.58.
-    """
+    """Spectra that grow and shrink, with 0.2% of noise at every snapshot."""
     rng, time = np.random.default_rng(0), np.linspace(0, 1, snapshots)[:, None]
     place = [np.linspace(0, 1, width) for width in widths]
     smooth = [(1 - 0.97 * x) * np.exp(time * (1.5 - 3 * x) * rng.uniform(0.3, 1)) for x in place]
-    noise = [np.exp(2e-3 * rng.standard_normal(each.shape)) for each in smooth]
-    return [np.sort(a * b)[:, ::-1] for a, b in zip(smooth, noise, strict=True)]
-
-
-@pytest.mark.parametrize("name", SHAPES)
-def test_all_seeds_of_the_papers_size_are_small(name: str) -> None:
-    snapshots, widths, pairs, taps, runs = SHAPES[name]
-    rng = np.random.default_rng(0)
-    spectra = {f"w{number}": each for number, each in enumerate(noisy(widths, snapshots))}
-    found = [
-        PairCourse("a", "b", rng.random((snapshots, 100)), kind=kind, label=str(number))
-        for number, kind in enumerate(["conv"] * pairs + ["tap"] * taps)
+    return [
+        np.sort(values * np.exp(2e-3 * rng.standard_normal(values.shape)))[:, ::-1]
+        for values in smooth
     ]
-    ds = training_run(spectra, found, shown_pair="a > b [0]")
-    ds = ds.assign({each: ds[each].astype(np.float32) for each in ds if "alignment" in str(each)})
-    assert len(packed(compact(ds, compaction_of(name)))) * runs < LIMIT
 
 
-def test_all_seeds_of_vision_transformers_are_small() -> None:
-    """36 snapshots of both products of 48 heads; of matrices both ends.
-
-    These spectra are smooth: half a byte a value. Narrow networks at scale small took one; if wide
-    ones do too, `results keep` refuses them, and this needs fewer bits.
-    """
-    changes = np.stack(noisy([256] * 96, 36), axis=1).astype(np.float32)
-    ds = training_run({f"w{n}": each for n, each in enumerate(noisy([512] * 38, 36))})
-    ds["product_change_singular_values"] = (("step", "product", "k_product"), changes)
-    assert len(packed(compact(ds, compaction_of("boix2023/vit-cifar10")))) * 12 < LIMIT
+def test_a_vgg_of_the_papers_size_takes_less_than_a_megabyte() -> None:
+    """Real ones take 0.1 to 0.94 MB, this one 0.66."""
+    rng, snapshots = np.random.default_rng(0), 169
+    widths = (27, 64, 128, 128, *[256] * 3, *[512] * 6, 10)
+    spectra = {f"w{number}": values for number, values in enumerate(noisy(widths, snapshots))}
+    courses = [
+        PairCourse("a", "b", rng.random((snapshots, 100)), kind=kind, label=str(number))
+        for number, kind in enumerate(["conv"] * 13 + ["tap"] * 96)
+    ]
+    ds = training_run(spectra, courses, shown_pair="a > b [0]")
+    ds = ds.assign({name: ds[name].astype(np.float32) for name in ds if "alignment" in str(name)})
+    assert len(packed(compact(ds, vgg.experiment("paper").compaction))) < 1e6

@@ -17,11 +17,24 @@ def png(pixels: np.ndarray) -> bytes:
     return buffer.getvalue()
 
 
-def write_images(path: Path, encoded: Sequence[bytes | None], labels: Sequence[int]) -> Path:
-    """One shard with columns `image` and `label`."""
-    rows = [{"bytes": data, "path": None} for data in encoded]
-    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    table = pa.table({"image": pa.array(rows, kind), "label": pa.array(labels, pa.int64())})
+ENCODED = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def encoded_column(files: Sequence[bytes | None]) -> pa.Array:
+    rows = [None if data is None else {"bytes": data, "path": None} for data in files]
+    return pa.array(rows, ENCODED)
+
+
+def write(path: Path, row_group: int = 1000, **columns: object) -> Path:
+    """Write one shard."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table, path)
+    pq.write_table(pa.table(columns), path, row_group_size=row_group)
     return path
+
+
+def write_images(
+    path: Path, files: Sequence[bytes | None], labels: Sequence[int], row_group: int = 1000
+) -> Path:
+    """Write one shard with columns `image` and `label`."""
+    answers = pa.array(labels, pa.int64())
+    return write(path, row_group, image=encoded_column(files), label=answers)

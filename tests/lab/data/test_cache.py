@@ -12,12 +12,6 @@ from rankscope.lab.data import cache
 from rankscope.lab.data.cache import cached
 
 
-@pytest.fixture(autouse=True)
-def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     (tmp_path / "source").write_text("first")
@@ -62,7 +56,7 @@ def test_another_source_or_name_is_made_anew(source: Path, monkeypatch: pytest.M
     assert make.calls == 5
 
 
-def test_half_a_cache_is_never_used(source: Path, own_folder: Path) -> None:
+def test_half_a_cache_is_never_used(source: Path, own_cache: Path) -> None:
     def fails() -> dict[str, np.ndarray]:
         raise RuntimeError("killed")
 
@@ -70,15 +64,15 @@ def test_half_a_cache_is_never_used(source: Path, own_folder: Path) -> None:
         cached("set", [source], fails)
     make = Maker()
     cached("set", [source], make)
-    (entry,) = own_folder.iterdir()
+    (entry,) = own_cache.iterdir()
     damaged = entry / "a.npy"
     damaged.write_bytes(damaged.read_bytes()[:-8])
     assert cached("set", [source], make)["a"][1, 2] == 5
     assert make.calls == 2
-    assert [path.name for path in own_folder.iterdir()] == [entry.name]
+    assert [path.name for path in own_cache.iterdir()] == [entry.name]
 
 
-def test_whoever_is_first_wins(source: Path, own_folder: Path) -> None:
+def test_whoever_is_first_wins(source: Path, own_cache: Path) -> None:
     """Another process finishes while this one is still decoding."""
 
     def slow() -> dict[str, np.ndarray]:
@@ -86,7 +80,7 @@ def test_whoever_is_first_wins(source: Path, own_folder: Path) -> None:
         return {"a": np.zeros((2, 3), int), "b": np.zeros(1)}
 
     assert cached("set", [source], slow)["a"][1, 2] == 5
-    assert len(list(own_folder.iterdir())) == 1  # and nothing half made is left
+    assert len(list(own_cache.iterdir())) == 1  # and nothing half made is left
 
 
 def test_threads_that_start_together_decode_once(source: Path) -> None:
@@ -106,7 +100,7 @@ def test_threads_that_start_together_decode_once(source: Path) -> None:
 
 
 def test_what_is_interrupted_leaves_nothing(
-    source: Path, own_folder: Path, monkeypatch: pytest.MonkeyPatch
+    source: Path, own_cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
@@ -114,7 +108,7 @@ def test_what_is_interrupted_leaves_nothing(
     monkeypatch.setattr(cache.np, "save", interrupted)
     with pytest.raises(KeyboardInterrupt):
         cached("set", [source], Maker())
-    assert list(own_folder.iterdir()) == []
+    assert list(own_cache.iterdir()) == []
 
 
 def test_a_whole_cache_that_cannot_be_read_now_is_kept(
@@ -132,8 +126,8 @@ def test_a_whole_cache_that_cannot_be_read_now_is_kept(
     assert cached("set", [source], make)["a"][1, 2] == 5 and make.calls == 1
 
 
-def test_folder_that_cannot_be_written_only_warns(source: Path, own_folder: Path) -> None:
-    own_folder.write_text("a file where the folder should be")
+def test_folder_that_cannot_be_written_only_warns(source: Path, own_cache: Path) -> None:
+    own_cache.write_text("a file where the folder should be")
     make = Maker()
     for _ in range(2):
         with pytest.warns(UserWarning, match="cannot be written .* set RANKSCOPE_CACHE"):

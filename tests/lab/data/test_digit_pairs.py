@@ -25,10 +25,6 @@ def test_all_hundred_classes_are_there() -> None:
     assert len(counts) == pairs.classes == 100 and counts.min() > 0
 
 
-def test_pairs_are_the_same_every_time() -> None:
-    assert (DigitPairs().build().labels == DigitPairs().build().labels).all()
-
-
 def test_pairs_are_enlarged_like_single_digits() -> None:
     pairs = DigitPairs(Digits(size=16, enlarge="nearest"))
     small = DigitPairs().build().inputs

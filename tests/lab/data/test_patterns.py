@@ -8,27 +8,22 @@ from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.patterns import Patterns, pattern
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path))
-
-
 def middles(patterns: Patterns) -> tuple[torch.Tensor, torch.Tensor]:
     images, crops = patterns.open(), Crops(size=24)
     everything = torch.arange(len(images))
     return images.images(everything, lambda image, _: crops.middle(image), size=24)
 
 
-def test_they_are_read_from_shards_written_once(tmp_path: Path) -> None:
+def test_they_are_read_from_shards_written_once(own_cache: Path) -> None:
     few = Patterns(count=130)
     pixels, labels = middles(few)
     assert len(pixels) == 130 and labels.bincount().tolist() == [13] * 10
-    written = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")}
+    written = {path: path.stat().st_mtime_ns for path in own_cache.rglob("*.parquet")}
     assert len(written) == 4
     again, _ = middles(few)
     assert torch.equal(pixels, again)
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*.parquet")} == written
-    assert not list(tmp_path.glob(".patterns*"))  # nothing half done is left
+    assert {path: path.stat().st_mtime_ns for path in own_cache.rglob("*.parquet")} == written
+    assert not list(own_cache.glob(".patterns*"))  # nothing half done is left
 
 
 def test_the_same_everywhere_but_other_ones_in_another_split(

@@ -1,8 +1,6 @@
 from pathlib import Path
 from types import SimpleNamespace
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from huggingface_hub.errors import (
     DryRunError,
@@ -11,14 +9,9 @@ from huggingface_hub.errors import (
     RepositoryNotFoundError,
 )
 
+from lab.data.parquet import write
 from rankscope.lab.data import hub, remote
 from rankscope.lab.data.remote import HubShard, LocalShard, row_group_sizes, split_shards
-
-
-def write(path: Path, rows: int) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(pa.table({"row": range(rows)}), path, row_group_size=4)
-    return path
 
 
 class Planned:
@@ -41,7 +34,7 @@ def no_folder(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_folder_wins_over_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remote, "snapshot_download", raising(AssertionError("the hub was asked")))
-    path = write(tmp_path / "some/set/data/train-00000-of-00001.parquet", 10)
+    path = write(tmp_path / "some/set/data/train-00000-of-00001.parquet", 4, row=range(10))
     (shard,) = split_shards("some/set", "data", "train", folder=tmp_path)
     assert shard == LocalShard(path) and shard.path() == path
     assert row_group_sizes([shard, shard]) == [[4, 4, 2], [4, 4, 2]]
@@ -85,7 +78,7 @@ def test_without_a_network_what_was_fetched_is_used(
 
     monkeypatch.setattr(remote, "snapshot_download", offline)
     monkeypatch.setattr(hub, "snapshot_download", raising(AssertionError("the hub was asked")))
-    path = write(tmp_path / "data/train-00000-of-00001.parquet", 3)
+    path = write(tmp_path / "data/train-00000-of-00001.parquet", row=range(3))
     assert split_shards("some/set", "data", "train") == [LocalShard(path)]
     missing = LocalEntryNotFoundError("nothing here")
     with pytest.raises(ValueError, match=r"cannot be downloaded, is there a network\? \(nothing"):
@@ -102,20 +95,11 @@ def test_terms_that_were_not_accepted_are_said(monkeypatch: pytest.MonkeyPatch) 
         HubShard("some/set", "data/train-00000-of-00001.parquet", "abc").path()
 
 
-def test_damaged_footer_is_named(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.parquet", 3)
+def test_damaged_footers_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet", row=range(3))
     path.write_bytes(path.read_bytes()[:-2])
-    with pytest.raises(
-        ValueError, match=r"a\.parquet is not a complete Parquet file .*; delete it"
-    ):
+    with pytest.raises(ValueError, match=r"a\.parquet is not a complete Parquet file .*; delete"):
         LocalShard(path).footer()
-
-
-def test_damaged_footer_on_the_hub_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "a.parquet", 3)
-    path.write_bytes(path.read_bytes()[:-2])
     opened = SimpleNamespace(open=lambda *_, **__: path.open("rb"))
     monkeypatch.setattr(remote, "HfFileSystem", lambda: opened)
     with pytest.raises(

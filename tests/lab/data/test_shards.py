@@ -1,21 +1,16 @@
 """Row groups in memory, and messages that name bad rows."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
 
-from lab.data.parquet import png
+from lab.data.parquet import png, write_images
 from rankscope.lab.data import remote, shards
-from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.shards import (
-    TINY_IMAGENET,
-    TINY_IMAGENET_VALIDATION,
     ImageShards,
     ShardedImages,
     threads,
@@ -38,18 +33,8 @@ def encoded(index: int) -> bytes:
 
 
 def write(folder: Path, shard: int, images: list[bytes | None], labels: list[int]) -> Path:
-    kind = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-    rows = pa.array([{"bytes": data, "path": None} for data in images], kind)
     path = folder / f"some/images/data/train-{shard:05}-of-{len(COUNTS):05}.parquet"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table = pa.table({"image": rows, "label": pa.array(labels, pa.int64())})
-    pq.write_table(table, path, row_group_size=GROUP)
-    return path
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+    return write_images(path, images, labels, row_group=GROUP)
 
 
 @pytest.fixture
@@ -93,13 +78,13 @@ def test_so_many_row_groups_are_kept_and_no_more(
     data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[tuple[str, int]] = []
-    real = shards.read_row_group
+    real = shards.read_table
 
-    def counted(path: Path, group: int, columns: list[str]) -> pa.Table:
+    def counted(path: Path, columns: list[str], group: int) -> pa.Table:
         read.append((path.name[:11], group))
-        return real(path, group, columns)
+        return real(path, columns, group)
 
-    monkeypatch.setattr(shards, "read_row_group", counted)
+    monkeypatch.setattr(shards, "read_table", counted)
     images = SOME.open(data, keep=2)
     assert read == []  # footers say it all
     seen(images, 0, 1, 3)
@@ -125,16 +110,14 @@ def test_footers_are_read_once(data: Path, monkeypatch: pytest.MonkeyPatch) -> N
         SOME.open(data)
 
 
-def test_broken_image_names_its_file_and_row(data: Path) -> None:
-    path = write(data, 2, [encoded(0)] * 10 + [b"no image", encoded(0)], [0] * 12)
-    with pytest.raises(ValueError, match=rf"{path.name}, row 10: the image does not decode"):
-        SOME.open(data).images(torch.tensor([0, 17]), lambda *_: np.zeros((4, 4, 3)), size=4)
-
-
-def test_wrong_label_names_its_file_and_row(data: Path) -> None:
-    path = write(data, 2, [encoded(0)] * 12, [0] * 11 + [30])
-    with pytest.raises(ValueError, match=rf"{path.name}, row 11: label 30 is outside 0 to 29"):
-        SOME.open(data).images(torch.tensor([16]), top_left, size=4)
+@pytest.mark.parametrize(
+    ("last", "label", "message"),
+    [(b"no image", 0, "the image does not decode"), (encoded(0), 30, "label 30 is outside 0 to")],
+)
+def test_wrong_rows_are_named(data: Path, last: bytes, label: int, message: str) -> None:
+    path = write(data, 2, [encoded(0)] * 11 + [last], [0] * 11 + [label])
+    with pytest.raises(ValueError, match=rf"{path.name}, row 11: {message}"):
+        SOME.open(data).images(torch.tensor([0, 18]), lambda *_: np.zeros((4, 4, 3)), size=4)
 
 
 def test_damaged_and_empty_shards_are_named(data: Path) -> None:
@@ -199,19 +182,3 @@ def test_hub_shards_are_fetched_when_they_are_read(
     assert len(images) == 24 and fetched == []
     assert seen(images, 8, 9) == ([8, 9], [8, 9])
     assert set(fetched) == {"data/train-00002-of-00004.parquet"}
-
-
-@pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="needs RANKSCOPE_DATA")
-def test_tiny_imagenet() -> None:
-    """The real data set has some grey images."""
-    crops = Crops(size=56)
-    for declared in (TINY_IMAGENET, TINY_IMAGENET_VALIDATION):
-        images = declared.open(keep=2)
-        pixels, labels = images.images(
-            torch.arange(len(images)), lambda image, _: crops.middle(image), size=56
-        )
-        assert pixels.shape == (len(images), 3, 56, 56)
-        assert 0.3 < float(pixels.double().mean()) / 255 < 0.6
-        assert labels.min() >= 0 and labels.max() < 200 and len(labels.unique()) > 1
-        grey = (pixels == pixels[:, :1]).flatten(1).all(1)
-        assert not grey.all() and (grey.any() or declared is TINY_IMAGENET_VALIDATION)

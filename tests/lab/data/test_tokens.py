@@ -8,11 +8,11 @@ import torch
 from huggingface_hub.errors import LocalEntryNotFoundError
 
 from rankscope.lab.data import tokens as tokens_module
-from rankscope.lab.data.text import StandardLibraryText
 from rankscope.lab.data.tokens import (
     StandardLibraryTokens,
     WikiText,
     characters,
+    source_text,
     train_tokenizer,
 )
 
@@ -20,8 +20,7 @@ SENTENCES = [" = Valkyria = \n", "", " The game began , the GAME ended . \n", " 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+def folder(tmp_path: Path) -> Path:
     place = tmp_path / "data/Salesforce/wikitext/wikitext-2-v1"
     place.mkdir(parents=True)
     for split, rows in {"train": SENTENCES, "validation": SENTENCES[2:3]}.items():
@@ -104,13 +103,22 @@ def test_a_tokenizer_that_cannot_be_had_is_explained(
         WikiText("wikitext-2-v1", vocabulary=100)
 
 
-def test_source_text_by_character() -> None:
-    text = torch.tensor(list("Def É_9".encode()), dtype=torch.uint8)
-    assert "".join(map(chr, characters(text))) == "def ??_9"
+def test_source_text_by_character(tmp_path: Path) -> None:
+    for name, content in {"b": "É_9", "a": "Def ", "_sysconfigdata_x": "paths"}.items():
+        (tmp_path / f"{name}.py").write_text(content, encoding="utf8")
+    (tmp_path / "other.txt").write_text("other")
+    text = source_text(tmp_path, 7)  # in order of name
+    assert "".join(map(chr, characters(text))) == "def ??_"
     tokens = StandardLibraryTokens(10_000).build()
-    raw = StandardLibraryText(10_000).build()
     assert (len(tokens.train), len(tokens.validation), tokens.vocabulary) == (9_000, 1_000, 128)
-    assert "".join(map(chr, tokens.train)) == bytes(raw.train.tolist()).decode("ascii").lower()
+    assert "import" in "".join(map(chr, tokens.train))
+
+
+def test_missing_sources_are_explained(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no Python source files in .* zipped, frozen or strip"):
+        source_text(tmp_path, 100)
+    with pytest.raises(ValueError, match="size >= 1"):
+        StandardLibraryTokens(0)
 
 
 @pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="RANKSCOPE_DATA is not set")

@@ -1,22 +1,10 @@
-import pytest
 import torch
 
 from rankscope.lab.models.lstm import BiLstmConfig
-from rankscope.pairs import Pair, discover_pairs
-
-SMALL = BiLstmConfig(features=3, hidden=4, layers=2, characters=5)
 
 
 def features() -> torch.Tensor:
     return torch.randn(2, 7, 3, generator=torch.Generator().manual_seed(0))
-
-
-def test_the_papers_network_has_its_parameters() -> None:
-    gates, hidden = 4 * 256, 256
-    first = gates * (40 + hidden + 2)
-    above = gates * (2 * hidden + hidden + 2)
-    want = 2 * (first + 3 * above) + 29 * (2 * hidden + 1)
-    assert sum(p.numel() for p in BiLstmConfig().build(0).parameters()) == want
 
 
 @torch.no_grad()
@@ -39,20 +27,3 @@ def test_each_direction_runs_over_its_own_frames() -> None:
         x = states
     logits = x @ model.output.weight.T + model.output.bias
     torch.testing.assert_close(model(features()), logits - logits.logsumexp(-1, keepdim=True))
-
-
-def key(pair: Pair) -> tuple[object, ...]:
-    return pair.earlier, pair.later, pair.kind, pair.earlier_cut, pair.later_cut, pair.label
-
-
-def test_declared_pairs_are_those_of_the_forward_pass() -> None:
-    model = SMALL.build(0)
-    discovered = discover_pairs(model, features())
-    assert {key(pair) for pair in model.alignment_pairs()} == {key(pair) for pair in discovered}
-    # By direction and gate: W_ih-W_hh of 2 layers, two kinds upwards, two kinds to the output.
-    assert len(model.alignment_pairs()) == 2 * 4 * (2 + 2 + 2)
-
-
-def test_impossible_sizes_are_named() -> None:
-    with pytest.raises(ValueError, match="2 or more layers"):
-        BiLstmConfig(layers=1)

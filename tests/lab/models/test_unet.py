@@ -17,16 +17,6 @@ def batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
     return images, torch.tensor([0, 7])
 
 
-def test_the_papers_network_has_its_parameters() -> None:
-    model = UnetConfig().build(0)
-    channels, time = (1, 64, 128, 256, 512), 512
-    filters = 2 * 9 * sum(a * b for a, b in pairwise(channels)) + 1
-    conditions = sum(c * (time + 1) + 2 * c for c in (64, 128, 256, 512, 256, 128, 64))
-    embedding = time * (time + 1)
-    want = filters + conditions + embedding
-    assert sum(p.numel() for p in model.parameters()) == want
-
-
 @pytest.mark.parametrize(("size", "padding"), [(28, 0), (8, 1), (16, 1), (13, 1)])
 def test_noise_has_the_size_of_the_image(size: int, padding: int) -> None:
     model = UnetConfig((8, 8, 16, 16), time=6, groups=4, padding=padding).build(0)
@@ -107,16 +97,3 @@ def test_time_features_are_fixed_and_of_the_asked_frequency() -> None:
     model: Unet = UnetConfig(time=2000, frequency=0.5).build(0)
     assert "frequencies" not in dict(model.named_parameters())
     torch.testing.assert_close(model.frequencies.std(), torch.tensor(0.5), rtol=0.1, atol=0.0)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"channels": (8,)}, "2 levels"),
-        ({"time": 5}, "even time"),
-        ({"groups": 5}, "multiples of the norms' groups"),
-    ],
-)
-def test_impossible_sizes_are_named(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        UnetConfig(**options)

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 
 from rankscope.lab.models.vgg import VggConfig
 from rankscope.matrices import views
-from rankscope.pairs import discover_pairs
 
 SMALL = VggConfig(channels=1, classes=4, width=0.0625, pools=(1, 2, 3))
 
@@ -47,24 +46,5 @@ def test_forward_pass_is_the_network_written_out() -> None:
     torch.testing.assert_close(model(images(8, 1)), x)
 
 
-def test_declared_pairs_are_those_of_the_forward_pass() -> None:
-    model = SMALL.build(0)
-    assert model.alignment_pairs() == tuple(discover_pairs(model, images(8, 1)))
-    assert len(model.alignment_pairs()) == 13
-
-
 def test_each_pair_of_convolutions_has_eight_other_taps() -> None:
     assert len(SMALL.build(0).tap_pairs()) == 12 * 8
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"pools": (0,)}, "from 1 to 5"),
-        ({"width": 0.01}, "64 x width"),
-        ({"classes": 0}, "classes"),
-    ],
-)
-def test_impossible_sizes_are_named(options: dict[str, object], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        VggConfig(**options)

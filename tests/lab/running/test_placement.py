@@ -12,7 +12,7 @@ from rankscope.lab.running.run import RunKey
 from rankscope.lab.running.stored_run import stored_runs
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place, Problem
+from rankscope.lab.training.task import Machine, Problem
 from rankscope.tracker import Every
 
 TOY = experiment("smoke")
@@ -22,8 +22,8 @@ FAST = next(iter(TOY.runs))
 
 @dataclass(frozen=True)
 class Nothing:
-    def build(self, place: Place, *, seed: int) -> Problem:
-        raise RuntimeError(f"on {place.device}")
+    def build(self, machine: Machine, *, seed: int) -> Problem:
+        raise RuntimeError(f"on {machine.device}")
 
 
 TRAINING = TrainingRun(Nothing(), AdamW(rate=0.1), steps=1, batch=1, snapshots=Every(1))
@@ -31,9 +31,9 @@ TRAINING = TrainingRun(Nothing(), AdamW(rate=0.1), steps=1, batch=1, snapshots=E
 
 def test_trainings_are_placed_and_stay_what_they_are(tmp_path: Path) -> None:
     mixed = replace(TOY, runs={NET: TRAINING, **TOY.runs})
-    place = Place("cuda", tmp_path)
-    moved = placed(mixed, place)
-    assert moved.runs[NET].place == place
+    machine = Machine("cuda", tmp_path)
+    moved = placed(mixed, machine)
+    assert moved.runs[NET].machine == machine
     assert moved.runs[FAST] is TOY.runs[FAST]
     before, after = stored_runs(mixed, tmp_path)[0], stored_runs(moved, tmp_path)[0]
     assert before.identity == after.identity
@@ -43,15 +43,15 @@ def test_trainings_are_placed_and_stay_what_they_are(tmp_path: Path) -> None:
 def test_a_gpu_is_used_if_there_is_one(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: there)
     chosen = choose_placement()
-    assert chosen.place == Place("cuda" if there else "cpu")
+    assert chosen.machine == Machine("cuda" if there else "cpu")
     assert (chosen.execute is execute) == (not there)
-    assert choose_placement(device="cpu").place.device == "cpu"
+    assert choose_placement(device="cpu").machine.device == "cpu"
 
 
 def test_data_is_found_from_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path.parent)
     chosen = choose_placement(device="cpu", data=Path(tmp_path.name))
-    assert chosen.place.data == tmp_path
+    assert chosen.machine.data == tmp_path
 
 
 def test_on_a_gpu_trainings_are_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

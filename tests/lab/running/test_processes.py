@@ -10,23 +10,15 @@ import pytest
 import torch
 
 from lab.toy_runs import Decay, Idle, Killed, Log, Surroundings
+from lab.toy_runs import stored as toy_runs
 from rankscope import store
-from rankscope.lab.running.processes import _tell, attempt, execute, seldom
-from rankscope.lab.running.run import Run, RunKey
-from rankscope.lab.running.stored_run import StoredRun
-
-
-def runs(tmp_path: Path, *declared: Run, seed: int = 0) -> list[StoredRun]:
-    return [
-        StoredRun(RunKey(f"run-{i}"), seed, run, tmp_path / f"run-{i}" / f"seed-{seed}")
-        for i, run in enumerate(declared)
-    ]
+from rankscope.lab.running.processes import _send, attempt, execute, throttled
 
 
 def test_one_after_another_in_this_process(tmp_path: Path) -> None:
-    log, (first, second) = Log(), runs(tmp_path, Decay(), Surroundings())
+    log, (first, second) = Log(), toy_runs(tmp_path, Decay(), Surroundings())
     ended = execute([first, second], jobs=1, watcher=log)
-    assert [each.failure for each in ended] == [None, None]
+    assert [run.failure for run in ended] == [None, None]
     assert log.events == [
         (what, run.title) for run in (first, second) for what in ("started", "ended")
     ]
@@ -36,7 +28,7 @@ def test_one_after_another_in_this_process(tmp_path: Path) -> None:
 
 
 def test_a_failure_is_kept_and_the_others_go_on(tmp_path: Path) -> None:
-    log, stored = Log(), runs(tmp_path, Decay(fails=(0,)), Idle(), Decay())
+    log, stored = Log(), toy_runs(tmp_path, Decay(fails=(0,)), Idle(), Decay())
     broken, idle, fine = execute(stored, jobs=1, watcher=log)
     assert broken.failure == stored[0].failure == "ArithmeticError: the loss is not a number"
     assert 'raise ArithmeticError("the loss' in stored[0].failure_file.read_text()
@@ -46,16 +38,8 @@ def test_a_failure_is_kept_and_the_others_go_on(tmp_path: Path) -> None:
     assert [run.state for run in stored] == ["interrupted", "interrupted", "whole"]
 
 
-def test_a_failed_run_that_is_mended_runs_again(tmp_path: Path) -> None:
-    (broken,) = runs(tmp_path, Decay(fails=(0,)))
-    (mended,) = runs(tmp_path, Decay())
-    assert attempt(broken, lambda fraction: None).failure
-    assert attempt(mended, lambda fraction: None).failure is None
-    assert mended.state == "whole" and mended.failure is None
-
-
 def test_an_interruption_is_not_a_failure(tmp_path: Path) -> None:
-    stored = runs(tmp_path, Decay(), Decay(interrupted=True), Decay())
+    stored = toy_runs(tmp_path, Decay(), Decay(interrupted=True), Decay())
     with pytest.raises(KeyboardInterrupt):
         execute(stored, jobs=1, watcher=Log())
     assert [run.state for run in stored] == ["whole", "interrupted", "missing"]
@@ -69,8 +53,10 @@ def test_two_at_a_time_in_processes_of_one_thread(
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     threads = torch.get_num_threads()
     log = Log()
-    stored = runs(tmp_path, Surroundings(), Killed(), Decay(fails=(0,)), Surroundings(), Decay())
-    ended = {each.title: each for each in execute(stored, jobs=2, watcher=log)}
+    stored = toy_runs(
+        tmp_path, Surroundings(), Killed(), Decay(fails=(0,)), Surroundings(), Decay()
+    )
+    ended = {run.title: run for run in execute(stored, jobs=2, watcher=log)}
     assert [run.state for run in stored] == [
         "whole", "interrupted", "interrupted", "whole", "whole"
     ]  # fmt: skip
@@ -88,7 +74,7 @@ def test_two_at_a_time_in_processes_of_one_thread(
 def test_ctrl_c_ends_the_processes_and_keeps_what_is_finished(tmp_path: Path) -> None:
     log = Log()
     endless = Decay(steps=10**9)
-    stored = runs(tmp_path, Decay(), endless, endless)
+    stored = toy_runs(tmp_path, Decay(), endless, endless)
     before = set(children())
 
     over = threading.Event()
@@ -125,7 +111,7 @@ def children() -> list[str]:
 def test_a_process_whose_parent_is_gone_ends_without_blaming_the_run(tmp_path: Path) -> None:
     ours, theirs = Pipe()
     ours.close()
-    (stored,) = runs(tmp_path, Decay())
+    (stored,) = toy_runs(tmp_path, Decay())
     with pytest.raises(SystemExit):
-        attempt(stored, seldom(partial(_tell, theirs), every=0.0))
+        attempt(stored, throttled(partial(_send, theirs), seconds=0.0))
     assert stored.state == "interrupted" and stored.failure is None

@@ -11,12 +11,12 @@ import ray
 import torch
 
 from lab.toy_runs import VARIABLES, Decay, Killed, Log
+from lab.toy_runs import stored as toy_runs
 from rankscope import store
 from rankscope.lab.running import ray as ray_execution
-from rankscope.lab.running.processes import seldom
+from rankscope.lab.running.processes import throttled
 from rankscope.lab.running.ray import Mailbox, execute
-from rankscope.lab.running.run import Progress, Run, RunKey
-from rankscope.lab.running.stored_run import StoredRun
+from rankscope.lab.running.run import Progress
 from rankscope.store.lock import Holder
 
 SOON = 120.0  # seconds; on a busy machine all this is slow, but what fails would take for ever
@@ -50,13 +50,6 @@ class Logged:
         return [int(line) for line in self.book.read_text().splitlines()]
 
 
-def runs(tmp_path: Path, *declared: Run) -> list[StoredRun]:
-    return [
-        StoredRun(RunKey(f"run-{i}"), 0, run, tmp_path / f"run-{i}" / "seed-0")
-        for i, run in enumerate(declared)
-    ]
-
-
 def once(condition: Callable[[], bool], act: Callable[[], object]) -> threading.Thread:
     """A thread that acts when the condition is met."""
 
@@ -72,16 +65,16 @@ def once(condition: Callable[[], bool], act: Callable[[], object]) -> threading.
 
 
 def of_ray() -> set[str]:
-    """The processes of Ray and its workers, by number and name."""
-    found = set()
+    """Processes of Ray and its workers, by number and name."""
+    processes = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         except (FileNotFoundError, ProcessLookupError):
             continue
         if command.startswith("ray::") or "/ray/" in command:
-            found.add(f"{folder.name} {command}")
-    return found
+            processes.add(f"{folder.name} {command}")
+    return processes
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +83,8 @@ def cluster() -> Iterator[None]:
     before = of_ray()
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("RAY_ADDRESS", raising=False)
-        patch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))  # where workers find `lab`
+        tests = str(Path(__file__).parents[2])  # where workers find `lab`
+        patch.setenv("PYTHONPATH", tests, prepend=os.pathsep)
         with ray_execution._connected(None, jobs=2, gpus_per_run=0.0):
             yield
     assert not ray.is_initialized()
@@ -111,10 +105,10 @@ def test_lost_workers_are_replaced_and_failures_kept(
     books.mkdir()
     mortal, steady = Logged(books / "mortal", lives=2), Logged(books / "steady")
     broken = Decay(fails=(0,))
-    stored = runs(Path("out"), mortal, broken, Killed(), steady, Decay())  # a relative path
+    stored = toy_runs(Path("out"), mortal, broken, Killed(), steady, Decay())  # a relative path
     waits = mortal.book.with_suffix(".waits")
     killer = once(waits.exists, lambda: os.kill(mortal.pids()[0], signal.SIGKILL))
-    ended = {each.title: each for each in execute(stored, jobs=2, watcher=log)}
+    ended = {run.title: run for run in execute(stored, jobs=2, watcher=log)}
     killer.join()
 
     assert [run.state for run in stored] == [
@@ -142,7 +136,7 @@ def test_lost_workers_are_replaced_and_failures_kept(
 @pytest.mark.usefixtures("cluster")
 def test_ctrl_c_ends_the_tasks_and_keeps_what_is_finished(tmp_path: Path) -> None:
     log, endless = Log(), Decay(steps=10**9)
-    stored = runs(tmp_path, Decay(), endless, endless)
+    stored = toy_runs(tmp_path, Decay(), endless, endless)
     both = {run.title for run in stored[1:]}
     heard = signal.signal(signal.SIGINT, signal.default_int_handler)
     interrupter = once(
@@ -165,7 +159,7 @@ def test_ctrl_c_ends_the_tasks_and_keeps_what_is_finished(tmp_path: Path) -> Non
 @pytest.mark.usefixtures("cluster")
 def test_gpus_that_are_not_there_are_not_waited_for() -> None:
     with pytest.raises(ValueError, match="1000 GPUs, but this machine has"):
-        ray_execution._check_there_are_gpus(1000.0)
+        ray_execution._require_gpus(1000.0)
 
 
 def test_nothing_to_run_starts_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,27 +193,25 @@ def test_the_argument_comes_before_the_environment(
     assert "RAY_USAGE_STATS_ENABLED" not in os.environ
 
 
-def test_progress_is_told_seldom_and_the_last_word_is_kept(
+def test_progress_is_throttled_and_the_last_message_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     mailbox = Mailbox()
-    every = ray_execution.PROGRESS_EVERY
-    progress = seldom(lambda step: mailbox.put("run", step), every=every)
+    progress = throttled(lambda step: mailbox.put("run", step), seconds=0.5)
     progress(0.1, "slow")
     progress(0.2)
     assert mailbox.empty() == {"run": (0.1, "slow")}
     assert mailbox.empty() == {}
-    now += 2 * ray_execution.PROGRESS_EVERY
-    progress(0.3)
-    now += 2 * ray_execution.PROGRESS_EVERY
-    progress(1)
+    for fraction in (0.3, 1):
+        now += 1.0
+        progress(fraction)
     assert mailbox.empty() == {"run": (1.0, "")}
 
 
-def test_a_later_life_hears_of_those_before_it() -> None:
+def test_a_restarted_run_learns_who_held_its_lock() -> None:
     mailbox, first, second = Mailbox(), Holder(1, "a", "7"), Holder(1, "b", "7")
-    assert mailbox.live("run-0", first) == []
-    assert mailbox.live("run-1", first) == []
-    assert mailbox.live("run-0", second) == [first]
+    assert mailbox.start("run-0", first) == []
+    assert mailbox.start("run-1", first) == []
+    assert mailbox.start("run-0", second) == [first]

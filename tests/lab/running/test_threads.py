@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lab.toy_runs import Decay, Log
-from rankscope.lab.running.run import Progress, RunKey
+from lab.toy_runs import Decay, Log, stored
+from rankscope.lab.running.run import Progress
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
 
@@ -27,15 +27,9 @@ class Meeting:
 
 
 def test_runs_share_the_process_and_failures_stay_alone(tmp_path: Path) -> None:
-    runs = [
-        StoredRun(RunKey(f"run-{i}"), 0, Meeting(), tmp_path / f"run-{i}" / "seed-0")
-        for i in (0, 1)
-    ]
-    failing = StoredRun(RunKey("bad"), 0, Decay(fails=(0,)), tmp_path / "bad" / "seed-0")
-    log = Log()
-    ended = execute([*runs, failing], jobs=2, watcher=log)
-    assert {run.state for run in runs} == {"whole"}
-    assert failing.state == "interrupted" and failing.failure
+    runs = stored(tmp_path, Meeting(), Meeting(), Decay(fails=(0,)))
+    ended = execute(runs, jobs=2, watcher=Log())
+    assert [run.state for run in runs] == ["whole", "whole", "interrupted"] and runs[2].failure
     assert sorted(e.title for e in ended if e.failure is None) == ["run-0, seed 0", "run-1, seed 0"]
 
 
@@ -57,10 +51,7 @@ class Impatient(Log):
 
 
 def test_ctrl_c_ends_runs_under_way(tmp_path: Path) -> None:
-    runs = [
-        StoredRun(RunKey(f"run-{i}"), 0, Endless(), tmp_path / f"run-{i}" / "seed-0")
-        for i in range(3)
-    ]
+    runs = stored(tmp_path, Endless(), Endless(), Endless())
     with pytest.raises(KeyboardInterrupt):
         execute(runs, jobs=2, watcher=Impatient())
     assert [run.state for run in runs] == ["interrupted", "interrupted", "missing"]
@@ -72,6 +63,5 @@ def test_a_full_disk_does_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         raise OSError("No space left on device")
 
     monkeypatch.setattr(StoredRun, "fail", full)
-    failing = StoredRun(RunKey("bad"), 0, Decay(fails=(0,)), tmp_path / "bad" / "seed-0")
-    (ended,) = execute([failing], jobs=1, watcher=Log())
+    (ended,) = execute(stored(tmp_path, Decay(fails=(0,))), jobs=1, watcher=Log())
     assert ended.failure == "ArithmeticError: the loss is not a number"

@@ -9,26 +9,19 @@ from pathlib import Path
 import pytest
 
 from lab.toy_group import runs
-from lab.training.test_distributed import TESTS
+from lab.training.test_distributed import output_of
 from rankscope import store
 from rankscope.lab.running.placement import choose_placement
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 EXPERIMENT = "boix2023/vit-imagenet"
 
 
 @pytest.fixture(scope="module")
 def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for each."""
+    """Folder with a folder for each scene."""
     folder = tmp_path_factory.mktemp("scenes")
-    ran = subprocess.run(
-        [sys.executable, "-m", "lab.toy_group", str(folder)],
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(TESTS)},
-    )
-    assert ran.stdout.splitlines() == ["0 0", "1 1", "1 1"]
+    assert output_of("lab.toy_group", folder) == ["0 0", "1 1", "1 1"]
     return folder
 
 
@@ -78,7 +71,7 @@ def test_a_group_of_one_is_none(second_of_two, monkeypatch: pytest.MonkeyPatch) 
 def test_each_process_has_a_gpu(second_of_two, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 2)
-    assert choose_placement().place == Place("cuda:1")
+    assert choose_placement().machine == Machine("cuda:1")
     monkeypatch.setattr("torch.cuda.device_count", lambda: 1)
     with pytest.raises(ValueError, match="process 1 of this machine has no GPU of its own"):
         choose_placement()

@@ -21,10 +21,11 @@ def views(image: torch.Tensor, padding: int) -> set[bytes]:
     return views
 
 
-def test_each_view_is_a_shift_or_a_mirrored_shift() -> None:
-    seen = CropFlip(padding=2)(IMAGES, torch.Generator().manual_seed(1))
+@pytest.mark.parametrize("padding", [0, 2])
+def test_each_view_is_a_shift_or_a_mirrored_shift(padding: int) -> None:
+    seen = CropFlip(padding)(IMAGES, torch.Generator().manual_seed(1))
     for image, view in zip(IMAGES, seen, strict=True):
-        assert view.contiguous().numpy().tobytes() in views(image, 2)
+        assert view.contiguous().numpy().tobytes() in views(image, padding)
 
 
 def test_every_view_comes_up_about_equally_often() -> None:
@@ -33,13 +34,6 @@ def test_every_view_comes_up_about_equally_often() -> None:
     _, counts = np.unique(seen.reshape(5000, -1).numpy(), axis=0, return_counts=True)
     assert len(counts) == len(views(IMAGES[0], 1)) == 18
     assert counts.min() > 200 and counts.max() < 360  # 278 expected, 5 deviations of 16 each way
-
-
-def test_without_padding_images_are_kept_or_mirrored() -> None:
-    seen = CropFlip(padding=0)(IMAGES, torch.Generator().manual_seed(3))
-    unchanged = (seen == IMAGES).flatten(1).all(1)
-    mirrored = (seen == IMAGES.flip(3)).flatten(1).all(1)
-    assert (unchanged ^ mirrored).all() and 180 < int(unchanged.sum()) < 320
 
 
 def test_the_generator_decides() -> None:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from rankscope.lab.tasks.batches import EVALUATION_BATCH, batches
+from rankscope.lab.tasks.batches import batches
 
 
 @pytest.mark.parametrize(
@@ -12,8 +12,3 @@ def test_rows_stay_together_and_none_is_lost(count: int, most: int, sizes: list[
     assert [len(first) for first, _ in parts] == sizes
     assert torch.cat([first for first, _ in parts]).tolist() == list(range(count))
     assert all(torch.equal(second, first[:, None] * 10) for first, second in parts)
-
-
-def test_unless_told_otherwise_they_are_as_large_as_memory_allows() -> None:
-    first, second = batches((torch.zeros(EVALUATION_BATCH + 2),))
-    assert len(first[0]) == len(second[0]) == EVALUATION_BATCH // 2 + 1

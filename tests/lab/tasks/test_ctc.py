@@ -74,11 +74,3 @@ def test_products_stay_in_full_precision() -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         loss = replayable_ctc_loss(logits, *rest).sum()
     torch.testing.assert_close(torch.autograd.grad(loss, logits)[0], plain, rtol=0.0, atol=0.0)
-
-
-def test_nothing_is_written_to_what_is_given() -> None:
-    logits, rest = drawn([9, 7], [3, 2], 4)
-    before = [tensor.detach().clone() for tensor in (logits, *rest)]
-    replayable_ctc_loss(logits, *rest).sum().backward()
-    for tensor, copy in zip((logits, *rest), before, strict=True):
-        assert torch.equal(tensor, copy)

@@ -13,7 +13,7 @@ from rankscope.lab.data.images import CIFAR10
 from rankscope.lab.data.splits import split
 from rankscope.lab.models.unet import UnetConfig
 from rankscope.lab.tasks.diffusion import Diffusion, DiffusionProblem, sample, sigmoid_betas
-from rankscope.lab.training.task import Batch, Place
+from rankscope.lab.training.task import Batch, Machine
 
 MODEL = UnetConfig((4, 4), time=4, groups=2, first_groups=2, padding=1)
 TASK = Diffusion(Digits(), MODEL, samples=3, sampling_steps=5)
@@ -21,7 +21,7 @@ TASK = Diffusion(Digits(), MODEL, samples=3, sampling_steps=5)
 
 @pytest.fixture(scope="module")
 def problem() -> DiffusionProblem:
-    return TASK.build(Place(), seed=0)
+    return TASK.build(Machine(), seed=0)
 
 
 class Constant(nn.Module):
@@ -102,7 +102,7 @@ def test_validation_is_of_the_images_held_out(problem: DiffusionProblem) -> None
             return super().forward(images, times)
 
     # With next to no noise the network sees the images themselves.
-    clean = replace(TASK, betas=(1e-12, 1e-12)).build(Place(), seed=0)
+    clean = replace(TASK, betas=(1e-12, 1e-12)).build(Machine(), seed=0)
     clean.validate(Watching(0.0))
     train, held = split(1797, seed=0)
     images = Digits().build().inputs.double()

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from rankscope.lab.data.tokens import Tokens
 from rankscope.lab.models.transformer import TransformerConfig
 from rankscope.lab.tasks.language import LanguageModelling, spread, windows
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 MODEL = TransformerConfig(layers=1, width=8, heads=2, context=4)
 
@@ -34,7 +34,7 @@ def test_windows_follow_each_other_without_overlap() -> None:
 
 def test_a_problem_draws_windows_and_predicts_their_next_tokens() -> None:
     before = torch.get_rng_state()
-    problem = LanguageModelling(Counting(), MODEL).build(Place(), seed=1)
+    problem = LanguageModelling(Counting(), MODEL).build(Machine(), seed=1)
     assert torch.equal(before, torch.get_rng_state())
     assert (problem.samples, problem.unit) == (20, "windows")
     assert problem.model.output.weight.shape == (11, 8)
@@ -52,7 +52,7 @@ def test_a_problem_draws_windows_and_predicts_their_next_tokens() -> None:
 
 def test_weights_follow_the_seed() -> None:
     first, same, other = (
-        LanguageModelling(Counting(), MODEL).build(Place(), seed=seed).model.output.weight
+        LanguageModelling(Counting(), MODEL).build(Machine(), seed=seed).model.output.weight
         for seed in (1, 1, 2)
     )
     assert torch.equal(first, same) and not torch.equal(first, other)
@@ -62,7 +62,7 @@ def test_validation_is_the_mean_over_at_most_so_many_windows(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("rankscope.lab.tasks.language.EVALUATION_TOKENS", 10)
-    problem = LanguageModelling(Counting(), MODEL, validation_windows=5).build(Place(), seed=0)
+    problem = LanguageModelling(Counting(), MODEL, validation_windows=5).build(Machine(), seed=0)
     # 7 windows, of which 5 are spread from the first on: 0, 1, 2, 4, 5
     held_out = windows((torch.arange(30) % 11).int(), 4)[[0, 1, 2, 4, 5]].long()
     with torch.no_grad():

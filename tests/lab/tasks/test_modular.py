@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 from rankscope.lab.models.modular import ModularConfig
 from rankscope.lab.tasks.modular import ModularAddition, ModularProblem, table
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 TASK = ModularAddition(ModularConfig(p=7, width=8, heads=2, hidden=8), train_share=0.3)
 
@@ -26,7 +26,7 @@ class Adder(nn.Module):
 
 @pytest.fixture(scope="module")
 def problem() -> ModularProblem:
-    return TASK.build(Place(), seed=0)
+    return TASK.build(Machine(), seed=0)
 
 
 def test_table_holds_every_sum_once() -> None:
@@ -82,7 +82,7 @@ def test_full_batch_is_the_training_set_in_any_order(problem: ModularProblem) ->
 
 def test_pairs_for_training_follow_the_seed() -> None:
     first, same, other = (
-        next(iter(TASK.build(Place(), seed=seed).fixed(99)))[0] for seed in (0, 0, 1)
+        next(iter(TASK.build(Machine(), seed=seed).fixed(99)))[0] for seed in (0, 0, 1)
     )
     assert torch.equal(first, same) and not torch.equal(first, other)
 

@@ -1,7 +1,5 @@
-import copy
 import math
-import os
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,48 +7,25 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
 
-from rankscope import store
+from lab.tasks.linear import LinearConfig
 from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.patterns import Patterns
-from rankscope.lab.data.shards import TINY_IMAGENET, TINY_IMAGENET_VALIDATION
-from rankscope.lab.models.vit import VitConfig
+from rankscope.lab.data.shards import IMAGENET
 from rankscope.lab.tasks import streamed
 from rankscope.lab.tasks.streamed import StreamedClassification, StreamedProblem
-from rankscope.lab.training import loop
-from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.order import generator
-from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Batch, Place, Shown, Task
-from rankscope.tracker import Every
+from rankscope.lab.training.task import Machine
 
 SIZE, COUNT, HELD = 12, 230, 90
 
 
-class Plain(nn.Module):
-    def __init__(self, seed: int, classes: int) -> None:
-        super().__init__()
-        drawn = torch.Generator().manual_seed(seed)
-        self.weight = nn.Parameter(0.1 * torch.randn(classes, 3 * SIZE**2, generator=drawn))
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return images.flatten(1) @ self.weight.T
-
-    def shown(self) -> Shown:
-        return Shown("weight", "weight > weight")
-
-
-@dataclass(frozen=True)
-class PlainConfig:
-    classes: int = 10
-
-    def build(self, seed: int) -> Plain:
-        return Plain(seed, self.classes)
-
-
 TASK = StreamedClassification(
-    Patterns(count=COUNT), Patterns("validation", HELD), PlainConfig(), Crops(SIZE), window=2
+    Patterns(count=COUNT),
+    Patterns("validation", HELD),
+    LinearConfig(3 * SIZE**2),
+    Crops(SIZE),
+    window=2,
 )
 
 
@@ -58,25 +33,15 @@ TASK = StreamedClassification(
 def problem(tmp_path_factory: pytest.TempPathFactory) -> StreamedProblem:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RANKSCOPE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        return TASK.build(Place(), seed=5)
-
-
-def test_it_is_a_task() -> None:
-    assert isinstance(TASK, Task)
-
-
-def test_an_epoch_has_every_image(problem: StreamedProblem) -> None:
-    order = problem.order(23, seed=1)
-    assert problem.samples == COUNT
-    seen = torch.cat([order(step) for step in range(10)])
-    assert torch.equal(seen.sort().values, torch.arange(COUNT))
+        return TASK.build(Machine(), seed=5)
 
 
 def test_batches_follow_from_seed_and_step(problem: StreamedProblem, tmp_path: Path) -> None:
     """A killed run that resumes sees the same batches, from other files in the same state."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RANKSCOPE_CACHE", str(tmp_path))
-        again = TASK.build(Place(), seed=5)
+        again = TASK.build(Machine(), seed=5)
+    assert problem.samples == COUNT
     order, resumed = problem.order(16, seed=3), again.order(16, seed=3)
     batches = [problem.draw(order(step), generator(3, "noise", step)) for step in range(16)]
     for step in (15, 9):
@@ -140,69 +105,14 @@ def test_validation_is_of_all_held_out_images(
     assert problem.constant_loss == pytest.approx(math.log(10))
 
 
-def test_loss_falls_by_its_gradient(problem: StreamedProblem) -> None:
-    batch = problem.draw(torch.arange(64), generator(0, "noise", 0))
-    loss = problem.loss(problem.model, *batch)
-    (gradient,) = torch.autograd.grad(loss, problem.model.weight)
-    moved = copy.deepcopy(problem.model)
-    with torch.no_grad():
-        moved.weight -= 1e-4 * gradient
-        change = float(problem.loss(moved, *batch) - loss)
-    assert change == pytest.approx(-1e-4 * float(gradient.square().sum()), rel=0.1)
-
-
-def test_a_training_that_was_stopped_goes_on_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Batches are drawn ahead; those of a training that stopped are drawn again, the same."""
-    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
-    model = VitConfig(SIZE, 3, 6, depth=1, heads=1, width=4, hidden=4, head_width=2)
-    task = StreamedClassification(
-        Patterns(count=60), Patterns("validation", 20), model, Crops(SIZE), window=1
-    )
-    run = TrainingRun(task, AdamW(0.01), steps=6, batch=10, snapshots=Every(3))
-    run.execute(tmp_path / "whole", seed=0, progress=silent)
-    draw, drawn = StreamedProblem.draw, []
-
-    def failing(*arguments: Any) -> Batch:
-        drawn.append(arguments)
-        if len(drawn) == 5:
-            raise OSError("the disk is gone")
-        return draw(*arguments)
-
-    with monkeypatch.context() as broken, pytest.raises(OSError, match="the disk is gone"):
-        broken.setattr(StreamedProblem, "draw", failing)
-        run.execute(tmp_path / "stopped", seed=0, progress=silent)
-    assert (tmp_path / "stopped.checkpoint").exists()
-    run.execute(tmp_path / "stopped", seed=0, progress=silent)
-    whole, resumed = (store.open(tmp_path / name) for name in ("whole", "stopped"))
-    for name in ("singular_values", "loss", "training_loss", "validation_loss"):
-        np.testing.assert_array_equal(whole[name], resumed[name])
-
-
-def silent(fraction: float, note: str = "") -> None:
-    pass
-
-
-def test_declaration_is_checked() -> None:
-    with pytest.raises(ValueError, match="have 10 classes, those for validation 200, the model 10"):
-        StreamedClassification(Patterns(), TINY_IMAGENET, PlainConfig())
-    with pytest.raises(ValueError, match="validation 10, the model 9; all three must"):
-        StreamedClassification(Patterns(), Patterns(), PlainConfig(classes=9))
-    with pytest.raises(ValueError, match=r"^a window has at least one row group, got 0"):
-        StreamedClassification(Patterns(), Patterns(), PlainConfig(), window=0)
-
-
-@pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="needs RANKSCOPE_DATA")
-def test_tiny_imagenet() -> None:
-    task = StreamedClassification(
-        TINY_IMAGENET, TINY_IMAGENET_VALIDATION, PlainConfig(200), Crops(SIZE)
-    )
-    problem = task.build(Place(), seed=0)
-    order = problem.order(100, seed=0)
-    images, labels = problem.draw(order(1), generator(0, "noise", 1))
-    assert images.shape == (100, 3, SIZE, SIZE) and len(labels.unique()) > 5
-    with torch.no_grad():
-        assert problem.validate(problem.model)["validation_loss"] > 0
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"test": IMAGENET}, "have 10 classes, those for validation 1000, the model 10"),
+        ({"model": LinearConfig(1, classes=9)}, "validation 10, the model 9; all three must"),
+        ({"window": 0}, "^a window has at least one row group, got 0"),
+    ],
+)
+def test_declaration_is_checked(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        replace(TASK, **options)

@@ -17,25 +17,31 @@ from rankscope import store
 from rankscope.lab.training import run as module
 from rankscope.lab.training.distributed import Alone, Together, current_group, joined
 from rankscope.lab.training.order import generator
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 TESTS = Path(__file__).parents[2]
-
-
 Outcome = tuple[Path, list[list[str]]]
+
+
+def output_of(module: str, folder: Path) -> list[str]:
+    """Run a module of the tests in a process of its own, and return the lines it prints."""
+    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+    ran = subprocess.run(
+        [sys.executable, "-m", module, str(folder)],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+    )
+    return ran.stdout.splitlines()
 
 
 @pytest.fixture(scope="module")
 def together(tmp_path_factory: pytest.TempPathFactory) -> Outcome:
     """The folder with the runs of both processes, and the lines that each printed."""
     folder = tmp_path_factory.mktemp("together")
-    path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
-    subprocess.run(
-        [sys.executable, "-m", "lab.training.toy_together", str(folder)],
-        check=True,
-        timeout=300,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-    )
+    output_of("lab.training.toy_together", folder)
     return folder, [(folder / f"said-{rank}").read_text().splitlines() for rank in range(2)]
 
 
@@ -113,7 +119,7 @@ def test_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "localhost")):
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("MASTER_PORT", "0")
-    placed = replace(NORMED, place=Place(device="cuda:0"), accumulate=2)
+    placed = replace(NORMED, machine=Machine(device="cuda:0"), accumulate=2)
     alone = executed(placed, tmp_path / "alone")
     with joined(torch.device("cuda:0")):
         monkeypatch.setattr(module, "current_group", lambda: Together(0, 1))

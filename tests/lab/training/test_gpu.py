@@ -1,6 +1,5 @@
 """Training on a GPU: graphs, resuming, several runs at once."""
 
-import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,22 +9,21 @@ import numpy as np
 import pytest
 
 from lab.toy_runs import Log
-from lab.training.test_loop import die_after
-from lab.training.test_run import RUN, executed, silent
-from lab.training.toy_task import CloudTask
+from lab.training.test_loop import killed_at_35
+from lab.training.test_run import RUN, executed
+from lab.training.toy_task import CloudTask, silent
 from rankscope import store
 from rankscope.lab.running.processes import attempt
 from rankscope.lab.running.run import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
-from rankscope.lab.training import loop
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 pytestmark = pytest.mark.gpu
 
-ON_GPU = replace(RUN, place=Place(device="cuda"))
+ON_GPU = replace(RUN, machine=Machine(device="cuda"))
 OPTIMIZERS = [Sgd(rate=0.1, decay=0.01), AdamW(rate=0.01, decay=0.1)]
 
 
@@ -34,7 +32,7 @@ def test_graph_eager_and_cpu_agree(tmp_path: Path, optimizer: Sgd | AdamW) -> No
     run = replace(ON_GPU, optimizer=optimizer, clip=0.5, accumulate=2)
     graphed = executed(run, tmp_path / "graphed")
     eager = executed(replace(run, task=CloudTask(capturable=False)), tmp_path / "eager")
-    cpu = executed(replace(run, place=Place()), tmp_path / "cpu")
+    cpu = executed(replace(run, machine=Machine()), tmp_path / "cpu")
     for other in (eager, cpu):
         for name in ("singular_values", "training_loss", "top_loss", "loss"):
             # Kernels differ in their last bits, which training makes larger.
@@ -47,12 +45,7 @@ def test_a_resumed_run_ends_where_the_uninterrupted_one_does(
 ) -> None:
     run = replace(ON_GPU, optimizer=optimizer)
     whole = executed(run, tmp_path / "whole")
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
-    die_after(monkeypatch, steps=35)
-    stored = StoredRun(RunKey("toy"), 0, run, tmp_path / "killed")
-    assert attempt(stored, silent).failure
-    monkeypatch.undo()
+    stored = killed_at_35(run, tmp_path / "killed", monkeypatch)
     assert attempt(stored, silent).failure is None
     resumed = store.open(stored.path)
     assert resumed["step"].to_numpy().tolist() == whole["step"].to_numpy().tolist()
@@ -91,7 +84,7 @@ import torch
 
 from rankscope import store
 from rankscope.lab.catalogue import load
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 from rankscope.tracker import Every
 
 name, folder = sys.argv[1:]
@@ -101,7 +94,7 @@ run = replace(declared, steps=4, snapshots=Every(2), stop=None, truncation=None)
 losses = []
 for device in ("cuda", "cpu"):
     path = Path(folder, device)
-    replace(run, place=Place(device=device)).execute(path, seed=0, progress=lambda *_: None)
+    replace(run, machine=Machine(device=device)).execute(path, seed=0, progress=lambda *_: None)
     ds = store.open(path)
     assert ds.attrs["compiled"] == (device == "cuda"), "this takes Triton and a C compiler"
     losses.append(ds["training_loss"].to_numpy())

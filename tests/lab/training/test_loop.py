@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from lab.training.test_run import RUN, executed, same_but_for_times, silent
+from lab.training.test_run import RUN, executed, same_but_for_times
+from lab.training.toy_task import silent
 from rankscope import store
 from rankscope.lab.running.processes import attempt
 from rankscope.lab.running.run import RunKey
@@ -22,6 +23,7 @@ from rankscope.lab.training import loop
 from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.rates import Cosine
+from rankscope.lab.training.run import TrainingRun
 from rankscope.tracker import Tracker
 
 
@@ -31,15 +33,9 @@ def test_a_resumed_run_is_the_uninterrupted_one(
 ) -> None:
     run = replace(RUN, optimizer=optimizer, rate=Cosine(60, warm_up=5))
     whole = executed(run, tmp_path / "whole")
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
-    stored = StoredRun(RunKey("toy"), 0, run, tmp_path / "killed")
-    die_after(monkeypatch, steps=35)
-    assert attempt(stored, silent).failure == "Killed: at step 35"
-    assert stored.state == "interrupted" and stored.resumable
+    stored = killed_at_35(run, tmp_path / "killed", monkeypatch)
     state = torch.load(tmp_path / "killed.checkpoint", weights_only=True)
     assert state["step"] == 34  # between snapshots
-    monkeypatch.undo()
     assert attempt(stored, silent).failure is None
     assert not list(tmp_path.glob("*.checkpoint*"))
     same_but_for_times(store.open(stored.path).load(), whole)
@@ -49,15 +45,36 @@ class Killed(Exception):
     pass
 
 
-def die_after(monkeypatch: pytest.MonkeyPatch, *, steps: int) -> None:
-    tick = loop.Meter.tick
+def killed_at_35(run: TrainingRun, path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredRun:
+    """A training that fails before step 35 is counted, with a checkpoint at every step."""
+    stored, tick = StoredRun(RunKey("toy"), 0, run, path), loop.Meter.tick
 
     def deadly(meter: loop.Meter, step: int, loss: torch.Tensor) -> None:
-        if step == steps:
-            raise Killed(f"at step {steps}")
+        if step == 35:
+            raise Killed(f"at step {step}")
         tick(meter, step, loss)
 
-    monkeypatch.setattr(loop.Meter, "tick", deadly)
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+        patch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
+        patch.setattr(loop.Meter, "tick", deadly)
+        assert attempt(stored, silent).failure == "Killed: at step 35"
+    assert stored.state == "interrupted" and stored.resumable
+    return stored
+
+
+@pytest.fixture
+def saved_at(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Steps at which checkpoints are saved."""
+    steps: list[int] = []
+    save = Checkpoint.save
+
+    def counted(checkpoint: Checkpoint, step: int, *state: Any) -> None:
+        steps.append(step)
+        save(checkpoint, step, *state)
+
+    monkeypatch.setattr(Checkpoint, "save", counted)
+    return steps
 
 
 def killed_in_a_process(path: Path) -> None:
@@ -74,10 +91,9 @@ def killed_in_a_process(path: Path) -> None:
 
 
 def test_a_slow_tracker_makes_checkpoints_no_rarer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved_at: list[int]
 ) -> None:
-    saved: list[int] = []
-    flush, save = Tracker.flush, Checkpoint.save
+    flush = Tracker.flush
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
     monkeypatch.setattr(loop, "CHECKPOINT_SHARE", 1.0)
 
@@ -85,30 +101,24 @@ def test_a_slow_tracker_makes_checkpoints_no_rarer(
         time.sleep(0.05)
         flush(tracker)
 
-    def counted(checkpoint: Checkpoint, step: int, *state: Any) -> None:
-        saved.append(step)
-        save(checkpoint, step, *state)
-
     monkeypatch.setattr(Tracker, "flush", slow)
-    monkeypatch.setattr(Checkpoint, "save", counted)
     executed(replace(RUN, steps=20), tmp_path / "run")
-    assert len(saved) >= 6
+    assert len(saved_at) >= 6
 
 
 @pytest.mark.parametrize(("delay", "expected"), [(math.inf, {16, 17, 18, 19}), (0.0, {1, 2, 3})])
 def test_a_checkpoint_waits_for_the_tracker_until_it_is_late(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delay: float, expected: set[int]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    saved_at: list[int],
+    delay: float,
+    expected: set[int],
 ) -> None:
-    """While nothing is said to be stored, there are none before they are late."""
-    saved: list[int] = []
-    now, save, committed = [0], Checkpoint.save, Tracker.committed
+    """The tracker reports nothing as stored until step 15."""
+    now, committed = [0], Tracker.committed
     monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", 1e-9)
     monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
     monkeypatch.setattr(loop, "CHECKPOINT_DELAY", delay)
-
-    def counted(checkpoint: Checkpoint, step: int, *state: Any) -> None:
-        saved.append(step)
-        save(checkpoint, step, *state)
 
     def tick(meter: loop.Meter, step: int, loss: torch.Tensor) -> None:
         now[0] = step
@@ -118,11 +128,10 @@ def test_a_checkpoint_waits_for_the_tracker_until_it_is_late(
         assert committed.fget is not None
         return committed.fget(tracker) if now[0] > 15 else None
 
-    monkeypatch.setattr(Checkpoint, "save", counted)
     monkeypatch.setattr(loop.Meter, "tick", tick)
     monkeypatch.setattr(Tracker, "committed", property(late))
     executed(replace(RUN, steps=20), tmp_path / "run")
-    assert expected <= set(saved) and (delay == 0 or set(saved) == expected)
+    assert expected <= set(saved_at) and (delay == 0 or set(saved_at) == expected)
 
 
 def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
@@ -146,11 +155,7 @@ def test_a_killed_process_leaves_a_run_that_goes_on(tmp_path: Path) -> None:
 def test_another_declaration_does_not_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
-    die_after(monkeypatch, steps=35)
-    attempt(StoredRun(RunKey("toy"), 0, RUN, tmp_path / "run"), silent)
-    monkeypatch.undo()
+    killed_at_35(RUN, tmp_path / "run", monkeypatch)
     changed = StoredRun(RunKey("toy"), 0, replace(RUN, batch=30), tmp_path / "run")
     assert not changed.resumable
     assert attempt(changed, silent).failure is None
@@ -162,12 +167,7 @@ def test_another_declaration_does_not_go_on(
 def test_a_checkpoint_whose_store_was_deleted_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
-    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
-    stored = StoredRun(RunKey("toy"), 0, RUN, tmp_path / "run")
-    die_after(monkeypatch, steps=35)
-    attempt(stored, silent)
-    monkeypatch.undo()
+    stored = killed_at_35(RUN, tmp_path / "run", monkeypatch)
     left, copied = (tmp_path / f"{name}.checkpoint" for name in ("run", "copied"))
     shutil.copy(left, copied)
     with RUN.assembled(tmp_path / "copied", seed=0, progress=silent) as (_, first):

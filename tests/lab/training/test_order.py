@@ -1,9 +1,11 @@
 """Order and noise follow from seed and step alone."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
-from rankscope.lab.training.order import BlockOrder, Order, generator
+from rankscope.lab.training.order import BlockOrder, Order, SampleOrder, generator
 
 
 def test_an_epoch_sees_each_sample_once_and_drops_the_rest() -> None:
@@ -13,21 +15,12 @@ def test_an_epoch_sees_each_sample_once_and_drops_the_rest() -> None:
     assert len(set(torch.cat([order(step) for step in range(3, 6)]).tolist())) == 9
 
 
-def test_any_step_can_be_asked_for_first() -> None:
-    forward = [Order(10, 3, seed=1)(step) for step in range(9)]
-    order = Order(10, 3, seed=1)
-    for step in (8, 0, 5, 4):
-        assert torch.equal(order(step), forward[step])
-
-
-def test_seeds_epochs_and_purposes_differ() -> None:
+def test_seeds_purposes_and_indices_differ() -> None:
     draws = [
         torch.rand(4, generator=generator(*key)).tolist()
         for key in [(0, "a", 0), (1, "a", 0), (0, "b", 0), (0, "a", 1)]
     ]
     assert len({tuple(draw) for draw in draws}) == 4
-    assert torch.equal(Order(10, 10, seed=0)(0).sort().values, torch.arange(10))
-    assert not torch.equal(Order(10, 10, seed=0)(0), Order(10, 10, seed=0)(1))
 
 
 BLOCKS = (3, 7, 0, 5, 4, 6, 5, 2)  # 32 samples
@@ -43,13 +36,16 @@ def test_blocks_are_seen_once_in_an_epoch() -> None:
     assert len(set(seen.tolist())) == 30
 
 
-def test_block_order_follows_from_seed_and_step() -> None:
-    forward = [BlockOrder(BLOCKS, 5, seed=1, window=2)(step) for step in range(18)]
-    order = BlockOrder(BLOCKS, 5, seed=1, window=2)
+@pytest.mark.parametrize(
+    "made",
+    [lambda seed: Order(32, 5, seed=seed), lambda seed: BlockOrder(BLOCKS, 5, seed=seed, window=2)],
+)
+def test_order_follows_from_seed_and_step(made: Callable[[int], SampleOrder]) -> None:
+    """Steps may be asked for in any order."""
+    forward, order, other = [made(1)(step) for step in range(18)], made(1), made(2)
     for step in (17, 0, 11, 12, 4):
         assert torch.equal(order(step), forward[step])
     assert not torch.equal(torch.cat(forward[:6]), torch.cat(forward[6:12]))
-    other = BlockOrder(BLOCKS, 5, seed=2, window=2)
     assert not torch.equal(torch.cat([other(step) for step in range(6)]), torch.cat(forward[:6]))
 
 

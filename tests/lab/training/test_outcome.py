@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from lab.claims.training_runs import training_run
 from rankscope.lab.training.outcome import collapsed, diverged
 
 
@@ -18,22 +19,8 @@ def stored(
     **attrs: Any,
 ) -> xr.Dataset:
     """Two snapshots of matrices w0, w1, ...; w<n> starts at 10^n and ends at its share of that."""
-    scales = np.array([[1.0] * len(shares), shares]) * 10.0 ** np.arange(len(shares))
-    names = [f"w{n}" for n in range(len(shares))]
-    return xr.Dataset(
-        {
-            "singular_values": (("step", "matrix", "k"), np.repeat(scales[..., None], 2, axis=2)),
-            "training_loss": ("step", list(loss)),
-        },
-        coords={
-            "step": [0, 10],
-            "matrix": names,
-            "part_of": ("matrix", [(parts or {}).get(name, "") for name in names]),
-            "m": ("matrix", [2] * len(names)),
-            "n": ("matrix", [2] * len(names)),
-        },
-        attrs={"constant_loss": constant_loss, "diverged_at": None, **attrs},
-    )
+    spectra = {f"w{n}": 10.0**n * np.array([[1, 1], [a, a]]) for n, a in enumerate(shares)}
+    return training_run(spectra, parts=parts, loss=loss, constant_loss=constant_loss, **attrs)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.949, False), (0.951, True), (0.95, True)])

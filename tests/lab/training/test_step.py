@@ -14,7 +14,7 @@ import torch
 
 from rankscope.lab.catalogue import load
 from rankscope.lab.training.step import compiled_loss, plain_step
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 compile = torch.compile
 graphs = []
@@ -38,7 +38,7 @@ for name in (
     for (key, run), seed in zip(runs.items(), (0, 1)):
         weights = []
         for compiled in (True, False):
-            problem = run.task.build(Place(), seed=seed)
+            problem = run.task.build(Machine(), seed=seed)
             assert problem.model.fusable, key
             optimizer = run.optimizer.build(problem.model.parameters(), torch.device("cpu"))
             learn = plain_step(

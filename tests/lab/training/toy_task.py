@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from rankscope.lab.training.order import generator
-from rankscope.lab.training.task import Batch, Place, Problem, Shown
+from rankscope.lab.training.task import Batch, Machine, Problem, Shown
 from rankscope.pairs import Pair
 from rankscope.pairs.pair import block_cut
 
@@ -32,9 +32,6 @@ class Net(nn.Module):
     def alignment_pairs(self) -> tuple[Pair, ...]:
         cut = block_cut(0, 6, 6, taps=(3, 3))
         return (Pair("conv1", "conv2", kind="conv", later_cut=cut), Pair("conv2", "head"))
-
-    def tap_pairs(self) -> tuple[Pair, ...]:
-        return ()
 
 
 class Clouds(Problem):
@@ -68,9 +65,6 @@ class Clouds(Problem):
             images = images + noise.to(images.device)
         return images, self.labels[chosen]
 
-    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        return batch[:1]
-
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
         images, labels = batch
         loss = F.cross_entropy(model(images), labels)
@@ -98,9 +92,13 @@ class CloudTask:
     explode_below: float = 0.0
     capturable: bool = True
 
-    def build(self, place: Place, *, seed: int) -> Clouds:
+    def build(self, machine: Machine, *, seed: int) -> Clouds:
         problem = Clouds(
-            seed, noisy=self.noisy, explode_below=self.explode_below, device=place.device
+            seed, noisy=self.noisy, explode_below=self.explode_below, device=machine.device
         )
         problem.capturable = self.capturable
         return problem
+
+
+def silent(fraction: float, note: str = "") -> None:
+    """Report no progress."""

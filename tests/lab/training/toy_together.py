@@ -18,7 +18,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lab.training.toy_task import Clouds
+from lab.training.toy_task import Clouds, silent
 from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.patterns import Patterns
 from rankscope.lab.models.vit import VitConfig
@@ -28,7 +28,7 @@ from rankscope.lab.training.distributed import SharedFailure, current_group
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.stopping import Settled
-from rankscope.lab.training.task import Batch, Place
+from rankscope.lab.training.task import Batch, Machine
 from rankscope.tracker import Every
 
 
@@ -59,7 +59,7 @@ class PlainCloudTask:
     breaks: int | None = None
     ahead: int = 0
 
-    def build(self, place: Place, *, seed: int) -> PlainClouds:
+    def build(self, machine: Machine, *, seed: int) -> PlainClouds:
         if current_group().rank == self.unbuilt:
             raise LookupError("no clouds")
         problem = PlainClouds(seed, breaks=self.breaks)
@@ -96,10 +96,6 @@ STREAMED = TrainingRun(
     batch=10,
     snapshots=Every(3),
 )
-
-
-def silent(fraction: float, note: str = "") -> None:
-    pass
 
 
 def meet(rank: int, folder: Path) -> None:

@@ -6,7 +6,8 @@ import shutil
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
@@ -31,10 +32,8 @@ def cached(
 ) -> dict[str, np.ndarray]:
     """Return the arrays of `make()`, read-only, from the cache if possible.
 
-    An entry is valid while name, size and time of every source stay the same. Arrays are written
-    to a sibling folder that is then renamed. A partial entry is therefore never used, and one of
-    two processes that make the same entry wins. If the folder cannot be written, this warns, and
-    the arrays are made anew each time.
+    An entry is valid while name, size and time of every source stay the same. A partial entry is
+    never used. If the folder cannot be written, this warns, and the arrays are made anew each time.
     """
     place = folder() / f"{name}-{_key(name, sources)}"
     arrays = _load(place)
@@ -47,7 +46,9 @@ def cached(
 def _made(place: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
     made = make()
     try:
-        _store(place, made)
+        with folder_at_once(place) as building:
+            for key, array in made.items():
+                np.save(building / f"{key}.npy", array, allow_pickle=False)
     except OSError as error:
         warnings.warn(
             f"the cache {place} cannot be written ({error}), so the data are decoded anew for each "
@@ -77,15 +78,16 @@ def _load(place: Path) -> dict[str, np.ndarray]:
         return {}
 
 
-def _store(place: Path, arrays: Mapping[str, np.ndarray]) -> None:
+@contextmanager
+def folder_at_once(place: Path) -> Iterator[Path]:
+    """Yield a new sibling folder that becomes `place`; of several processes, one wins."""
     place.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
     try:
-        for key, array in arrays.items():
-            np.save(building / f"{key}.npy", array, allow_pickle=False)
+        yield building
         os.rename(building, place)
     except OSError:
-        if not place.is_dir():  # else another process was first, with the same arrays
+        if not place.is_dir():  # else another process was first, with the same content
             raise
     finally:  # also after Ctrl-C; does nothing after a rename
         shutil.rmtree(building, ignore_errors=True)

@@ -27,8 +27,7 @@ NUMBERED = re.compile(r"(?P<split>[^/]+)/(?P<index>\d+)\.parquet")
 def parquet_files(repo: str, config: str, split: str, *, folder: Path | None = None) -> list[Path]:
     """Return the shards of a split, in order.
 
-    folder: parent of the repositories; None for the environment variable RANKSCOPE_DATA, then
-        the hub, which caches its downloads.
+    folder: parent of the repositories; None for RANKSCOPE_DATA, then the hub and its cache.
     """
     folder = data_folder(folder)
     repository = _downloaded(repo, config, split) if folder is None else _repository(folder, repo)
@@ -138,7 +137,7 @@ def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple
     """Yield each shard's path and table; raise ValueError if there are no rows at all."""
     rows = 0
     for path in files:
-        table = _read(path, columns)
+        table = read_table(path, columns)
         rows += table.num_rows
         yield path, table
     if not rows:
@@ -147,12 +146,8 @@ def read_shards(files: Sequence[Path], columns: Sequence[str]) -> Iterator[tuple
         )
 
 
-def read_row_group(path: Path, group: int, columns: Sequence[str]) -> pa.Table:
-    """Read one row group of a shard."""
-    return _read(path, columns, group)
-
-
-def _read(path: Path, columns: Sequence[str], group: int | None = None) -> pa.Table:
+def read_table(path: Path, columns: Sequence[str], group: int | None = None) -> pa.Table:
+    """Read a shard, or one row group of it."""
     with whole(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
         missing = [name for name in columns if name not in file.schema_arrow.names]
         if not missing:

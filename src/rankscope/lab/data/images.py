@@ -2,9 +2,7 @@
 
 import io
 import sys
-import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
 from multiprocessing import parent_process
 from pathlib import Path
@@ -16,7 +14,7 @@ from jaxtyping import Int64, UInt8
 from PIL import Image, UnidentifiedImageError
 from rich.console import Console
 from rich.file_proxy import FileProxy
-from rich.progress import Progress
+from rich.progress import track
 from torch import Tensor
 
 from rankscope.lab.data.cache import cached
@@ -127,22 +125,11 @@ def decoded(data: bytes | None, where: str, *, mode: str = "RGB") -> Image.Image
 
 
 def _with_bar(rows: Sequence[bytes | None], title: str) -> Iterable[bytes | None]:
-    """Iterate over the rows with a progress bar on stderr, from the first second on.
+    """Iterate over the rows with a progress bar on a terminal's stderr.
 
     There is no bar in a worker process, or if rich already draws on stderr.
     """
     console = Console(stderr=True)
     taken = parent_process() is not None or isinstance(sys.stderr, FileProxy)
-    return rows if taken or not console.is_terminal else _drawing(rows, title, console)
-
-
-def _drawing(rows: Sequence[bytes | None], title: str, console: Console) -> Iterator[bytes | None]:
-    start, bar = time.monotonic(), Progress(console=console, transient=True)
-    task = bar.add_task(title, total=len(rows))
-    with ExitStack() as drawn:
-        for done, row in enumerate(rows):
-            if done % 100 == 0 and time.monotonic() - start > 1:
-                if not bar.live.is_started:
-                    drawn.enter_context(bar)
-                bar.update(task, completed=done)
-            yield row
+    hidden = taken or not console.is_terminal
+    return track(rows, title, console=console, transient=True, disable=hidden)

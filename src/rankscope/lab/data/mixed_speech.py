@@ -4,10 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-from torch.nn.utils.rnn import pad_sequence
-
-from rankscope.lab.data.speech import Speech, SpeechData, Utterances
+from rankscope.lab.data.speech import Speech, SpeechData, Utterances, pad
 
 
 @dataclass(frozen=True)
@@ -31,9 +28,9 @@ class MixedSpeech:
         return Speech(self._joined(trains), self._joined(validations))
 
     def _joined(self, parts: Sequence[Utterances]) -> Utterances:
-        return joined(
-            [part if self.longest is None else upto(part, self.longest) for part in parts]
-        )
+        if self.longest is not None:
+            parts = [upto(part, self.longest) for part in parts]
+        return joined(parts)
 
 
 def upto(utterances: Utterances, frames: int) -> Utterances:
@@ -49,17 +46,10 @@ def upto(utterances: Utterances, frames: int) -> Utterances:
 
 def joined(parts: Sequence[Utterances]) -> Utterances:
     """Join utterances in order, padded to the longest."""
-    features, frames, targets, lengths = zip(*(part.tensors() for part in parts), strict=True)
-    frame_lengths, target_lengths = torch.cat(frames), torch.cat(lengths)
-    return Utterances(
-        padded(features)[:, : int(frame_lengths.max())],
-        frame_lengths,
-        padded(targets)[:, : int(target_lengths.max())],
-        target_lengths,
-    )
-
-
-def padded(parts: Sequence[torch.Tensor]) -> torch.Tensor:
-    """Join the rows of all parts, padded with zeros to the largest second axis."""
-    rows = [row for part in parts for row in part]
-    return pad_sequence(rows, batch_first=True)
+    rows = [
+        (features[:frames], targets[:characters])
+        for part in parts
+        for features, frames, targets, characters in zip(*part.tensors(), strict=True)
+    ]
+    features, targets = zip(*rows, strict=True)
+    return pad(features, targets)

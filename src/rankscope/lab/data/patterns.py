@@ -4,9 +4,6 @@ They stand in for ImageNet where nothing can be downloaded.
 """
 
 import io
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,6 +15,7 @@ from jaxtyping import UInt8
 from PIL import Image
 
 from rankscope.lab.data.cache import folder as cache_folder
+from rankscope.lab.data.cache import folder_at_once
 from rankscope.lab.data.shards import ImageShards, ShardedImages
 
 VERSION = 1  # raise this when the same declaration gives other images
@@ -51,24 +49,12 @@ class Patterns:
         """Open the images, which are made on first use; `folder` is ignored."""
         place = cache_folder() / f"patterns-{self.split}-{self.count}-{VERSION}"
         if not place.is_dir():
-            self._make(place)
+            with folder_at_once(place) as building:
+                self._write(building / "made/patterns/data")
         declared = ShardedImages(
             "made/patterns", "data", self.split, "image", "label", self.classes
         )
         return declared.open(place, keep=keep)
-
-    def _make(self, place: Path) -> None:
-        """Write to a sibling folder and rename it, so that one of several processes wins."""
-        place.parent.mkdir(parents=True, exist_ok=True)
-        building = Path(tempfile.mkdtemp(prefix=f".{place.name}-", dir=place.parent))
-        try:
-            self._write(building / "made/patterns/data")
-            os.rename(building, place)
-        except OSError:
-            if not place.is_dir():
-                raise
-        finally:
-            shutil.rmtree(building, ignore_errors=True)
 
     def _write(self, place: Path) -> None:
         place.mkdir(parents=True)

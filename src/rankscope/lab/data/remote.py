@@ -115,9 +115,8 @@ def _on_hub(repo: str, config: str, split: str) -> Sequence[Shard]:
 
 
 def _fetched(repo: str, patterns: list[str], *, refusal: BaseException | None) -> Path:
-    """Return the hub's local snapshot, without asking the hub.
+    """Return the hub's local snapshot; asking the hub could download the whole split at once.
 
-    If the network is back by now, asking would download the whole split at once.
     refusal: the error with which the hub did not answer.
     """
     try:

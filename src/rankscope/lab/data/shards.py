@@ -1,10 +1,10 @@
-"""Labelled images too many for memory, read by row group: ImageNet and Tiny-ImageNet."""
+"""Labelled images too many for memory, read by row group, such as ImageNet."""
 
 import os
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from threading import Lock
@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from rankscope.lab.data.cache import cached
-from rankscope.lab.data.hub import encoded_files, labels, read_row_group
+from rankscope.lab.data.hub import encoded_files, labels, read_table
 from rankscope.lab.data.images import decoded
 from rankscope.lab.data.remote import LocalShard, Shard, row_group_sizes, split_shards
 from rankscope.tracker.defaults import cores
@@ -45,13 +45,7 @@ class ShardedImages:
 
 
 IMAGENET = ShardedImages("ILSVRC/imagenet-1k", "data", "train", "image", "label", 1000)
-IMAGENET_VALIDATION = ShardedImages(
-    "ILSVRC/imagenet-1k", "data", "validation", "image", "label", 1000
-)
-TINY_IMAGENET = ShardedImages("zh-plus/tiny-imagenet", "data", "train", "image", "label", 200)
-TINY_IMAGENET_VALIDATION = ShardedImages(
-    "zh-plus/tiny-imagenet", "data", "valid", "image", "label", 200
-)
+IMAGENET_VALIDATION = replace(IMAGENET, split="validation")
 
 
 class Rows(NamedTuple):
@@ -73,10 +67,8 @@ class ImageShards:
         self, declared: ShardedImages, files: Sequence[Shard], *, name: str, keep: int
     ) -> None:
         index = _index(name, files)
-        self._declared = declared
-        self._files = files
-        self._file_of = index["file"]
-        self._sizes = index["rows"]
+        self._declared, self._files = declared, files
+        self._file_of, self._sizes = index["file"], index["rows"]
         self._starts = np.cumsum(self._sizes) - self._sizes
         # For each row group, the number of the first one in its file.
         self._first_of = np.searchsorted(self._file_of, self._file_of)
@@ -144,14 +136,10 @@ class ImageShards:
         opening = self._first_of[group]
         first = int(self._starts[group] - self._starts[opening])
         columns = [self._declared.image_column, self._declared.label_column]
-        table = read_row_group(path, int(group - opening), columns)
+        table = read_table(path, columns, int(group - opening))
         encoded = encoded_files(table[columns[0]], path, columns[0])
-        return Rows(
-            encoded,
-            labels(table[columns[1]], self._declared.classes, path, first=first),
-            path,
-            first,
-        )
+        answers = labels(table[columns[1]], self._declared.classes, path, first=first)
+        return Rows(encoded, answers, path, first)
 
 
 def evenly(values: Int64[np.ndarray, " n"], most: int) -> Int64[np.ndarray, " some"]:

@@ -60,19 +60,14 @@ class SpeechData(Protocol):
 
 
 def encode(text: str) -> Int[Tensor, " characters"]:
-    """Return the numbers of the lower-cased characters; raise ValueError for unknown ones.
-
-    >>> encode("A b")
-    tensor([2, 1, 3])
-    """
+    """Return the numbers of the lower-cased characters: [2, 1, 3] for "A b"."""
     strange = sorted(set(text.lower()) - set(ALPHABET[1:]))
     if strange:
         raise ValueError(
             f"characters {strange} of {text!r} are not in the alphabet {ALPHABET[1:]!r}; spell "
             "them out, or leave it out"
         )
-    numbers = [ALPHABET.index(character) for character in text.lower()]
-    return torch.tensor(numbers, dtype=torch.int64)
+    return torch.tensor([ALPHABET.index(c) for c in text.lower()], dtype=torch.int64)
 
 
 def pad(features: Sequence[Tensor], targets: Sequence[Tensor]) -> Utterances:

@@ -1,5 +1,6 @@
 """Text as tokens: WikiText with byte-pair encoding, the standard library by character."""
 
+import sysconfig
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from torch import Tensor
 
 from rankscope.lab.data.cache import cached
 from rankscope.lab.data.hub import DOWNLOAD_AGAIN, data_folder, parquet_files, read_shards
-from rankscope.lab.data.text import StandardLibraryText
 
 REPOSITORY = "Salesforce/wikitext"
 
@@ -156,16 +156,36 @@ def read_tokenizer(path: Path) -> Tokenizer:
 class StandardLibraryTokens:
     """The source of the standard library by character: lower-cased ASCII, 128 tokens.
 
-    Other characters become "?". The last tenth is held out. Text and losses differ a little
-    between Python versions.
+    Other characters become "?". The text ends after `size` characters; its last tenth is held out.
+    Text and losses differ a little between Python versions.
     """
 
     size: int = 1_000_000
 
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"expected size >= 1, got {self}")
+
     def build(self, *, folder: Path | None = None) -> Tokens:
         """Build the tokens; `folder` is ignored."""
-        text = StandardLibraryText(self.size).build()
-        return Tokens(characters(text.train), characters(text.validation), 128)
+        text = characters(source_text(Path(sysconfig.get_path("stdlib")), self.size))
+        split = len(text) - int(len(text) * 0.1)
+        return Tokens(text[:split], text[split:], 128)
+
+
+def source_text(folder: Path, size: int) -> UInt8[Tensor, " length"]:
+    """Return the first bytes of the Python files in a folder, in order of name.
+
+    `_sysconfigdata...` differs between machines and is left out.
+    """
+    files = [path for path in folder.glob("*.py") if not path.name.startswith("_sysconfigdata")]
+    text = b"".join(path.read_bytes() for path in sorted(files))[:size]
+    if not text:
+        raise ValueError(
+            f"no Python source files in {folder}; this Python's standard library is zipped, "
+            "frozen or stripped: use a Python installed with its sources"
+        )
+    return torch.frombuffer(bytearray(text), dtype=torch.uint8)
 
 
 def characters(text: UInt8[Tensor, " length"]) -> Int32[Tensor, " length"]:

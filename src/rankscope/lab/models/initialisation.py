@@ -12,14 +12,6 @@ from torch.nn.modules.conv import _ConvNd
 Network = TypeVar("Network", bound=nn.Module)
 
 
-def undrawn(construct: Callable[[], Network]) -> Network:
-    """Construct a network on the CPU with uninitialised tensors, drawing no random numbers."""
-    with torch.device("meta"):
-        network = construct()
-    network.to_empty(device="cpu")
-    return network
-
-
 @torch.no_grad()
 def draw_defaults(network: nn.Module, generator: torch.Generator) -> None:
     """Fill every layer as torch does by default, in the order of `modules()`.
@@ -41,3 +33,16 @@ def draw_defaults(network: nn.Module, generator: torch.Generator) -> None:
 def _draw_uniform(module: nn.Module, bound: float, generator: torch.Generator) -> None:
     for parameter in module.parameters(recurse=False):
         parameter.uniform_(-bound, bound, generator=generator)
+
+
+def drawn(
+    construct: Callable[[], Network],
+    seed: int,
+    draw: Callable[[Network, torch.Generator], None] = draw_defaults,
+) -> Network:
+    """Construct a network on the CPU with weights that `draw` fills from `seed` alone."""
+    with torch.device("meta"):
+        network = construct()
+    network.to_empty(device="cpu")
+    draw(network, torch.Generator().manual_seed(seed))
+    return network

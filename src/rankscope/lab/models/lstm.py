@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from rankscope.lab.models.initialisation import draw_defaults, undrawn
+from rankscope.lab.models.initialisation import drawn
 from rankscope.lab.training.task import Shown
 from rankscope.matrices.rules import GATES
 from rankscope.pairs import Cut, Pair, inside_pairs
@@ -30,10 +29,7 @@ class BiLstmConfig:
             raise ValueError(f"a BiLstm needs sizes of 1 or more and 2 or more layers, got {self}")
 
     def build(self, seed: int) -> "BiLstm":
-        """The model at initialisation, on the CPU; drawn from `seed` alone."""
-        model = undrawn(lambda: BiLstm(self))
-        draw_defaults(model, torch.Generator().manual_seed(seed))
-        return model
+        return drawn(lambda: BiLstm(self), seed)
 
 
 class BiLstm(nn.Module):
@@ -42,13 +38,8 @@ class BiLstm(nn.Module):
     def __init__(self, config: BiLstmConfig) -> None:
         super().__init__()
         self.config = config
-        self.lstm = nn.LSTM(
-            config.features,
-            config.hidden,
-            config.layers,
-            bidirectional=True,
-            batch_first=True,
-        )
+        sizes = (config.features, config.hidden, config.layers)
+        self.lstm = nn.LSTM(*sizes, bidirectional=True, batch_first=True)
         self.output = nn.Linear(2 * config.hidden, config.characters)
 
     def forward(

@@ -3,12 +3,11 @@
 from dataclasses import dataclass
 from itertools import pairwise
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from rankscope.lab.models.initialisation import draw_defaults, undrawn
+from rankscope.lab.models.initialisation import drawn
 from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
 
@@ -30,10 +29,7 @@ class MlpConfig:
             raise ValueError(f"an MLP needs sizes of 1 or more and 3 or more layers, got {self}")
 
     def build(self, seed: int) -> "Mlp":
-        """The model at initialisation, on the CPU; drawn from `seed` alone."""
-        model = undrawn(lambda: Mlp(self))
-        draw_defaults(model, torch.Generator().manual_seed(seed))
-        return model
+        return drawn(lambda: Mlp(self), seed)
 
 
 class Mlp(nn.Module):

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from rankscope.lab.models.initialisation import draw_defaults, undrawn
+from rankscope.lab.models.initialisation import draw_defaults, drawn
 from rankscope.lab.models.transformer import block_pairs, sinusoids
 from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
@@ -40,10 +40,7 @@ class ModularConfig:
             )
 
     def build(self, seed: int) -> "ModularTransformer":
-        """The model at initialisation, on the CPU; drawn from `seed` alone."""
-        model = undrawn(lambda: ModularTransformer(self))
-        initialise(model, torch.Generator().manual_seed(seed))
-        return model
+        return drawn(lambda: ModularTransformer(self), seed, draw=initialise)
 
 
 class ModularTransformer(nn.Module):

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from rankscope.lab.models.initialisation import undrawn
+from rankscope.lab.models.initialisation import drawn
 from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
 
@@ -42,10 +42,7 @@ class TransformerConfig:
             )
 
     def build(self, seed: int = 0) -> "Transformer":
-        """The model at initialisation, on the CPU; drawn from `seed` alone."""
-        model = undrawn(lambda: Transformer(self))
-        initialise(model, torch.Generator().manual_seed(seed))
-        return model
+        return drawn(lambda: Transformer(self), seed, draw=initialise)
 
 
 class Transformer(nn.Module):
@@ -63,16 +60,13 @@ class Transformer(nn.Module):
         )
         self.output = nn.Linear(config.width, config.vocabulary)
         self.positions: Tensor
-        self.register_buffer(
-            "positions", torch.empty(config.context, config.width), persistent=False
-        )
+        positions = torch.empty(config.context, config.width)
+        self.register_buffer("positions", positions, persistent=False)
 
     def forward(self, tokens: Int[Tensor, "batch time"]) -> Float[Tensor, "batch time vocabulary"]:
         # The factor makes tokens about as large as positions (vaswani2017, section 3.4).
-        x = (
-            self.embedding(tokens) * math.sqrt(self.config.width)
-            + self.positions[: tokens.shape[1]]
-        )
+        x = self.embedding(tokens) * math.sqrt(self.config.width)
+        x = x + self.positions[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
         logits: Tensor = self.output(x)
@@ -164,13 +158,13 @@ def initialise(model: Transformer, generator: torch.Generator) -> None:
     model.output.bias.zero_()
     for block in model.blocks:
         assert isinstance(block, Block)
-        initialise_block(block, generator)
+        _initialise_block(block, generator)
     if model.config.copied_layers:
         for block in model.blocks:
             block.load_state_dict(model.blocks[0].state_dict())
 
 
-def initialise_block(block: Block, generator: torch.Generator) -> None:
+def _initialise_block(block: Block, generator: torch.Generator) -> None:
     block.norm1.reset_parameters()
     block.norm2.reset_parameters()
     attention = block.attn

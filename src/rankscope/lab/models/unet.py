@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from rankscope.lab.models.initialisation import draw_defaults, undrawn
+from rankscope.lab.models.initialisation import draw_defaults, drawn
 from rankscope.lab.models.taps import other_taps
 from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
@@ -50,15 +50,7 @@ class UnetConfig:
             raise ValueError(f"channels must be multiples of the norms' groups, got {self}")
 
     def build(self, seed: int) -> "Unet":
-        """The model at initialisation, on the CPU; drawn from `seed` alone.
-
-        Weights are torch's default; the frequencies are normal and not trained.
-        """
-        model = undrawn(lambda: Unet(self))
-        generator = torch.Generator().manual_seed(seed)
-        draw_defaults(model, generator)
-        model.frequencies.normal_(0, self.frequency, generator=generator)
-        return model
+        return drawn(lambda: Unet(self), seed, draw=initialise)
 
 
 class Unet(nn.Module):
@@ -144,3 +136,9 @@ class Unet(nn.Module):
         """The convolution before the smallest images, and the pair it feeds."""
         middle = self.levels - 1
         return Shown(f"conv{middle}", f"conv{middle} > conv{middle + 1}")
+
+
+def initialise(model: Unet, generator: torch.Generator) -> None:
+    """Draw torch's default weights, and normal frequencies, which are not trained."""
+    draw_defaults(model, generator)
+    model.frequencies.normal_(0, model.config.frequency, generator=generator)

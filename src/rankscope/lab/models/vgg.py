@@ -2,12 +2,11 @@
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from rankscope.lab.models.initialisation import draw_defaults, undrawn
+from rankscope.lab.models.initialisation import drawn
 from rankscope.lab.models.taps import other_taps
 from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
@@ -45,10 +44,7 @@ class VggConfig:
             raise ValueError(f"pools are groups from 1 to 5, got {self.pools}")
 
     def build(self, seed: int) -> "Vgg":
-        """The model at initialisation, on the CPU; drawn from `seed` alone."""
-        model = undrawn(lambda: Vgg(self))
-        draw_defaults(model, torch.Generator().manual_seed(seed))
-        return model
+        return drawn(lambda: Vgg(self), seed)
 
     @property
     def widths(self) -> tuple[int, ...]:

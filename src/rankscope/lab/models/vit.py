@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from rankscope.lab.models.initialisation import draw_defaults, undrawn
+from rankscope.lab.models.initialisation import draw_defaults, drawn
 from rankscope.lab.models.transformer import block_pairs
 from rankscope.lab.training.task import Shown
 from rankscope.pairs import Pair
@@ -69,10 +69,7 @@ class VitConfig:
         return 1 + (rows // self.patch) * (columns // self.patch)
 
     def build(self, seed: int = 0) -> "Vit":
-        """The model at initialisation, on the CPU; drawn from `seed` alone."""
-        model = undrawn(lambda: Vit(self))
-        initialise(model, torch.Generator().manual_seed(seed))
-        return model
+        return drawn(lambda: Vit(self), seed, draw=initialise)
 
 
 class Vit(nn.Module):

@@ -13,10 +13,10 @@ Json = Any
 
 
 def declaration(value: object) -> Json:
-    """A declared value as plain JSON that tells it from every other.
+    """Return a declared value as plain JSON; different values give different JSON.
 
-    Dataclasses carry their class's name, without its module: moving a file changes no experiment.
-    Fields that take no part in comparisons take none here. Functions and classes go by name.
+    Dataclasses carry their class's name without its module, so moving a file changes nothing.
+    Fields that take no part in comparisons are left out. Functions and classes go by name.
     """
     if is_dataclass(value) and not isinstance(value, type):
         entries = {f.name: declaration(getattr(value, f.name)) for f in fields(value) if f.compare}
@@ -30,9 +30,9 @@ def declaration(value: object) -> Json:
     if isinstance(value, PurePath):
         return {"path": value.as_posix()}
     if isinstance(value, tuple | list):
-        return [declaration(each) for each in value]
+        return [declaration(item) for item in value]
     if isinstance(value, Mapping) and all(isinstance(name, str) for name in value):
-        return {"mapping": {name: declaration(each) for name, each in value.items()}}
+        return {"mapping": {name: declaration(item) for name, item in value.items()}}
     name = getattr(value, "__qualname__", "<")
     if callable(value) and "<" not in name:
         return {"function": name}
@@ -59,7 +59,7 @@ def identity_of(declared: Json, seed: int) -> str:
 
 
 def changes(before: Json, after: Json) -> list[str]:
-    """What differs between two declarations: "optimizer.rate: 0.1 -> 0.2"."""
+    """Return the differences between two declarations: "optimizer.rate: 0.1 -> 0.2"."""
     old, new = dict(_leaves(before)), dict(_leaves(after))
     return [
         f"{name or 'declaration'}: {old.get(name, 'absent')} -> {new.get(name, 'absent')}"
@@ -69,9 +69,9 @@ def changes(before: Json, after: Json) -> list[str]:
 
 
 def _leaves(value: Json, name: str = "") -> Iterator[tuple[str, str]]:
-    """The entries of nested objects under dotted names, as JSON text."""
+    """Yield the entries of nested objects under dotted names, as JSON text."""
     if isinstance(value, dict):
-        for key, each in value.items():
-            yield from _leaves(each, f"{name}.{key}" if name else key)
+        for key, entry in value.items():
+            yield from _leaves(entry, f"{name}.{key}" if name else key)
     else:
         yield name, json.dumps(value)

@@ -1,5 +1,4 @@
-"""Where runs are executed: the device and the data of trainings, this machine or a Ray cluster, by
-one process each or by several together."""
+"""Choice of a machine for trainings and of a way to execute runs."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -15,25 +14,24 @@ from rankscope.lab.running import processes, threads, torchrun
 from rankscope.lab.running.processes import Ended, Watcher
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 Device = Literal["cpu", "cuda"]
 On = Literal["here", "ray"]
-# Called with the runs, which may be none, `jobs` and `watcher`.
-Execute = Callable[..., list[Ended]]
+Execute = Callable[..., list[Ended]]  # of the runs, `jobs` and `watcher`
 
-GPU_SHARE = 0.2  # of a GPU for each run on a cluster: five runs use one better than one alone does
+GPU_SHARE = 0.2  # of a GPU for each run on a cluster; five runs use one better than one does
 
 
 @dataclass(frozen=True)
 class Placement:
-    """The place of trainings, and who executes runs; by default processes on this machine's CPU.
+    """The machine of trainings and the function that executes runs; by default on this CPU.
 
-    follow: what a process does that only takes part in what another one executes; True if it went
-        well.
+    follow: called instead in a process that only takes part in what another one executes; returns
+        True on success.
     """
 
-    place: Place = Place()  # noqa: RUF009
+    machine: Machine = Machine()  # noqa: RUF009
     execute: Execute = processes.execute
     follow: Callable[[], bool] | None = None
 
@@ -41,42 +39,42 @@ class Placement:
 def choose_placement(
     *, device: Device | None = None, data: Path | None = None, on: On = "here"
 ) -> Placement:
-    """From what the command line says; the device is a GPU if there is one.
+    """Return the placement that the command line asks for; the default device is a GPU, if any.
 
     Processes that torchrun started train together.
     """
-    there = torch.cuda.is_available()
-    if device == "cuda" and not there and on == "here":
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu and on == "here":
         raise ValueError("device 'cuda' was asked for, but torch sees none; use --device cpu")
-    if data is None and "RANKSCOPE_DATA" in os.environ:  # which other machines may not have
+    if data is None and "RANKSCOPE_DATA" in os.environ:  # other machines may lack the variable
         data = Path(os.environ["RANKSCOPE_DATA"])
     if data is not None and not data.is_dir():
         raise ValueError(
             f"{data} is not a folder; give --data or RANKSCOPE_DATA the one that has the data sets"
         )
-    place = Place(device or ("cuda" if there else "cpu"), data and data.absolute())
+    machine = Machine(device or ("cuda" if has_gpu else "cpu"), data and data.absolute())
     if torchrun.in_group():
-        return _together(place, on)
-    return Placement(place, _executor(place, on))
+        return _together(machine, on)
+    return Placement(machine, _executor(machine, on))
 
 
-def _together(place: Place, on: On) -> Placement:
+def _together(machine: Machine, on: On) -> Placement:
     if on == "ray":
         raise ValueError("torchrun's processes train together here; use either it or --on ray")
-    place = replace(place, device=torchrun.own_device(place.device))
+    machine = replace(machine, device=torchrun.own_device(machine.device))
     if torchrun.leads():
-        train = partial(torchrun.execute, place=place)
-        return Placement(place, partial(trainings_first, train))
-    return Placement(place, follow=partial(torchrun.follow, place))
+        train = partial(torchrun.execute, machine=machine)
+        return Placement(machine, partial(trainings_first, train))
+    return Placement(machine, follow=partial(torchrun.follow, machine))
 
 
-def _executor(place: Place, on: On) -> Execute:
+def _executor(machine: Machine, on: On) -> Execute:
     if on == "ray":
         from rankscope.lab.running import ray  # an extra that few have
 
-        share = GPU_SHARE if place.device == "cuda" else 0.0
+        share = GPU_SHARE if machine.device == "cuda" else 0.0
         return partial(ray.execute, gpus_per_run=share)
-    if place.device == "cuda":
+    if machine.device == "cuda":
         return partial(trainings_first, threads.execute)
     return processes.execute
 
@@ -84,7 +82,7 @@ def _executor(place: Place, on: On) -> Execute:
 def trainings_first(
     train: Execute, runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher
 ) -> list[Ended]:
-    """Trainings as `train` executes them; then what does not train, in processes of its own."""
+    """Execute trainings by `train`, then all other runs in processes."""
     runs = list(runs)
     trainings = [run for run in runs if isinstance(run.run, TrainingRun)]
     others = [run for run in runs if not isinstance(run.run, TrainingRun)]
@@ -92,10 +90,10 @@ def trainings_first(
     return [*ended, *processes.execute(others, jobs=jobs, watcher=watcher)]
 
 
-def placed(experiment: Experiment, place: Place) -> Experiment:
-    """The experiment with every training at `place`, which is no part of a run's identity."""
+def placed(experiment: Experiment, machine: Machine) -> Experiment:
+    """Return the experiment with every training on `machine`, which changes no identity."""
     runs = {
-        key: replace(run, place=place) if isinstance(run, TrainingRun) else run
+        key: replace(run, machine=machine) if isinstance(run, TrainingRun) else run
         for key, run in experiment.runs.items()
     }
     return replace(experiment, runs=runs)

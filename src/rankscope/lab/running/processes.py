@@ -1,7 +1,7 @@
-"""Running what is not there yet: one after another here, or several at once in processes.
+"""Execution of runs: one after another in this process, or several at once in other processes.
 
-A run that raises, or whose process dies, is a failed run; the others go on. Processes are spawned,
-not forked, since torch's threads do not survive a fork, and keep to one thread each.
+A run that raises, or whose process dies, has failed; the others go on. Processes are spawned, since
+torch's threads do not survive a fork. Each uses one thread.
 """
 
 import os
@@ -24,12 +24,12 @@ from rankscope.lab.running.stored_run import StoredRun
 from rankscope.tracker.defaults import cores
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-PROGRESS_EVERY = 0.1  # seconds between two messages of a process
+PROGRESS_SECONDS = 0.1  # between two messages of a process
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A run that was executed; `failure` is a sentence, or None if the run is whole."""
+    """The end of a run; `failure` is a sentence, or None if the run is whole."""
 
     title: str
     seconds: float
@@ -37,7 +37,7 @@ class Ended:
 
 
 class Step(NamedTuple):
-    """How far a run is."""
+    """The finished fraction of a run, and a short note."""
 
     fraction: float
     note: str
@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
 @runtime_checkable
 class Watcher(Protocol):
-    """Who is told how the runs go, such as a progress bar."""
+    """A receiver of progress, such as a progress bar."""
 
     def started(self, title: str) -> None: ...
     def progressed(self, title: str, fraction: float, note: str = "") -> None: ...
@@ -61,7 +61,7 @@ def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) ->
 
 
 def attempt(stored: StoredRun, progress: Progress) -> Ended:
-    """Execute one run; what it raises is kept beside its store."""
+    """Execute one run; if it raises, write the failure beside its store."""
     start = time.perf_counter()
     try:
         provenance = stored.begin()
@@ -76,7 +76,7 @@ def attempt(stored: StoredRun, progress: Progress) -> Ended:
 
 
 def sentence(error: BaseException) -> str:
-    """What went wrong, in one line."""
+    """An error in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())
 
 
@@ -89,7 +89,7 @@ def _execute_here(stored: StoredRun, watcher: Watcher) -> Ended:
 
 @dataclass(frozen=True)
 class Worker:
-    """A process that executes the runs sent to it; it answers with `Step`s, then an `Ended`."""
+    """A process that executes the runs it receives; it sends `Step`s, then an `Ended`."""
 
     process: BaseProcess
     connection: Connection
@@ -98,15 +98,15 @@ class Worker:
     def start(cls) -> "Worker":
         context = get_context("spawn")
         ours, theirs = context.Pipe()
-        # Not a daemon: a run may measure in a process of its own, which daemons may not have.
+        # Not a daemon, since daemons may not start the process in which a run may measure.
         process = context.Process(target=_serve, args=(theirs,))
-        with _one_thread(), _deaf_to_ctrl_c():
+        with _one_thread(), _ctrl_c_blocked():
             process.start()
-        theirs.close()  # so that the pipe ends when the process does
+        theirs.close()  # then the pipe ends when the process does
         return cls(process, ours)
 
     def end(self, *, at_once: bool) -> None:
-        """By force, or by closing the pipe, which tells it that no more runs come."""
+        """Terminate the process, or close the pipe, after which it ends by itself."""
         if at_once:
             self.process.terminate()
         self.connection.close()
@@ -117,45 +117,42 @@ def _execute_in_processes(
     waiting: deque[StoredRun], *, jobs: int, watcher: Watcher
 ) -> Iterator[Ended]:
     workers: list[Worker] = []
-    working: dict[Connection, tuple[Worker, StoredRun]] = {}
+    busy: dict[Connection, tuple[Worker, StoredRun]] = {}
 
-    def employ(worker: Worker) -> None:
+    def send_next(worker: Worker | None = None) -> None:
+        if worker is None or not worker.process.is_alive():
+            worker = Worker.start()
+            workers.append(worker)
         stored = waiting.popleft()
-        working[worker.connection] = worker, stored
+        busy[worker.connection] = worker, stored
         watcher.started(stored.title)
         worker.connection.send(stored)
 
-    def engage() -> None:
-        workers.append(Worker.start())
-        employ(workers[-1])
-
     try:
         for _ in range(jobs):
-            engage()
-        while working:
-            for connection in wait(list(working)):
+            send_next()
+        while busy:
+            for connection in wait(list(busy)):
                 assert isinstance(connection, Connection)
-                worker, stored = working[connection]
-                answer = _answer(worker, stored)
-                if not isinstance(answer, Ended):
-                    watcher.progressed(stored.title, *answer)
+                worker, stored = busy[connection]
+                message = _received(worker, stored)
+                if not isinstance(message, Ended):
+                    watcher.progressed(stored.title, *message)
                     continue
-                del working[connection]
-                watcher.ended(answer)
-                yield answer
-                if waiting and worker.process.is_alive():
-                    employ(worker)
-                elif waiting:
-                    engage()
+                del busy[connection]
+                watcher.ended(message)
+                yield message
+                if waiting:
+                    send_next(worker)
     finally:
         for worker in workers:
-            worker.end(at_once=worker.connection in working)
+            worker.end(at_once=worker.connection in busy)
 
 
-def _answer(worker: Worker, stored: StoredRun) -> Step | Ended:
-    """The next message; of a process that died, the failure of its run."""
+def _received(worker: Worker, stored: StoredRun) -> Step | Ended:
+    """Receive the next message; if the process died, record the failure of its run."""
     try:
-        answer: Step | Ended = worker.connection.recv()
+        message: Step | Ended = worker.connection.recv()
     except (EOFError, ConnectionResetError):
         worker.process.join()
         failure = (
@@ -165,35 +162,36 @@ def _answer(worker: Worker, stored: StoredRun) -> Step | Ended:
         with suppress(OSError):
             stored.fail(failure)
         return Ended(stored.title, 0.0, failure)
-    return answer
+    return message
 
 
 def _serve(connection: Connection) -> None:
-    """The life of a worker process."""
+    """Execute runs in a worker process until the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     while True:
         try:
             stored = connection.recv()
         except EOFError:
             return
-        connection.send(attempt(stored, seldom(partial(_tell, connection), every=PROGRESS_EVERY)))
+        progress = throttled(partial(_send, connection), seconds=PROGRESS_SECONDS)
+        connection.send(attempt(stored, progress))
 
 
-def _tell(connection: Connection, step: Step) -> None:
-    """Without a parent to tell, the process ends."""
+def _send(connection: Connection, step: Step) -> None:
+    """Send progress to the parent; if it is gone, end this process."""
     try:
         connection.send(step)
-    except BrokenPipeError:  # not a failure of the run, which an Exception would be
+    except BrokenPipeError:  # an Exception would count as a failure of the run
         sys.exit(1)
 
 
-def seldom(send: Callable[[Step], None], *, every: float) -> Progress:
-    """`send`, at most once in `every` seconds."""
-    last = -every
+def throttled(send: Callable[[Step], None], *, seconds: float) -> Progress:
+    """Return a function that calls `send` at most once in so many seconds."""
+    last = -seconds
 
     def progress(fraction: float | int, note: str = "") -> None:
         nonlocal last
-        if time.monotonic() - last >= every:
+        if time.monotonic() - last >= seconds:
             last = time.monotonic()
             send(Step(float(fraction), note))
 
@@ -202,7 +200,7 @@ def seldom(send: Callable[[Step], None], *, every: float) -> Progress:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """The environment that a child takes over; libraries read it when they are imported."""
+    """Ask for one thread in the environment that a child inherits and libraries read."""
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
@@ -216,10 +214,10 @@ def _one_thread() -> Iterator[None]:
 
 
 @contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """A child takes over what is blocked, also while it imports; the parent hears it afterwards.
+def _ctrl_c_blocked() -> Iterator[None]:
+    """Block Ctrl-C, which a child inherits, also while it imports; the parent gets it later.
 
-    Ctrl-C reaches every process of a terminal, but it is the parent who ends the others.
+    Ctrl-C reaches every process of a terminal. The parent alone decides how the others end.
     """
     if os.name != "posix":
         yield

@@ -1,6 +1,4 @@
-"""Progress bars of several runs at once: one line for all, one for each that is running."""
-
-from types import TracebackType
+"""Progress bars of several runs: one line for all, and one for each that is running."""
 
 from rich.console import Console
 from rich.markup import escape
@@ -19,7 +17,7 @@ from rankscope.lab.running.processes import Ended
 
 
 class Bars:
-    """A `Watcher` that draws; a context manager."""
+    """A `Watcher` that draws on a console; a context manager."""
 
     def __init__(self, console: Console, *, total: int) -> None:
         self._console = console
@@ -27,14 +25,14 @@ class Bars:
         self._finished = 0
         self._running: dict[str, TaskID] = {}
         self._fractions: dict[str, float] = {}
-        self._failed_first: dict[str, str] = {}  # reason -> title
+        self._first_failed: dict[str, str] = {}  # reason -> title
         self._progress = Progress(
             TextColumn("{task.description}", table_column=Column(no_wrap=True)),
             BarColumn(bar_width=12),
             TaskProgressColumn(table_column=Column(min_width=4)),
             TimeElapsedColumn(table_column=Column(min_width=7)),
             TimeRemainingColumn(table_column=Column(min_width=7)),
-            # What a narrow terminal has no room for is left out of here, not of the times.
+            # On a narrow terminal this column is truncated first.
             TextColumn("{task.fields[note]}", table_column=Column(no_wrap=True, ratio=1)),
             console=console,
         )
@@ -56,26 +54,21 @@ class Bars:
         self._finished += 1
         self._advance()
         if ended.failure:
-            self._tell_failure(ended.title, ended.failure)
+            self._print_failure(ended.title, ended.failure)
 
     def __enter__(self) -> "Bars":
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
-    def _tell_failure(self, title: str, reason: str) -> None:
-        """A reason that was told of another run, such as data that are missing, is not repeated."""
-        first = self._failed_first.setdefault(reason, title)
-        said = reason if first == title else f"for the same reason as {first}"
+    def _print_failure(self, title: str, reason: str) -> None:
+        """Print a failure; a reason that another run had, such as missing data, only once."""
+        first = self._first_failed.setdefault(reason, title)
+        shown = reason if first == title else f"for the same reason as {first}"
         self._console.print(
-            f"[red]failed[/red] {escape(title)}: {escape(said)}", highlight=False, soft_wrap=True
+            f"[red]failed[/red] {escape(title)}: {escape(shown)}", highlight=False, soft_wrap=True
         )
 
     def _advance(self) -> None:

@@ -1,8 +1,8 @@
-"""Running what is not there yet on a Ray cluster: one task per run, one core and thread each.
+"""Execution of runs on a Ray cluster: one task per run, with one core and thread each.
 
-The nodes of a cluster must be able to import rankscope, and see the output folder and the data
-under the same absolute paths as the machine that starts the runs. A run whose worker is lost is
-started again and goes on from its own checkpoint, if it keeps one; a run that raises has failed.
+All nodes must be able to import rankscope, and see the output folder and the data under the same
+absolute paths. A run whose worker is lost starts again from its checkpoint, if it has one. A run
+that raises has failed.
 """
 
 import logging
@@ -17,14 +17,14 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankscope.lab.running.processes import THREADS, Ended, Step, Watcher, attempt, seldom
+from rankscope.lab.running.processes import THREADS, Ended, Step, Watcher, attempt, throttled
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.store.lock import Holder, forget
 
-RETRIES = 3  # lives of a run after the first; those that lack of memory ended Ray counts apart
-PROGRESS_EVERY = 0.5  # seconds between two messages of a run, and between two looks at them
-OBJECT_MEMORY = 100 * 2**20  # bytes: what travels is a declaration and a few numbers
-PATIENCE = 10.0  # seconds that cancelled runs have to close their stores
+RETRIES = 3  # after lost workers; Ray counts those that ran out of memory apart
+PROGRESS_SECONDS = 0.5  # between two messages of a run, and between two looks at them
+OBJECT_MEMORY = 100 * 2**20  # bytes; only declarations and a few numbers travel
+CANCEL_SECONDS = 10.0  # that cancelled runs have to close their stores
 
 
 def execute(
@@ -35,11 +35,11 @@ def execute(
     gpus_per_run: float = 0.0,
     address: str | None = None,
 ) -> list[Ended]:
-    """Execute `runs`, up to `jobs` at a time, by default as many as there is place for.
+    """Execute `runs`, up to `jobs` at a time, by default as many as fit.
 
     gpus_per_run: 0.2 lets five runs share a GPU; Ray tells each run which one it sees.
-    address: of a cluster; without it that of the environment variable RAY_ADDRESS, and without
-        that a Ray of this machine alone, which is there as long as the runs are.
+    address: that of a cluster; None for the environment variable RAY_ADDRESS, then for a Ray on
+        this machine that ends with the runs.
     """
     sent = [replace(run, path=run.path.absolute()) for run in runs]
     if not sent:
@@ -50,12 +50,12 @@ def execute(
 
 @dataclass(frozen=True)
 class _Sweep:
-    """Runs under way on a cluster, and who is told about them."""
+    """The running tasks on a cluster, and the watcher of their progress."""
 
     watcher: Watcher
     task: Any
     mailbox: Any
-    under_way: dict[Any, StoredRun] = field(default_factory=dict)
+    running: dict[Any, StoredRun] = field(default_factory=dict)
     started: set[str] = field(default_factory=set)
 
     @classmethod
@@ -66,49 +66,49 @@ class _Sweep:
             max_retries=RETRIES,
             runtime_env={"env_vars": dict.fromkeys(THREADS, "1")},
         )
-        # Beside the driver, so that no other node that is lost takes the mailbox along.
+        # On the driver's node, so that losing another node does not lose the mailbox.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here)
-        return cls(watcher, task(_execute_there), mailbox.remote())
+        return cls(watcher, task(_execute_remotely), mailbox.remote())
 
     def execute(self, runs: list[StoredRun], *, at_once: int | None) -> list[Ended]:
-        """Submit the runs in their order; returns them in the order in which they end."""
+        """Submit the runs in order; return them in the order in which they end."""
         waiting, ended = deque(runs), list[Ended]()
         try:
             while len(ended) < len(runs):
-                while waiting and len(self.under_way) < (at_once or len(runs)):
+                while waiting and len(self.running) < (at_once or len(runs)):
                     stored = waiting.popleft()
-                    self.under_way[self.task.remote(stored, self.mailbox)] = stored
-                over, _ = ray.wait(list(self.under_way), timeout=PROGRESS_EVERY)
-                self._pass_on_progress()
-                ended += map(self._end, over)
+                    self.running[self.task.remote(stored, self.mailbox)] = stored
+                done, _ = ray.wait(list(self.running), timeout=PROGRESS_SECONDS)
+                self._report_progress()
+                ended += map(self._end, done)
         except BaseException:  # Ctrl-C above all
             self._cancel()
             raise
         return ended
 
-    def _pass_on_progress(self) -> None:
-        titles = {stored.title for stored in self.under_way.values()}
+    def _report_progress(self) -> None:
+        titles = {stored.title for stored in self.running.values()}
         steps: dict[str, Step] = ray.get(self.mailbox.empty.remote())
-        for title in steps.keys() & titles:  # what was sent may arrive after the end of its run
+        for title in steps.keys() & titles:  # a message may arrive after the end of its run
             self._start(title)
             self.watcher.progressed(title, *steps[title])
 
     def _start(self, title: str) -> None:
-        """Once only, though a run may have several lives."""
+        """Report the start of a run once, however often it is started again."""
         if title not in self.started:
             self.started.add(title)
             self.watcher.started(title)
 
     def _end(self, task: Any) -> Ended:
-        stored = self.under_way.pop(task)
+        stored = self.running.pop(task)
         self._start(stored.title)
         try:
             ended: Ended = ray.get(task)
         except RayError as error:
             sentence = _sentence(error)
-            for life in ray.get(self.mailbox.lives.remote(stored.title)):
-                forget(stored.path, life)
+            for holder in ray.get(self.mailbox.holders.remote(stored.title)):
+                forget(stored.path, holder)
             with suppress(OSError):
                 stored.fail(sentence, str(error))
             ended = Ended(stored.title, 0.0, sentence)
@@ -116,37 +116,38 @@ class _Sweep:
         return ended
 
     def _cancel(self) -> None:
-        """End what is under way, first as Ctrl-C does, then by force."""
-        tasks = list(self.under_way)
+        """End the running tasks, first as Ctrl-C does, then by force."""
+        tasks = list(self.running)
         for task in tasks:
             ray.cancel(task)
-        over, _ = ray.wait(tasks, num_returns=len(tasks), timeout=PATIENCE) if tasks else ([], [])
-        for task in set(tasks) - set(over):
-            ray.cancel(task, force=True)
+        if tasks:
+            _, left = ray.wait(tasks, num_returns=len(tasks), timeout=CANCEL_SECONDS)
+            for task in left:
+                ray.cancel(task, force=True)
 
 
 def _sentence(error: RayError) -> str:
-    """What Ray says of a task that it gave up; errors in one carry a whole traceback."""
+    """Ray's reason for giving up a task, in one line; a task's own error has a traceback."""
     lines = str(error).strip().splitlines() or [""]
     line = lines[-1] if isinstance(error, RayTaskError) else lines[0]
     return f"{type(error).__name__}: {line}"
 
 
 class Mailbox:
-    """An actor that keeps the last word of each run until the driver asks for it."""
+    """An actor that stores the last message of each run until the driver asks for it."""
 
     def __init__(self) -> None:
         self._steps: dict[str, Step] = {}
-        self._lives: dict[str, list[Holder]] = {}
+        self._holders: dict[str, list[Holder]] = {}
 
-    def live(self, title: str, holder: Holder) -> list[Holder]:
-        """Note a life of a run; returns those it had before, which Ray knows to be over."""
-        lives = self._lives.setdefault(title, [])
-        lives.append(holder)
-        return lives[:-1]
+    def start(self, title: str, holder: Holder) -> list[Holder]:
+        """Note the process that executes a run; return those before it, which are lost."""
+        holders = self._holders.setdefault(title, [])
+        holders.append(holder)
+        return holders[:-1]
 
-    def lives(self, title: str) -> list[Holder]:
-        return self._lives.get(title, [])
+    def holders(self, title: str) -> list[Holder]:
+        return self._holders.get(title, [])
 
     def put(self, title: str, step: Step) -> None:
         self._steps[title] = step
@@ -156,21 +157,21 @@ class Mailbox:
         return steps
 
 
-def _execute_there(stored: StoredRun, mailbox: Any) -> Ended:
-    """The task, in a worker of Ray."""
-    for lost in ray.get(mailbox.live.remote(stored.title, Holder.me())):
-        forget(stored.path, lost)  # which only its own machine could see to be stale
+def _execute_remotely(stored: StoredRun, mailbox: Any) -> Ended:
+    """Execute a run in a worker of Ray."""
+    for lost in ray.get(mailbox.start.remote(stored.title, Holder.me())):
+        forget(stored.path, lost)  # only its own machine could see that its lock is stale
 
     def send(step: Step) -> None:
         mailbox.put.remote(stored.title, step)
 
     send(Step(0.0, ""))
-    return attempt(stored, seldom(send, every=PROGRESS_EVERY))
+    return attempt(stored, throttled(send, seconds=PROGRESS_SECONDS))
 
 
 @contextmanager
 def _connected(address: str | None, *, jobs: int | None, gpus_per_run: float) -> Iterator[None]:
-    """A Ray to submit to. One that was there before stays."""
+    """Connect to Ray, or start it, while the body runs; one that runs already is left alone."""
     if ray.is_initialized():
         yield
         return
@@ -180,7 +181,7 @@ def _connected(address: str | None, *, jobs: int | None, gpus_per_run: float) ->
         with _no_usage_report():
             ray.init(
                 address,
-                num_cpus=jobs,  # of None Ray makes the cores it may use
+                num_cpus=jobs,  # None: the cores that Ray may use
                 include_dashboard=False,
                 object_store_memory=OBJECT_MEMORY,
                 **quiet,
@@ -188,26 +189,26 @@ def _connected(address: str | None, *, jobs: int | None, gpus_per_run: float) ->
     else:
         ray.init(address, **quiet)
     try:
-        if address == "local":  # a cluster may yet get the nodes it lacks
-            _check_there_are_gpus(gpus_per_run)
+        if address == "local":  # a cluster may still grow
+            _require_gpus(gpus_per_run)
         yield
     finally:
         ray.shutdown()
 
 
-def _check_there_are_gpus(gpus_per_run: float) -> None:
-    """Ray itself would wait for them without end."""
-    there = ray.cluster_resources().get("GPU", 0.0)  # type: ignore[no-untyped-call]
-    if gpus_per_run > there:
+def _require_gpus(gpus_per_run: float) -> None:
+    """Raise ValueError if GPUs are missing; Ray would wait for them forever."""
+    gpus = ray.cluster_resources().get("GPU", 0.0)  # type: ignore[no-untyped-call]
+    if gpus_per_run > gpus:
         raise ValueError(
-            f"each run was to have {gpus_per_run:g} GPUs, but this machine has {there:g}; run on "
+            f"each run was to have {gpus_per_run:g} GPUs, but this machine has {gpus:g}; run on "
             "the CPU, or give the address of a cluster in RAY_ADDRESS"
         )
 
 
 @contextmanager
 def _no_usage_report() -> Iterator[None]:
-    """Unless the user asked for it, a Ray that we start reports nothing to its makers."""
+    """Keep a Ray that we start from reporting usage, unless the user asked for it."""
     chosen = "RAY_USAGE_STATS_ENABLED" in os.environ
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:

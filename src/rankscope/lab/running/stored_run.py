@@ -1,4 +1,4 @@
-"""One run of an experiment on disk: its state, and how its files come and go.
+"""One run of an experiment on disk: its state and its files.
 
     <out>/<paper>/<experiment>/<scale>/<run>/seed-0                the store
                                              seed-0.begun.json     while it is not whole
@@ -51,7 +51,7 @@ class StoredRun:
 
     @property
     def title(self) -> str:
-        """Words for people; the experiment is named where the network does not tell it."""
+        """Words for people; they name the experiment if the network does not imply it."""
         experiment = self.key.experiment.rpartition("/")[2]
         prefix = "" if experiment in ("", self.key.network) else f"{experiment}: "
         return f"{prefix}{self.key.title}, seed {self.seed}"
@@ -90,7 +90,7 @@ class StoredRun:
 
     @property
     def failure(self) -> str | None:
-        """The sentence of the last failure, if the run has not succeeded since."""
+        """The last failure in one line, or None if the run has succeeded since."""
         try:
             return self.failure_file.read_text().partition("\n")[0]
         except FileNotFoundError:
@@ -101,7 +101,7 @@ class StoredRun:
         return self._beside("failure.txt")
 
     def changes(self) -> list[str]:
-        """How the declaration differs from that of the store on disk."""
+        """Differences between the stored declaration and this one."""
         return changes(self.attrs.get("declaration"), self.declaration)
 
     def aside(self) -> Path:

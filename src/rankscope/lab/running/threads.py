@@ -1,7 +1,7 @@
-"""Runs side by side on one GPU: a thread and a stream for each, in this process.
+"""Execution of several runs at once on one GPU, in threads of this process.
 
-Processes would take turns on the GPU; streams of one process share it. The threads spend their time
-replaying graphs, for which they hardly need the interpreter.
+Processes would take turns on the GPU; the streams of one process share it. The threads replay
+graphs, for which they hardly need the interpreter.
 """
 
 import queue
@@ -14,11 +14,11 @@ from rankscope.lab.running.stored_run import StoredRun
 
 Message = tuple[str, Step | Ended | None]
 
-JOBS = 5  # five VGG-16s of the paper's size fill an H200
+JOBS = 5  # convolutional networks of 15 million parameters fill an H200
 
 
 def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) -> list[Ended]:
-    """Execute `runs`, `jobs` at a time; the watcher hears of them in this thread."""
+    """Execute `runs`, `jobs` at a time; the watcher is called in this thread."""
     runs = list(runs)
     messages: queue.SimpleQueue[Message] = queue.SimpleQueue()
     stop = threading.Event()
@@ -36,7 +36,7 @@ def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) ->
                 else:
                     watcher.progressed(title, *message)
         except BaseException:
-            # Threads cannot be ended from outside: those under way hear of it when they report.
+            # Threads cannot be ended from outside: those that run stop when they report.
             stop.set()
             for future in futures:
                 future.cancel()
@@ -45,7 +45,7 @@ def execute(runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher) ->
 
 
 class Stopped(BaseException):
-    """Not a failure of the run, which an Exception would be."""
+    """Ends a run without failure; an Exception would be recorded as one."""
 
 
 def _attempt(

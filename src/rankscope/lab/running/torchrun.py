@@ -1,9 +1,9 @@
-"""Running what is not there yet by several processes together, which `torchrun` starts.
+"""Execution of runs by several processes together, which `torchrun` starts.
 
-They train one run after the other. The first process, of rank 0, chooses the runs, writes, judges
-and talks; the others follow it. What fails while a run is set up is heard by all, and the next run
-begins. What fails later ends the process where it happens, since the others wait for it and do not
-hear: torchrun ends them, and the same command goes on from the run's checkpoint.
+They train one run after the other. The process of rank 0 leads: it chooses the runs, writes, judges
+and prints. If setup fails, all processes skip to the next run. If training fails, the process ends
+where it happens, and torchrun ends the others, which wait for it. The same command then resumes
+from the checkpoint.
 """
 
 import atexit
@@ -25,7 +25,7 @@ from rankscope.lab.running.run import Progress
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.training.distributed import SharedFailure, joined
 from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.task import Place
+from rankscope.lab.training.task import Machine
 
 
 def in_group() -> bool:
@@ -35,12 +35,12 @@ def in_group() -> bool:
 
 
 def leads() -> bool:
-    """Whether this process is the first of them."""
+    """Whether this process has rank 0."""
     return os.environ["RANK"] == "0"
 
 
 def own_device(device: str) -> str:
-    """A GPU for each process on a machine, or the CPU for all."""
+    """Return this process's own GPU, or the CPU."""
     if device == "cpu":
         return device
     number = int(os.environ["LOCAL_RANK"])
@@ -53,23 +53,20 @@ def own_device(device: str) -> str:
 
 
 def execute(
-    runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher, place: Place
+    runs: Iterable[StoredRun], *, jobs: int | None, watcher: Watcher, machine: Machine
 ) -> list[Ended]:
-    """Execute trainings in the first process, each with all the others: `jobs` changes nothing.
-
-    place: of this process.
-    """
-    with joined(torch.device(place.device)):
+    """Execute trainings in the leading process, one at a time with all others; ignore `jobs`."""
+    with joined(torch.device(machine.device)):
         ended = [_lead(run, watcher) for run in runs]
-        _tell(None)
+        _broadcast(None)
     return ended
 
 
-def follow(place: Place) -> bool:
-    """Take part, in another process, in what the first one executes, until it has no more."""
-    with joined(torch.device(place.device)):
-        while (stored := _told()) is not None:
-            _take_part(stored, place)
+def follow(machine: Machine) -> bool:
+    """Take part in what the leading process executes, until it has no more."""
+    with joined(torch.device(machine.device)):
+        while (stored := _broadcast(None)) is not None:
+            _take_part(stored, machine)
     return True
 
 
@@ -79,11 +76,11 @@ def _lead(stored: StoredRun, watcher: Watcher) -> Ended:
     try:
         failure, broken = _attempt(stored, partial(watcher.progressed, stored.title)), False
     except Exception as error:
-        failure, broken = _keep(stored, error), True
+        failure, broken = _record(stored, error), True
     ended = Ended(stored.title, time.perf_counter() - began, failure)
     watcher.ended(ended)
     if broken:
-        # What is under way with the others must not hold up the end.
+        # Pending collectives must not delay the end.
         atexit.register(_end_at_once, 1)
         raise SystemExit(1)
     return ended
@@ -92,17 +89,17 @@ def _lead(stored: StoredRun, watcher: Watcher) -> Ended:
 def _attempt(stored: StoredRun, progress: Progress) -> str | None:
     """Execute one run with the others.
 
-    Returns what went wrong while they did not wait for this process; the rest is raised.
+    Return a failure for which the others do not wait; raise any other.
     """
     began = time.perf_counter()
     try:
-        came_from = stored.begin()
+        provenance = stored.begin()
     except Exception as error:
-        return _keep(stored, error)
-    if came_from is None:
+        return _record(stored, error)
+    if provenance is None:
         return None
-    stored.failure_file.unlink(missing_ok=True)  # whoever fails first writes it
-    _tell(stored)
+    stored.failure_file.unlink(missing_ok=True)  # the process that fails first writes it
+    _broadcast(stored)
     try:
         stored.run.execute(stored.path, seed=stored.seed, progress=progress)
     except SharedFailure as failure:
@@ -110,30 +107,30 @@ def _attempt(stored: StoredRun, progress: Progress) -> str | None:
             stored.fail(str(failure), failure.trace)
         return str(failure)
     try:
-        stored.finish(came_from, seconds=time.perf_counter() - began)
+        stored.finish(provenance, seconds=time.perf_counter() - began)
     except Exception as error:
-        return _keep(stored, error)
+        return _record(stored, error)
     return None
 
 
-def _take_part(stored: StoredRun, place: Place) -> None:
+def _take_part(stored: StoredRun, machine: Machine) -> None:
     assert isinstance(stored.run, TrainingRun)
-    run = replace(stored.run, place=place)
+    run = replace(stored.run, machine=machine)
     try:
         run.execute(stored.path, seed=stored.seed, progress=_silent)
     except SharedFailure:
-        pass  # which the first process keeps
+        pass  # the leading process records it
     except KeyboardInterrupt:
         _end_at_once(130)
     except BaseException as error:
         if stored.failure is None:
-            said = f"{_keep(stored, error)} (process {dist.get_rank()})"
-            print(f"failed {stored.title}: {said}", file=sys.stderr)
+            failure = f"{_record(stored, error)} (process {dist.get_rank()})"
+            print(f"failed {stored.title}: {failure}", file=sys.stderr)
         _end_at_once(1)
 
 
-def _keep(stored: StoredRun, error: BaseException) -> str:
-    """The failure beside the store, unless another process, of which this one heard, was first."""
+def _record(stored: StoredRun, error: BaseException) -> str:
+    """Write the failure beside the store, unless another process was first, and return it."""
     with suppress(OSError):  # what failed may be the disk
         if stored.failure is None:
             stored.fail(sentence(error), "".join(traceback.format_exception(error)))
@@ -141,20 +138,15 @@ def _keep(stored: StoredRun, error: BaseException) -> str:
     return sentence(error)
 
 
-def _tell(stored: StoredRun | None) -> None:
-    """The next run, to those who follow; None when there is no more."""
-    sent = stored and replace(stored, path=stored.path.absolute())
-    dist.broadcast_object_list([sent], src=0)
-
-
-def _told() -> StoredRun | None:
-    heard: list[StoredRun | None] = [None]
-    dist.broadcast_object_list(heard, src=0)
-    return heard[0]
+def _broadcast(stored: StoredRun | None) -> StoredRun | None:
+    """Return the leading process's run in all processes; None when there are no more."""
+    message = [stored and replace(stored, path=stored.path.absolute())]
+    dist.broadcast_object_list(message, src=0)
+    return message[0]
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """Without what an interpreter tidies up, which waits for collectives under way."""
+    """Exit without the interpreter's clean-up, which waits for pending collectives."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)

@@ -14,7 +14,7 @@ from rankscope.lab.data.splits import split
 from rankscope.lab.tasks.augmentation import CropFlip
 from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.constant import frequency_entropy
-from rankscope.lab.training.task import Batch, Place, Problem, Shown
+from rankscope.lab.training.task import Batch, Machine, Problem, Shown
 
 LABEL_SEED = 1_000_003  # added to the seed, so that random labels are independent of the split
 
@@ -49,20 +49,20 @@ class Classification:
     test: ImageData | None = None
     augmentation: CropFlip | None = None
 
-    def build(self, place: Place, *, seed: int) -> "ClassificationProblem":
-        images = self.images.build(place.data)
+    def build(self, machine: Machine, *, seed: int) -> "ClassificationProblem":
+        images = self.images.build(machine.data)
         if self.random_labels:
             images = permuted(images, seed=seed)
         if self.test is None:
             train, validation = (images[part] for part in split(len(images.labels), seed=seed))
         else:
-            train, validation = images, self.test.build(place.data)
+            train, validation = images, self.test.build(machine.data)
         require_classes(self.model, train.classes, validation.classes)
         return ClassificationProblem(
             train,
             validation,
             self.model.build(seed=seed),
-            device=torch.device(place.device),
+            device=torch.device(machine.device),
             augmentation=self.augmentation,
         )
 
@@ -105,9 +105,6 @@ class ImageProblem(Problem):
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
         # Under autocast cross_entropy would leave log-probabilities in bfloat16.
         return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
-
-    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
 
 
 class ClassificationProblem(ImageProblem):

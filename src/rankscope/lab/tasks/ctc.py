@@ -3,7 +3,7 @@
 It consists of tensor operations only. torch's own loss reads the lengths on the host.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -41,9 +41,11 @@ class _Loss(torch.autograd.Function):
         targets: Tensor,
         target_lengths: Tensor,
     ) -> Tensor:
-        paths = _paths(log_probabilities, frame_lengths, targets, target_lengths)
-        context.save_for_backward(paths.expected)
-        return paths.log_probability.neg()
+        log_probability, expected = _paths(
+            log_probabilities, frame_lengths, targets, target_lengths
+        )
+        context.save_for_backward(expected)
+        return log_probability.neg()
 
     @staticmethod
     def backward(context: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -51,18 +53,12 @@ class _Loss(torch.autograd.Function):
         return -gradients[0][:, None, None] * expected, None, None, None
 
 
-class _Paths(NamedTuple):
-    """log P(text), and the expected count of each character at each frame over its paths."""
-
-    log_probability: Float[Tensor, " n"]
-    expected: Float[Tensor, "n frames characters"]
-
-
 def _paths(
     log_probabilities: Tensor, frame_lengths: Tensor, targets: Tensor, target_lengths: Tensor
-) -> _Paths:
-    """Sum over all paths by the forward-backward algorithm.
+) -> tuple[Float[Tensor, " n"], Float[Tensor, "n frames characters"]]:
+    """log P(text), and the expected count of each character at each frame over its paths.
 
+    This is the forward-backward algorithm.
     The beta of an utterance is the alpha of the utterance read backwards. One recursion over
     twice the utterances therefore gives both. Both include the emission of their own frame.
     """
@@ -83,7 +79,7 @@ def _paths(
     at_state = (alpha + beta - emissions[:n]).softmax(-1)
     is_character = states[..., None] == torch.arange(characters, device=states.device)
     expected = at_state.where(inside_frames[..., None], 0) @ is_character.to(at_state)
-    return _Paths(log_probability, expected)
+    return log_probability, expected
 
 
 def _with_blanks(targets: Tensor) -> Tensor:

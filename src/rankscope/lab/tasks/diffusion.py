@@ -16,7 +16,7 @@ from rankscope.lab.data.splits import split
 from rankscope.lab.models.unet import UnetConfig
 from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.classification import channel_moments
-from rankscope.lab.training.task import Batch, Place, Problem
+from rankscope.lab.training.task import Batch, Machine, Problem
 
 TRAINING_NOISE, VALIDATION_NOISE, SAMPLE_NOISE = 11, 12, 13  # seeds of fixed noise
 
@@ -50,9 +50,9 @@ class Diffusion:
                 f"sampling takes 1 to {self.steps} steps, got sampling_steps={self.sampling_steps}"
             )
 
-    def build(self, place: Place, *, seed: int) -> "DiffusionProblem":
-        images = self.images.build(place.data)
-        return DiffusionProblem(self, images, device=torch.device(place.device), seed=seed)
+    def build(self, machine: Machine, *, seed: int) -> "DiffusionProblem":
+        images = self.images.build(machine.data)
+        return DiffusionProblem(self, images, device=torch.device(machine.device), seed=seed)
 
 
 def sigmoid_betas(steps: int, first: float, last: float) -> Float64[Tensor, " steps"]:
@@ -62,6 +62,11 @@ def sigmoid_betas(steps: int, first: float, last: float) -> Float64[Tensor, " st
     exp(-2.5) = 0.08 of the variance to the image, so x_999 still has 0.29 of its contrast.
     """
     return first + (last - first) * torch.linspace(-6, 6, steps, dtype=torch.float64).sigmoid()
+
+
+def signal_shares(task: Diffusion) -> Float64[Tensor, " steps"]:
+    """a_t of every step."""
+    return (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
 
 
 class DiffusionProblem(Problem):
@@ -83,8 +88,7 @@ class DiffusionProblem(Problem):
         self._mean, self._deviation = (moment.to(device) for moment in moments)
         self._train = images.inputs[train].to(device)
         self._validation = images.inputs[validation].to(device)
-        signal = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
-        self._signal = signal.float().to(device)  # a_t
+        self._signal = signal_shares(task).float().to(device)
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
         pixels = self._train[indices.to(self._device, non_blocking=True)]
@@ -96,11 +100,7 @@ class DiffusionProblem(Problem):
     ) -> Batch:
         """Return images with their steps and noise, which is drawn on the CPU."""
         noise = torch.randn(pixels.shape, generator=source)
-        return (
-            pixels,
-            times.to(self._device, non_blocking=True),
-            noise.to(self._device, non_blocking=True),
-        )
+        return pixels, *(t.to(self._device, non_blocking=True) for t in (times, noise))
 
     def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
         pixels, times, noise = batch
@@ -132,10 +132,9 @@ class DiffusionProblem(Problem):
     def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         """Return new images as bytes."""
         task, (_, rows, columns) = self._task, self._task.images.shape
-        signal = (1 - sigmoid_betas(task.steps, *task.betas)).cumprod(0)
         noise = torch.Generator().manual_seed(SAMPLE_NOISE)
         start = torch.randn(task.samples, 1, rows, columns, generator=noise).to(self._device)
-        made = sample(model, start, signal, steps=task.sampling_steps, noise=noise)
+        made = sample(model, start, signal_shares(task), steps=task.sampling_steps, noise=noise)
         # A diverged network makes NaNs, which become black.
         pixels = (made * self._deviation + self._mean).nan_to_num(0).clamp(0, 255).round()
         data = pixels.to(torch.uint8).cpu().numpy().tobytes()
@@ -158,7 +157,7 @@ def sample(
     `start` is unit noise, as in the paper's code, although x_t never loses the image altogether.
     With pixels of mean 0 and variance 1 the moments agree.
 
-    signal: a_t of every time.
+    signal: see `signal_shares`.
     """
     times = torch.linspace(len(signal) - 1, 0, steps, dtype=torch.float64).round().long().tolist()
     images = start

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from rankscope.lab.data.tokens import TokenData, Tokens
 from rankscope.lab.models.transformer import Transformer, TransformerConfig
 from rankscope.lab.tasks.constant import frequency_entropy
-from rankscope.lab.training.task import Batch, Place, Problem
+from rankscope.lab.training.task import Batch, Machine, Problem
 
 EVALUATION_TOKENS = 32_768  # in one batch
 
@@ -30,13 +30,13 @@ class LanguageModelling:
     model: TransformerConfig
     validation_windows: int = 128
 
-    def build(self, place: Place, *, seed: int) -> "LanguageProblem":
-        tokens = self.text.build(folder=place.data)
+    def build(self, machine: Machine, *, seed: int) -> "LanguageProblem":
+        tokens = self.text.build(folder=machine.data)
         model = replace(self.model, vocabulary=tokens.vocabulary).build(seed)
         return LanguageProblem(
             tokens,
             model,
-            device=torch.device(place.device),
+            device=torch.device(machine.device),
             validation_windows=self.validation_windows,
         )
 
@@ -72,15 +72,11 @@ class LanguageProblem(Problem):
         return self._batches(spread(self._train, samples))
 
     def validate(self, model: nn.Module) -> Mapping[str, float]:
-        losses = [
-            (len(batch[0]), float(self.loss(model, *batch)))
+        total = sum(
+            len(batch[0]) * float(self.loss(model, *batch))
             for batch in self._batches(self._validation)
-        ]
-        total = sum(count * loss for count, loss in losses)
+        )
         return {"validation_loss": total / len(self._validation)}
-
-    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
 
     def _batches(self, chosen: Int[Tensor, "n length"]) -> Iterator[Batch]:
         parts = -(-chosen.numel() // max(EVALUATION_TOKENS, chosen.shape[1]))

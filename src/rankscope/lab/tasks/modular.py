@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,7 +9,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
 from rankscope.lab.models.modular import ModularConfig
-from rankscope.lab.training.task import Batch, Place, Problem
+from rankscope.lab.training.task import Batch, Machine, Problem
 
 
 @dataclass(frozen=True)
@@ -32,8 +31,8 @@ class ModularAddition:
         """Number of training pairs, which is the size of a full batch."""
         return int(self.train_share * self.model.p**2)
 
-    def build(self, place: Place, *, seed: int) -> "ModularProblem":
-        return ModularProblem(self, device=torch.device(place.device), seed=seed)
+    def build(self, machine: Machine, *, seed: int) -> "ModularProblem":
+        return ModularProblem(self, device=torch.device(machine.device), seed=seed)
 
 
 def table(p: int) -> tuple[Int64[Tensor, "pairs 3"], Int64[Tensor, " pairs"]]:
@@ -56,16 +55,14 @@ class ModularProblem(Problem):
         self.constant_loss = float(torch.tensor(task.model.p, dtype=torch.float64).log())
         questions, answers = table(task.model.p)
         order = torch.randperm(len(answers), generator=torch.Generator().manual_seed(seed))
-        train, validation = order[: task.samples], order[task.samples :]
-        self._train = (questions[train].to(device), answers[train].to(device))
-        self._validation = (questions[validation].to(device), answers[validation].to(device))
+        self._train, self._validation = (
+            (questions[part].to(device), answers[part].to(device))
+            for part in (order[: task.samples], order[task.samples :])
+        )
 
     def draw(self, indices: Int[Tensor, " batch"], generator: torch.Generator) -> Batch:
         chosen = indices.to(self._train[0].device, non_blocking=True)
         return tuple(tensor[chosen] for tensor in self._train)
-
-    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        return (batch[0],)
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
         return F.cross_entropy(model(*self.inputs(*batch)).float(), batch[1])
@@ -81,9 +78,6 @@ class ModularProblem(Problem):
             "validation_accuracy": _accuracy(logits, self._validation[1]),
             "training_accuracy": _accuracy(model(*self.inputs(*self._train)), self._train[1]),
         }
-
-    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
 
 
 def _accuracy(logits: Float[Tensor, "batch classes"], answers: Int64[Tensor, " batch"]) -> float:

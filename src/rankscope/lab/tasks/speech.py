@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -14,7 +13,7 @@ from rankscope.lab.data.speech import BLANK, Speech, SpeechData, Utterances, too
 from rankscope.lab.models.lstm import BiLstm, BiLstmConfig
 from rankscope.lab.tasks.batches import batches
 from rankscope.lab.tasks.ctc import replayable_ctc_loss
-from rankscope.lab.training.task import Batch, Place, Problem
+from rankscope.lab.training.task import Batch, Machine, Problem
 
 EVALUATION_UTTERANCES = 256  # in one batch; a GPU takes as long for many as for few
 CONSTANT_CHARACTERS = 2000  # sample on which the constant predictor's loss is measured
@@ -31,9 +30,9 @@ class SpeechRecognition:
     speech: SpeechData
     model: BiLstmConfig
 
-    def build(self, place: Place, *, seed: int) -> "SpeechProblem":
-        speech = self.speech.build(folder=place.data, seed=seed)
-        return SpeechProblem(speech, self.model.build(seed), device=torch.device(place.device))
+    def build(self, machine: Machine, *, seed: int) -> "SpeechProblem":
+        speech = self.speech.build(folder=machine.data, seed=seed)
+        return SpeechProblem(speech, self.model.build(seed), device=torch.device(machine.device))
 
 
 class SpeechProblem(Problem):
@@ -55,11 +54,7 @@ class SpeechProblem(Problem):
         chosen = indices.to(self._train[0].device, non_blocking=True)
         return tuple(tensor[chosen] for tensor in self._train)
 
-    def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
-        return batch[:1]
-
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        """Mean over utterances of -log P(text) / number of characters."""
         return ctc_loss(model(*self.inputs(*batch)), *batch[1:])
 
     def fixed(self, samples: int) -> Iterable[Batch]:
@@ -81,9 +76,6 @@ class SpeechProblem(Problem):
             "validation_error_rate": float(torch.cat(edits).sum() / target_lengths.sum()),
         }
 
-    def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
-        return {}
-
 
 def ctc_loss(
     log_probabilities: Float[Tensor, "n frames characters"],
@@ -93,19 +85,13 @@ def ctc_loss(
 ) -> Float[Tensor, ""]:
     """Mean over utterances of -log P(text) / number of characters.
 
-    On a GPU, torch's own loss waits for the lengths, which is impossible in a CUDA graph.
+    torch's own loss waits for the lengths on a GPU, which is impossible in a CUDA graph.
     """
     if log_probabilities.is_cuda and log_probabilities.requires_grad:
         losses = replayable_ctc_loss(log_probabilities, frame_lengths, targets, target_lengths)
         return (losses / target_lengths).mean()
-    return F.ctc_loss(
-        log_probabilities.transpose(0, 1),
-        targets,
-        frame_lengths,
-        target_lengths,
-        blank=BLANK,
-        reduction="mean",
-    )
+    by_frame = log_probabilities.transpose(0, 1)
+    return F.ctc_loss(by_frame, targets, frame_lengths, target_lengths, blank=BLANK)
 
 
 def require_room(speech: Speech) -> None:

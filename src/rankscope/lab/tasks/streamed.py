@@ -18,7 +18,7 @@ from rankscope.lab.tasks.batches import EVALUATION_BATCH
 from rankscope.lab.tasks.classification import Classifier, ImageProblem, require_classes
 from rankscope.lab.training.order import BlockOrder
 from rankscope.lab.training.prefetch import Prefetched
-from rankscope.lab.training.task import Batch, Place
+from rankscope.lab.training.task import Batch, Machine
 
 # Red, green and blue over ImageNet's training images, as shares of 255.
 MEAN = (0.485, 0.456, 0.406)
@@ -50,13 +50,13 @@ class StreamedClassification:
         if self.window < 1:
             raise ValueError(f"a window has at least one row group, got {self.window}")
 
-    def build(self, place: Place, *, seed: int) -> "StreamedProblem":
+    def build(self, machine: Machine, *, seed: int) -> "StreamedProblem":
         return StreamedProblem(
             self,
-            self.images.open(place.data, keep=2 * self.window),
-            self.test.open(place.data),
+            self.images.open(machine.data, keep=2 * self.window),
+            self.test.open(machine.data),
             self.model.build(seed=seed),
-            device=torch.device(place.device),
+            device=torch.device(machine.device),
         )
 
 

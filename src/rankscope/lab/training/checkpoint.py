@@ -45,13 +45,11 @@ class Checkpoint:
         A checkpoint is ignored if the last snapshot before it is not among the `stored` steps. It
         then belongs to another store, or a power cut took that snapshot.
         """
-        if not self._file.exists():
-            return 0
         device = next(model.parameters()).device
         try:
             state = torch.load(self._file, map_location=device, weights_only=True)
-        except (RuntimeError, EOFError, pickle.UnpicklingError):  # cut short by a power cut
-            return 0
+        except (FileNotFoundError, RuntimeError, EOFError, pickle.UnpicklingError):
+            return 0  # there is none, or a power cut has cut it short
         if next(step for step in range(state["step"], -1, -1) if snapshots(step)) not in stored:
             return 0
         model.load_state_dict(state["model"])

@@ -4,9 +4,10 @@ They are its losses on training and held-out data, and those of its truncations.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -44,8 +45,7 @@ class Evaluation:
     BatchNorm statistics measured anew on the same samples. The running statistics behind
     training_loss lag the weights, which would make a truncated network look better than the whole.
     Without BatchNorm the full loss equals the training loss and is not stored.
-    A truncation replaces all matrices but the last, by the snapshot's own decompositions. The last
-    matrix may belong to a linear layer or to a convolution.
+    A truncation replaces all matrices but the last, by the snapshot's own decompositions.
     """
 
     def __init__(
@@ -125,8 +125,6 @@ class Evaluation:
         for name, tensor in named_tensors(self._model).items():
             tensor.copy_(tensors[name], non_blocking=True)
 
-    @contextmanager
-    def _beside(self) -> Iterator[None]:
-        """Run the body on a CUDA stream for evaluation, if the model is on a GPU."""
-        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
-            yield
+    def _beside(self) -> AbstractContextManager[Any]:
+        """Return a context on a CUDA stream for evaluation, if the model is on a GPU."""
+        return nullcontext() if self._stream is None else torch.cuda.stream(self._stream)

@@ -36,10 +36,9 @@ def execution_context(device: torch.device) -> Iterator[None]:
 
 
 def own_stream(purpose: str, device: torch.device) -> torch.cuda.Stream:
-    """Return the calling thread's stream for `purpose`, the same one at every call.
+    """Return the calling thread's own stream for `purpose`.
 
-    torch hands out a few streams in turn. If two runs shared one while a graph is captured on it,
-    both would break.
+    torch hands out a few streams in turn. If runs shared one, capturing a graph would break both.
     """
     streams: dict[tuple[str, torch.device], torch.cuda.Stream]
     streams = THREAD.__dict__.setdefault("streams", {})

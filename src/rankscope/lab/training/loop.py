@@ -30,10 +30,7 @@ class Meter:
     """A meter of progress, of speed, and of the time that training waits for the tracker."""
 
     def __init__(self, progress: Progress, *, steps: int, batch: int, unit: str) -> None:
-        self._progress = progress
-        self._steps = steps
-        self._batch = batch
-        self._unit = unit
+        self._progress, self._steps, self._batch, self._unit = progress, steps, batch, unit
         self._began = self._reported = time.monotonic()
         self._done = 0
         self.held_seconds = 0.0  # spent by training on snapshots and checkpoints
@@ -136,16 +133,17 @@ class Loop:
 
     def _settled(self, step: int) -> bool:
         """True if training may stop here; a resumed training stops at the same step."""
-        if self.stop is None or step < self.stop.steps:
-            return False
         stop = self.stop
-        return self.group.decide(lambda: self._over(stop, step))
+        if stop is None or step < stop.steps:
+            return False
 
-    def _over(self, stop: Settled, step: int) -> bool:
-        committed = self.tracker.committed
-        if committed is None or committed < step - stop.steps:
-            self.tracker.flush()
-        return stop.over(store.open(self.tracker.path), step)
+        def over() -> bool:
+            committed = self.tracker.committed
+            if committed is None or committed < step - stop.steps:
+                self.tracker.flush()
+            return stop.over(store.open(self.tracker.path), step)
+
+        return self.group.decide(over)
 
     def _may_save(self, due: float, observed: int | None) -> bool:
         """True if a checkpoint is due and the last snapshot is stored, or it can wait no longer."""

@@ -24,9 +24,7 @@ class SampleOrder(ABC):
     def __init__(self, samples: int, batch: int, *, seed: int) -> None:
         if batch > samples:
             raise ValueError(f"a batch of {batch} needs as many training samples, got {samples}")
-        self._samples = samples
-        self._batch = batch
-        self._seed = seed
+        self._samples, self._batch, self._seed = samples, batch, seed
         self._epoch = -1
         self._permutation = torch.empty(0, dtype=torch.int64)
 

@@ -28,7 +28,7 @@ from rankscope.lab.training.step import (
     plain_step,
 )
 from rankscope.lab.training.stopping import Settled
-from rankscope.lab.training.task import Place, Problem, Task
+from rankscope.lab.training.task import Machine, Problem, Task
 from rankscope.pairs import Pair
 from rankscope.tracker import Epochs, Every, LogEpochs, LogSpaced, Tracker
 
@@ -63,7 +63,7 @@ class TrainingRun:
     paper_decay: float | None = None
     changes: bool = False
     stop: Settled | None = None
-    place: Place = field(default=Place(), compare=False)
+    machine: Machine = field(default=Machine(), compare=False)
 
     def __post_init__(self) -> None:
         if min(self.steps, self.batch, self.accumulate) < 1 or self.batch % self.accumulate:
@@ -92,7 +92,7 @@ class TrainingRun:
         If the loss stops being finite, training ends and the store has the attribute
         `diverged_at`. If the loss was never finite, this raises RuntimeError.
         """
-        with execution_context(torch.device(self.place.device)):
+        with execution_context(torch.device(self.machine.device)):
             with self.assembled(path, seed=seed, progress=progress) as (loop, first):
                 end = loop.advance(first, self.steps)
                 speed = loop.meter.speed
@@ -109,7 +109,10 @@ class TrainingRun:
             problem, optimizer = self._built(group, seed=seed)
             order = problem.order(self.batch, seed=seed)
             first = checkpoint.load(
-                problem.model, optimizer, snapshots=self._snapshots, stored=steps_of(path)
+                problem.model,
+                optimizer,
+                snapshots=self._snapshots,
+                stored=store.open(path)["step"].to_numpy().tolist() if path.exists() else [],
             )
             if first == 0 and group.leads:  # other processes may see an outdated folder
                 checkpoint.remove()
@@ -153,8 +156,8 @@ class TrainingRun:
                 f"a batch of {self.batch} cannot be split among {group.size} processes that take "
                 f"{self._parts(group)} equal parts each; start another number of processes"
             )
-        device = torch.device(self.place.device)
-        problem = self.task.build(self.place, seed=seed)
+        device = torch.device(self.machine.device)
+        problem = self.task.build(self.machine, seed=seed)
         if device.type == "cuda":  # convolutions are faster in this layout
             problem.model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return problem, self.optimizer.build(problem.model.parameters(), device)
@@ -181,11 +184,7 @@ class TrainingRun:
         )
 
     def _step(
-        self,
-        group: Group,
-        problem: Problem,
-        optimizer: torch.optim.Optimizer,
-        tracker: Tracker,
+        self, group: Group, problem: Problem, optimizer: torch.optim.Optimizer, tracker: Tracker
     ) -> StepFunction:
         step = plain_step(
             group.shared(problem, parts=self._parts(group)),
@@ -201,8 +200,8 @@ class TrainingRun:
 
     def _graphed(self, group: Group, problem: Problem) -> bool:
         """True if a GPU replays steps as a graph, which cannot hold exchanges of gradients."""
-        alone = isinstance(group, Alone)
-        return self.place.device != "cpu" and problem.capturable and alone
+        on_gpu = self.machine.device != "cpu"
+        return on_gpu and problem.capturable and isinstance(group, Alone)
 
     def _compiled(self, group: Group, problem: Problem) -> bool:
         # Fusing pays for large models, which spend most of a GPU's time outside matrix products.
@@ -210,7 +209,6 @@ class TrainingRun:
         return fusable and self._graphed(group, problem) and compiler_at_hand()
 
     def _require_finite_start(self, path: Path) -> None:
-        """Raise RuntimeError if the loss was not finite before training."""
         loss = float(store.open(path)["training_loss"][0])
         if not math.isfinite(loss):
             self.forget(path)
@@ -220,7 +218,6 @@ class TrainingRun:
             )
 
     def _store_attributes(self, loop: Loop, path: Path, *, speed: float, end: End) -> None:
-        """Write the attributes that describe the whole training."""
         problem = loop.problem
         attributes: dict[str, Any] = {
             "decay": self.optimizer.decay,
@@ -262,14 +259,8 @@ def declared_pairs(model: nn.Module) -> tuple[Pair, ...]:
 
 
 def require_one_start(firsts: list[int], path: Path) -> None:
-    """Raise ValueError unless all processes start at the same step."""
     if len(set(firsts)) > 1:
         raise ValueError(
             f"processes would start {path.name} at different steps, {', '.join(map(str, firsts))}; "
             f"{path.parent} has to be one folder, on a file system that all of them see"
         )
-
-
-def steps_of(path: Path) -> list[int]:
-    """Return the steps of a run's snapshots; none if there is no store."""
-    return store.open(path)["step"].to_numpy().tolist() if path.exists() else []

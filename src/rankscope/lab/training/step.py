@@ -113,10 +113,8 @@ class GraphedStep:
         paused: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """`paused` returns a context in which this run's other GPU work rests."""
-        self._step = step
-        self._paused = paused
-        self._model = model
-        self._optimizer = optimizer
+        self._step, self._paused = step, paused
+        self._model, self._optimizer = model, optimizer
         self._graph: torch.cuda.CUDAGraph | None = None
         self._batch: Batch = ()
         self._loss: Tensor | None = None

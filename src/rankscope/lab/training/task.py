@@ -16,7 +16,7 @@ Batch = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
-class Place:
+class Machine:
     """The device and data folder of a run, which are no part of its identity.
 
     device: "cpu", "cuda" or "cuda:1", for example.
@@ -38,8 +38,8 @@ class Shown(NamedTuple):
 class Task(Protocol):
     """A frozen dataclass that declares data, model and loss."""
 
-    def build(self, place: Place, *, seed: int) -> "Problem":
-        """Build the problem on the device of `place`; `seed` sets split, noise and weights."""
+    def build(self, machine: Machine, *, seed: int) -> "Problem":
+        """Build the problem on the device of `machine`; `seed` sets split, noise and weights."""
 
 
 class Problem(ABC):
@@ -69,9 +69,9 @@ class Problem(ABC):
         draws its part of a batch with its own generator.
         """
 
-    @abstractmethod
     def inputs(self, *batch: Tensor) -> tuple[Any, ...]:
         """Return the arguments with which the model is called for a batch."""
+        return batch[:1]
 
     @abstractmethod
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
@@ -91,6 +91,6 @@ class Problem(ABC):
         `model` is in eval mode, without gradients. The same weights give the same numbers.
         """
 
-    @abstractmethod
     def final_attributes(self, model: nn.Module) -> Mapping[str, Any]:
         """Return further attributes of the trained model to store, as plain JSON."""
+        return {}
