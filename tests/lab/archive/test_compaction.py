@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from rankscope.lab.papers.yunis2024.claims.networks import CLAIMS
 
-from lab.claims.training_runs import PairCourse, course, flat, seeds, training_run
+from lab.papers.yunis2024.closed_form_runs import PairCourse, course, flat, seeds, training_run
 from rankscope.lab.archive.compaction import (
     LIMIT,
     Compaction,

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.experiments.declared import trainings
+from lab.papers.yunis2024.declared import trainings
 from rankscope.lab.papers.yunis2024 import grok
 from rankscope.lab.tasks.modular import ModularAddition
 from rankscope.lab.training.run import TrainingRun

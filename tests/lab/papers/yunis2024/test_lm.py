@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from lab.experiments.declared import by_decay
+from lab.papers.yunis2024.declared import by_decay
 from rankscope.lab.papers.yunis2024 import lm
 from rankscope.lab.training.run import TrainingRun
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from lab.experiments.declared import trainings
+from lab.papers.yunis2024.declared import trainings
 from rankscope.lab.data.splits import split
 from rankscope.lab.experiment import SCALES
 from rankscope.lab.papers.yunis2024 import mlp

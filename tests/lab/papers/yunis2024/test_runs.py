@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.claims.training_runs import (
+from lab.papers.yunis2024.closed_form_runs import (
     Entries,
     PairCourse,
     at_decay,
@@ -29,8 +29,8 @@ from rankscope.lab.papers.yunis2024.runs import (
     overlaps,
     per_base_run,
     sweeps,
-    whole,
     with_full_loss,
+    with_values,
 )
 from rankscope.lab.running.run import RunKey
 
@@ -153,7 +153,7 @@ def test_whole_matrices_and_pairs_without_other_taps() -> None:
         pairs,
         parts={"u.0": "u"},
     )
-    assert whole(ds)["matrix"].to_numpy().tolist() == ["u", "w"]
+    assert with_values(ds, 1)["matrix"].to_numpy().tolist() == ["u", "w"]
     assert neighbours(ds)["pair"].to_numpy().tolist() == ["u > w"]
 
 

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from lab.experiments.declared import trainings
+from lab.papers.yunis2024.declared import trainings
 from rankscope.lab.data.splits import split
 from rankscope.lab.models.unet import UnetConfig
 from rankscope.lab.papers.yunis2024 import unet

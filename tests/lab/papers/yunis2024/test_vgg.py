@@ -1,6 +1,6 @@
 import pytest
 
-from lab.experiments.declared import trainings
+from lab.papers.yunis2024.declared import trainings
 from rankscope.lab.data.splits import split
 from rankscope.lab.papers.yunis2024 import vgg
 from rankscope.lab.training.run import TrainingRun

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lab.claims.training_runs import (
+from lab.papers.yunis2024.closed_form_runs import (
     PairCourse,
     at_decay,
     course,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.claims.training_runs import (
+from lab.papers.yunis2024.closed_form_runs import (
     PairCourse,
     at_decay,
     course,

@@ -5,7 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from lab.claims.training_runs import at_decay, flat, judged, rows, seeds, training_run, words
+from lab.papers.yunis2024.closed_form_runs import (
+    at_decay,
+    flat,
+    judged,
+    rows,
+    seeds,
+    training_run,
+    words,
+)
 from rankscope.lab.papers.yunis2024.claims.grokking import Y9, crossing, mean_rank, steepest_drop
 
 STEPS = [0, *range(100, 40001, 100)]

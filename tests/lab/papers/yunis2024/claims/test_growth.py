@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lab.claims.training_runs import at_decay, judged, rows, seeds, training_run, words
+from lab.papers.yunis2024.closed_form_runs import at_decay, judged, rows, seeds, training_run, words
 from rankscope.lab.papers.yunis2024.claims.growth import Y1, lead_of_large_values
 
 START = np.linspace(2.0, 1.0, 20)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lab.claims.training_runs import at_decay, judged, seeds, training_run, words
+from lab.papers.yunis2024.closed_form_runs import at_decay, judged, seeds, training_run, words
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.papers.yunis2024.claims.high_decay import Y7, Y7_UNCOLLAPSED
 

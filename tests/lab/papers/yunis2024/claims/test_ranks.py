@@ -3,7 +3,15 @@
 import numpy as np
 import pytest
 
-from lab.claims.training_runs import at_decay, flat, judged, rows, seeds, training_run, words
+from lab.papers.yunis2024.closed_form_runs import (
+    at_decay,
+    flat,
+    judged,
+    rows,
+    seeds,
+    training_run,
+    words,
+)
 from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12, final_ranks
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from lab.claims.training_runs import (
+from lab.papers.yunis2024.closed_form_runs import (
     at_decay,
     decay_key,
     flat,

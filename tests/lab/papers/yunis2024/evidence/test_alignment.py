@@ -3,8 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from lab.claims.training_runs import PairCourse, course, training_run
 from lab.papers.archived import evidence, share, table
+from lab.papers.yunis2024.closed_form_runs import PairCourse, course, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept
 from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y3B, Y10, peaks_early
 from rankscope.lab.papers.yunis2024.claims.filters import Y11

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.claims.training_runs import PairCourse, course, flat, training_run
 from lab.papers.archived import evidence, listed, share, table
+from lab.papers.yunis2024.closed_form_runs import PairCourse, course, flat, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept, together
 from rankscope.lab.papers.yunis2024.claims.decay import Y5
 from rankscope.lab.papers.yunis2024.evidence import decay

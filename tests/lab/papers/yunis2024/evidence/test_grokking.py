@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.claims.training_runs import flat, training_run
 from lab.papers.archived import evidence, table
+from lab.papers.yunis2024.closed_form_runs import flat, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept
 from rankscope.lab.papers.yunis2024.claims.grokking import SPACING, Y9, steepest_drop
 from rankscope.lab.papers.yunis2024.evidence import grokking

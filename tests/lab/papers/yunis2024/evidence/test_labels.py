@@ -1,8 +1,8 @@
 import pytest
 import xarray as xr
 
-from lab.claims.training_runs import flat, training_run
 from lab.papers.archived import evidence, table
+from lab.papers.yunis2024.closed_form_runs import flat, training_run
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.yunis2024.claims.labels import Y8
 from rankscope.lab.papers.yunis2024.evidence import labels

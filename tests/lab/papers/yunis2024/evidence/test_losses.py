@@ -1,7 +1,7 @@
 import pytest
 
-from lab.claims.training_runs import flat, training_run
 from lab.papers.archived import by_name, evidence, table
+from lab.papers.yunis2024.closed_form_runs import flat, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept, together
 from rankscope.lab.papers.yunis2024.claims.high_decay import Y7
 from rankscope.lab.papers.yunis2024.evidence import losses

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from lab.claims.training_runs import flat, training_run
 from lab.papers.archived import evidence, share, table
+from lab.papers.yunis2024.closed_form_runs import flat, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept
 from rankscope.lab.papers.yunis2024.claims.growth import Y1
 from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from lab.claims.training_runs import flat, training_run
 from lab.papers.archived import evidence, listed, table
+from lab.papers.yunis2024.closed_form_runs import flat, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept
 from rankscope.lab.papers.yunis2024.claims.truncation import Y6, quotient
 from rankscope.lab.papers.yunis2024.evidence import truncation
