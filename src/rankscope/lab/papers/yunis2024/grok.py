@@ -1,8 +1,8 @@
 """Grokking modular addition (yunis2024, app. D speaks of these runs; settings from its code).
 
 A one-layer Transformer without LayerNorm learns (a + b) mod p from a part of all pairs, in full
-batches. With decay it knows the training pairs by heart long before it can add. When it begins to
-generalise, its ranks drop (Y9). Without decay it does not within the same steps: the control.
+batches. With decay it knows the training pairs by heart long before it can add; then its ranks drop
+(Y9). Without decay, the control, it does not learn to add within the same steps.
 
     rankscope run yunis2024/grok --scale small
     rankscope run yunis2024/grok --scale paper
@@ -18,8 +18,7 @@ steps. Notes on the network and what we read:
 - We compute attention and all after it at the last position only. The others do not reach the
   answer.
 - The training pairs follow the seed, as in the code.
-- Both accuracies are measured on all pairs at every snapshot. `training_accuracy` is that on
-  training pairs.
+- Both accuracies are measured on all pairs at every snapshot.
 
 `small` has p = 59, 40% of pairs, and a network three eighths as wide. It takes 6,600 steps at rate
 0.003 with decays twice the paper's: the sum of rate x decay is 0.99 of the paper's. Runs are named
@@ -32,8 +31,8 @@ half. With a smaller p so few pairs did not suffice, or only much later.
 Cost: 7 minutes on one H200 at `paper`, 4.5 minutes on two cores at `small`, 5 s at `smoke`.
 
 Expect at `small`: at decay 1 test accuracy passes 50% near step 2,000 and reaches 100%; at decay 0
-it stays below 40%. Seeds differ by some hundred steps. Y9 is mixed: the drop lies 0.06 to 0.56 in
-log10 step from the crossing. The loss jumps now and then at this rate, and recovers each time.
+it stays below 40%. Seeds differ by some hundred steps, and the drop lies 0.06 to 0.56 in log10 step
+from the crossing. The loss jumps now and then at this rate, and recovers each time.
 """
 
 from dataclasses import replace
