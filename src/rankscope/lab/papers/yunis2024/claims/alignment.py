@@ -6,8 +6,8 @@ its matrices is zero.
 """
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -22,6 +22,7 @@ from rankscope.lab.papers.yunis2024.runs import (
     overlaps,
     per_base_run,
     relative_alignment,
+    share_met,
 )
 
 AT_CHANCE = (0.75, 1.25)
@@ -109,7 +110,7 @@ def weakness(ds: xr.Dataset) -> Weakness:
 def _start(ds: xr.Dataset) -> xr.DataArray:
     """(pair): a(0) / background; pairs of layers that start as copies appear once."""
     start = relative_alignment(ds.isel(step=[0])).isel(step=0)
-    if not declared(ds.attrs.get("declaration"), "copied_layers"):
+    if not ds.attrs["declaration"]["task"]["model"].get("copied_layers"):
         return start
     first: dict[str, int] = {}  # position by the name without the layer's number
     for position, name in enumerate(start["pair"].to_numpy()):
@@ -119,18 +120,6 @@ def _start(ds: xr.Dataset) -> xr.DataArray:
 
 def _mean(diagonal: xr.DataArray, after: int, upto: int) -> xr.DataArray:
     return diagonal.sel(i=(diagonal["i"] > after) & (diagonal["i"] <= upto)).mean("i")
-
-
-def declared(declaration: Any, field: str) -> Any:
-    """Return the first field of that name anywhere in a stored declaration, or None."""
-    if isinstance(declaration, Mapping):
-        if field in declaration:
-            return declaration[field]
-        declaration = list(declaration.values())
-    if isinstance(declaration, Sequence) and not isinstance(declaration, str):
-        values = (declared(entry, field) for entry in declaration)
-        return next((value for value in values if value is not None), None)
-    return None
 
 
 @per_base_run
@@ -145,14 +134,11 @@ def measure_peak(ds: xr.Dataset) -> Measured:
     early, fallen = peaks_early(course), has_fallen(course)
     known = (course.max("step") + course.isel(step=-1)).where(course.sizes["step"] >= 3)
     tally = count(early & fallen, measured=known)
-    row: dict[str, Cell] = {
-        "share": tally.share,
+    cells = {
         "peak early": count(early, measured=known).share,
         "end below 80%": count(fallen, measured=known).share,
-        "exceptions": str(tally),
     }
-    tallies = {"peaks early, then falls": tally}
-    return Measured(tally.share, tally.at_least(EARLY_SHARE), (row,), tallies)
+    return share_met(tally, EARLY_SHARE, "peaks early, then falls", cells)
 
 
 def peaks_early(course: xr.DataArray) -> xr.DataArray:
@@ -200,13 +186,12 @@ Y3 = Rule(
     table="share of pairs: a(0) / background in 0.75-1.25 (layers that start as copies of one "
     "count once); a(t) <= 0.5 at every snapshot; top ranks above later ones at the end",
 )
-Y3_MEDIAN = Rule(
+Y3_MEDIAN = replace(
+    Y3,
     claim="Y3-median",
-    sentence=Y3.sentence,
     quantity="median over pairs of a(0) / background",
     bound=f"{AT_CHANCE[0]:g} to {AT_CHANCE[1]:g}; the other parts as in Y3",
     measure=measure_weakness_of_median,
-    needs=base_runs,
     table="a(0) of the median pair; the other parts as in Y3",
     reason="We made this second rule before any run was judged. For random directions "
     "a(0) / background is 1 +- 0.24, so only 70% of pairs at chance lie within 0.75-1.25. Y3 asks "

@@ -13,8 +13,9 @@ from rankscope.lab.judging.tally import Tally, count
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.runs import (
     base_runs,
-    collapse,
+    collapse_remark,
     per_base_run,
+    share_met,
     substitute,
     with_values,
 )
@@ -38,12 +39,8 @@ def measure_fall(ds: xr.Dataset) -> Measured:
     ranks = with_values(ds, LEAST_WIDTH).isel(step=[0, -1]).rankscope.normalized_effective_rank()
     change = ranks[1] - ranks[0]
     tally = count(ranks[1] < ranks[0] - FALL, measured=change)
-    row: dict[str, Cell] = {
-        "share": tally.share,
-        "median change": float(change.median()) if tally.counted else None,
-        "exceptions": str(tally),
-    }
-    return Measured(tally.share, tally.at_least(FALLING_SHARE), (row,), {"NER falls": tally})
+    median = float(change.median()) if tally.counted else None
+    return share_met(tally, FALLING_SHARE, "NER falls", {"median change": median})
 
 
 def measure_agreement(runs: Runs) -> Iterator[Measured]:
@@ -59,7 +56,7 @@ def measure_agreement(runs: Runs) -> Iterator[Measured]:
         tally = _agreement(list(ranks.values()))
         for seed, reason in reasons.items():
             if reason:
-                yield collapse(key, seed, reason)
+                yield Measured(remarks=(collapse_remark(key, seed, reason),)).at(key, seed)
                 continue
             row: dict[str, Cell] = {
                 "median final NER": float(ranks[seed].median()),

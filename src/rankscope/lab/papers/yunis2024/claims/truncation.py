@@ -50,6 +50,8 @@ def measure(runs: Runs) -> Iterator[Measured]:
         correlation = _correlation(sweep, gaps)
         base = decay_of(sweep.base)
         at_base = gaps[base].q if base in gaps else None
+        small = None if at_base is None else at_base <= GAP
+        closes = None if correlation is None else correlation <= CORRELATION
         known = all(entry.q is not None for entry in gaps.values())
         row: dict[str, Cell] = {
             "q at base decay": at_base,
@@ -63,7 +65,7 @@ def measure(runs: Runs) -> Iterator[Measured]:
         )
         yield Measured(
             at_base,
-            _met(at_base, correlation) if known else None,
+            all_met([small, closes]) if known else None,
             (row,),
             remarks=(*substitute(sweep.base), *sweep.left_out, *without_q),
         ).at(sweep.base, sweep.seed)
@@ -98,12 +100,6 @@ def _correlation(sweep: Sweep, gaps: dict[float, Gap]) -> float | None:
     if not sweep.enough or len(known) < len(gaps):
         return None
     return float(rank_correlation(np.array([*gaps]), np.array(known)))
-
-
-def _met(at_base: float | None, correlation: float | None) -> bool | None:
-    small = None if at_base is None else at_base <= GAP
-    closes = None if correlation is None else correlation <= CORRELATION
-    return all_met([small, closes])
 
 
 Y6 = Rule(
