@@ -95,9 +95,9 @@ def _pair_name(pair: PairCourse) -> str:
     return f"{pair.earlier} > {pair.later}" + (f" [{pair.label}]" if pair.label else "")
 
 
-def seeds(ds: xr.Dataset, count: int = 3) -> dict[int, xr.Dataset]:
-    """Use the same run as every seed."""
-    return dict.fromkeys(range(count), ds)
+def seeds(ds: xr.Dataset) -> dict[int, xr.Dataset]:
+    """Use the same run as each of three seeds."""
+    return dict.fromkeys(range(3), ds)
 
 
 # Entries of `Runs` and `AvailableRuns`.
