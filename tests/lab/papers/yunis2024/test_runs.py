@@ -110,7 +110,6 @@ def test_sweeps_leave_collapsed_runs_out_with_their_reason() -> None:
     )
     assert len(second.left_out) == 2
     assert first.base == decay_key("vgg", 0)  # nearer to 0.0001 than 0.001 is
-    assert not first.enough
     assert (transformer.network, transformer.seed) == ("lm", 0)
 
 

@@ -38,12 +38,11 @@ Where the paper is silent, we set:
   held-out utterances is real, so at decay 10 their loss is the smaller one.
 
 `small` reads formant speech alone and needs no download: 500 utterances of 1 or 2 words, a frame
-every 20 ms, and 3 layers of 48. *Formant speech* is made by code from 116 short English words: the
-pulses of a voice and noise pass through three resonators whose frequencies glide from letter to
-letter. Speakers differ in pitch, vocal tract and tempo, rooms in hiss. Words sound as they are
-spelled. Training is 17 times shorter at a rate 33 times as large, so decays are about a third of
-the paper's, and the sum of rate x decay is 0.6 of the paper's. At the paper's own decay of 10 this
-narrow network would learn nothing. Runs are named by the paper's decay they stand for.
+every 20 ms, and 3 layers of 48. *Formant speech* is made by code from 116 short English words, by
+voices that differ in pitch, vocal tract and tempo. Words sound as they are spelled. Training is 17
+times shorter at a rate 33 times as large, so decays are about a third of the paper's, and the sum
+of rate x decay is 0.6 of the paper's. At the paper's own decay of 10 this narrow network would
+learn nothing. Runs are named by the paper's decay they stand for.
 
 `smoke` takes a few steps with 2 layers of 12, on 20 words.
 

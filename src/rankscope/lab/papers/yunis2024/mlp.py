@@ -32,6 +32,7 @@ about CIFAR-10.
 """
 
 from dataclasses import replace
+from typing import Any
 
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import CIFAR10
@@ -47,28 +48,23 @@ from rankscope.tracker import Epochs
 EPOCH = 351  # steps: 45,000 images // 128
 SMALL_EPOCH = 12  # 1,618 images // 128
 
-TASKS: dict[Scale, Classification] = {
-    "paper": Classification(CIFAR10, MlpConfig(inputs=3072, hidden=256)),
-    "small": Classification(Digits(), MlpConfig(inputs=64, hidden=256)),
-    "smoke": Classification(Digits(), MlpConfig(inputs=64, hidden=32)),
-}
 PAPER = TrainingRun(
-    TASKS["paper"],
+    Classification(CIFAR10, MlpConfig(inputs=3072, hidden=256)),
     Sgd(rate=0.001, momentum=0.9),
     steps=300 * EPOCH,
     batch=128,
     snapshots=Epochs(EPOCH),
 )
-SMALL = TrainingRun(
-    TASKS["small"],
-    Sgd(rate=0.02, momentum=0.9),
+SMALL = replace(
+    PAPER,
+    task=Classification(Digits(), MlpConfig(inputs=64, hidden=256)),
+    optimizer=Sgd(rate=0.02, momentum=0.9),
     steps=440 * SMALL_EPOCH,
-    batch=128,
     snapshots=Epochs(SMALL_EPOCH, every=12),
 )
 SMOKE = replace(
     SMALL,
-    task=TASKS["smoke"],
+    task=Classification(Digits(), MlpConfig(inputs=64, hidden=32)),
     steps=10 * SMALL_EPOCH,
     snapshots=Epochs(SMALL_EPOCH, first=1, every=3),
 )
@@ -78,6 +74,7 @@ SECONDS: dict[Scale, int | None] = {"paper": 240, "small": 40, "smoke": 3}
 def experiment(scale: Scale) -> Experiment:
     """Return the experiment at one scale."""
     run = {"paper": PAPER, "small": SMALL, "smoke": SMOKE}[scale]
-    random = replace(run, task=replace(TASKS[scale], random_labels=True))
+    task: Any = run.task
+    random = replace(run, task=replace(task, random_labels=True))
     runs = {RunKey("mlp", {"labels": "random"}): random, RunKey("mlp", {"labels": "true"}): run}
     return trainings("yunis2024/mlp", scale, runs, seconds=SECONDS)

@@ -104,11 +104,6 @@ class Sweep:
     def network(self) -> str:
         return self.base.network
 
-    @property
-    def enough(self) -> bool:
-        """Whether there are enough decays to show a trend."""
-        return len(self.runs) >= LEAST_DECAYS
-
 
 def sweeps(runs: Runs) -> Iterator[Sweep]:
     """Yield the sweep of every network and seed."""
@@ -117,15 +112,14 @@ def sweeps(runs: Runs) -> Iterator[Sweep]:
         keys = sorted(swept, key=decay_of)
         (base,) = base_runs_of(network)(keys)
         for seed in swept.seeds:
-            reasons = {key: collapsed(swept[key][seed]) for key in keys}
-            yield Sweep(
-                base,
-                seed,
-                {decay_of(key): swept[key][seed] for key in keys if not reasons[key]},
-                tuple(
-                    collapse_remark(key, seed, reason) for key, reason in reasons.items() if reason
-                ),
-            )
+            whole: dict[float, xr.Dataset] = {}
+            left_out: list[str] = []
+            for key in keys:
+                if reason := collapsed(swept[key][seed]):
+                    left_out.append(collapse_remark(key, seed, reason))
+                else:
+                    whole[decay_of(key)] = swept[key][seed]
+            yield Sweep(base, seed, whole, tuple(left_out))
 
 
 def with_values(ds: xr.Dataset, least: int) -> xr.Dataset:

@@ -39,10 +39,9 @@ We differ from paper and code in these points:
 
 `small` reads scikit-learn's digits, enlarged to 12 x 12, and needs no download. At 8 x 8 the last
 level would be one pixel, and five of nine taps of `conv4` would see only padding. The network is a
-quarter as wide and its convolutions are padded. Training takes 3,600 steps at rate 0.002. The
-decays are the paper's, and the sum of rate x decay is 0.57 of the paper's; per step it is 7 times
-larger. The time embedding has 30 cycles in 1000 steps, as in the tutorial that the code is from.
-Samples are drawn in 100 strides.
+quarter as wide and its convolutions are padded. The decays are the paper's, and the sum of rate x
+decay is 0.57 of the paper's; per step it is 7 times larger. The time embedding has 30 cycles in
+1000 steps, as in the tutorial that the code is from. Samples are drawn in 100 strides.
 
 `smoke` takes a few steps with a narrower network.
 

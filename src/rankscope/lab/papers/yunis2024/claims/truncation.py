@@ -12,7 +12,7 @@ from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.tally import all_met
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.runs import (
-    Sweep,
+    LEAST_DECAYS,
     decay_of,
     decay_sweeps,
     substitute,
@@ -47,12 +47,14 @@ def measure(runs: Runs) -> Iterator[Measured]:
     """
     for sweep in sweeps(runs):
         gaps = {decay: gap(ds) for decay, ds in sweep.runs.items()}
-        correlation = _correlation(sweep, gaps)
+        known = [entry.q for entry in gaps.values() if entry.q is not None]
+        correlation = None
+        if LEAST_DECAYS <= len(gaps) == len(known):
+            correlation = float(rank_correlation(np.array([*gaps]), np.array(known)))
         base = decay_of(sweep.base)
         at_base = gaps[base].q if base in gaps else None
         small = None if at_base is None else at_base <= GAP
         closes = None if correlation is None else correlation <= CORRELATION
-        known = all(entry.q is not None for entry in gaps.values())
         row: dict[str, Cell] = {
             "q at base decay": at_base,
             "Spearman": correlation,
@@ -65,7 +67,7 @@ def measure(runs: Runs) -> Iterator[Measured]:
         )
         yield Measured(
             at_base,
-            all_met([small, closes]) if known else None,
+            all_met([small, closes]) if len(known) == len(gaps) else None,
             (row,),
             remarks=(*substitute(sweep.base), *sweep.left_out, *without_q),
         ).at(sweep.base, sweep.seed)
@@ -93,13 +95,6 @@ def quotient(losses: xr.Dataset) -> xr.DataArray:
     full, top, bottom = (losses[name] for name in LOSSES)
     q: xr.DataArray = (top - full) / (bottom - full)
     return q
-
-
-def _correlation(sweep: Sweep, gaps: dict[float, Gap]) -> float | None:
-    known = [entry.q for entry in gaps.values() if entry.q is not None]
-    if not sweep.enough or len(known) < len(gaps):
-        return None
-    return float(rank_correlation(np.array([*gaps]), np.array(known)))
 
 
 Y6 = Rule(
