@@ -100,10 +100,6 @@ class Sweep:
     runs: dict[float, xr.Dataset]
     left_out: tuple[str, ...]
 
-    @property
-    def network(self) -> str:
-        return self.base.network
-
 
 def sweeps(runs: Runs) -> Iterator[Sweep]:
     """Yield the sweep of every network and seed."""

@@ -15,7 +15,15 @@ from lab.papers.yunis2024.closed_form_runs import (
 )
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.models.transformer import TransformerConfig
-from rankscope.lab.papers.yunis2024.claims.alignment import PARTS, Y3, Y3_MEDIAN, Y3B, Y10, weakness
+from rankscope.lab.papers.yunis2024.claims.alignment import (
+    PARTS,
+    Y3,
+    Y3_MEDIAN,
+    Y3B,
+    Y10,
+    declared,
+    weakness,
+)
 from rankscope.overlaps import background
 
 
@@ -155,6 +163,11 @@ def test_pairs_between_copied_layers_start_at_chance() -> None:
         ratios.append(float(A.diagonal()[:10].mean() / background(A)))
     # 0.76 of a half-normal's mean, by the root of ten values and twenty draws, three times
     assert np.mean(ratios) == pytest.approx(1.0, abs=3 * 0.76 / np.sqrt(200))
+
+
+def test_a_declaration_is_searched_everywhere() -> None:
+    assert declared({"a": {"b": {"wanted": False}}}, "wanted") is False
+    assert declared({"a": "wanted", "b": None}, "wanted") is None
 
 
 def test_random_directions_fail_the_first_rule_and_meet_the_second() -> None:

@@ -68,11 +68,8 @@ def test_each_part_of_the_rule(true, random, word: str) -> None:
     assert only(verdict_on(true, random)).word == word
 
 
-def test_only_pairs_between_middle_layers_count() -> None:
+def test_only_pairs_between_middle_layers_that_live_count() -> None:
     assert alignment_kept(network((50, 50), (0.2, 0.4, 0.1))) == pytest.approx(0.25)
-
-
-def test_pairs_of_a_layer_that_died_say_nothing() -> None:
     assert math.isnan(alignment_kept(network((50, 0), (0.2, 0.4, 0.1))))
 
 

@@ -28,8 +28,8 @@ def truncated(*quotients: float, cost: float = 2.0, **options):
     return training_run({"w": flat(9, [9] * len(quotients))}, scalars=scalars, **options)
 
 
-def sweep(*q_by_decay: float, network: str = "lm"):
-    return over_decays(network, *(truncated(9.0, q) for q in q_by_decay))
+def sweep(*q_by_decay: float):
+    return over_decays("lm", *(truncated(9.0, q) for q in q_by_decay))
 
 
 def test_q_is_a_mean_over_the_second_half() -> None:
@@ -66,11 +66,6 @@ def test_every_loss_has_to_be_finite_in_the_second_half(name: str, value: float)
 def test_a_small_gap_that_closes_with_decay(by_decay: tuple[float, ...], expected: str) -> None:
     network = only(judged(Y6, sweep(*by_decay)))
     assert (network.word, network.value) == (expected, pytest.approx(by_decay[1]))
-
-
-def test_the_base_decay_of_the_unet_is_0() -> None:
-    network = only(judged(Y6, sweep(0.2, 0.1, 0.05, network="unet")))
-    assert (network.word, network.value) == ("holds", pytest.approx(0.2))
 
 
 @pytest.mark.parametrize("at_base", [0.2, 0.8])  # also where the gap is too wide

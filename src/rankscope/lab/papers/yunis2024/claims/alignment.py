@@ -6,8 +6,9 @@ its matrices is zero.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -85,7 +86,7 @@ def measure_weakness_of_median(ds: xr.Dataset) -> Measured:
     _, weak, top = weakness(ds)
     at_chance = None if np.isnan(start) else AT_CHANCE[0] <= start <= AT_CHANCE[1]
     met = all_met([at_chance, weak.at_least(WEAK_SHARE), top.at_least(TOP_SHARE)])
-    row: dict[str, Cell] = {
+    row = {
         "median a(0) / background": start,
         f"a(t) weak, >= {WEAK_SHARE:g}": weak.share,
         f"top ranks above, >= {TOP_SHARE:g}": top.share,
@@ -110,7 +111,7 @@ def weakness(ds: xr.Dataset) -> Weakness:
 def _start(ds: xr.Dataset) -> xr.DataArray:
     """(pair): a(0) / background; pairs of layers that start as copies appear once."""
     start = relative_alignment(ds.isel(step=[0])).isel(step=0)
-    if not ds.attrs["declaration"]["task"]["model"].get("copied_layers"):
+    if not declared(ds.attrs["declaration"], "copied_layers"):
         return start
     first: dict[str, int] = {}  # position by the name without the layer's number
     for position, name in enumerate(start["pair"].to_numpy()):
@@ -120,6 +121,16 @@ def _start(ds: xr.Dataset) -> xr.DataArray:
 
 def _mean(diagonal: xr.DataArray, after: int, upto: int) -> xr.DataArray:
     return diagonal.sel(i=(diagonal["i"] > after) & (diagonal["i"] <= upto)).mean("i")
+
+
+def declared(declaration: Any, field: str) -> Any:
+    """Return the first field of that name anywhere in a stored declaration, or None."""
+    if not isinstance(declaration, Mapping):
+        return None
+    if field in declaration:
+        return declaration[field]
+    values = (declared(entry, field) for entry in declaration.values())
+    return next((value for value in values if value is not None), None)
 
 
 @per_base_run

@@ -9,7 +9,6 @@ import xarray as xr
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.runs import Runs, runs_of
 from rankscope.lab.judging.tally import all_met
-from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.runs import collapse_remark, neighbours, overlaps
 from rankscope.lab.running.run import RunKey
 from rankscope.lab.training.outcome import collapsed
@@ -58,13 +57,9 @@ def _compare(true: xr.Dataset, random: xr.Dataset) -> Measured:
             (left_random, left_random <= FADES),
         )
     )
-    row: dict[str, Cell] = {
-        "median lower by": median,
-        "layers": ", ".join(f"{name} {by:.3g}" for name, by in lower.to_series().items()),
-        "a(end) / max a, true": left_true,
-        "a(end) / max a, random": left_random,
-    }
-    return Measured(median, met, (row,))
+    layers = ", ".join(f"{name} {by:.3g}" for name, by in lower.to_series().items())
+    left = {"a(end) / max a, true": left_true, "a(end) / max a, random": left_random}
+    return Measured(median, met, ({"median lower by": median, "layers": layers, **left},))
 
 
 def middle(ds: xr.Dataset) -> xr.Dataset:

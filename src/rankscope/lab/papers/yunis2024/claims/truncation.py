@@ -10,7 +10,6 @@ from rankscope.lab.judging.correlation import rank_correlation
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.tally import all_met
-from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.runs import (
     LEAST_DECAYS,
     decay_of,
@@ -55,22 +54,19 @@ def measure(runs: Runs) -> Iterator[Measured]:
         at_base = gaps[base].q if base in gaps else None
         small = None if at_base is None else at_base <= GAP
         closes = None if correlation is None else correlation <= CORRELATION
-        row: dict[str, Cell] = {
-            "q at base decay": at_base,
-            "Spearman": correlation,
-            "q by decay": ", ".join(f"{decay:g}: {entry}" for decay, entry in gaps.items()) or "-",
-        }
+        by_decay = ", ".join(f"{decay:g}: {entry}" for decay, entry in gaps.items()) or "-"
+        network, seed = sweep.base.network, sweep.seed
         without_q = tuple(
-            f"{sweep.network}, decay {decay:g}, seed {sweep.seed}: {entry}; the seed cannot tell"
+            f"{network}, decay {decay:g}, seed {seed}: {entry}; the seed cannot tell"
             for decay, entry in gaps.items()
             if entry.q is None
         )
         yield Measured(
             at_base,
             all_met([small, closes]) if len(known) == len(gaps) else None,
-            (row,),
+            ({"q at base decay": at_base, "Spearman": correlation, "q by decay": by_decay},),
             remarks=(*substitute(sweep.base), *sweep.left_out, *without_q),
-        ).at(sweep.base, sweep.seed)
+        ).at(sweep.base, seed)
 
 
 def gap(ds: xr.Dataset) -> Gap:
