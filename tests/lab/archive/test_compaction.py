@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lab.claims.training_runs import (
+from lab.papers.yunis2024.closed_form_runs import (
     Entries,
     PairCourse,
     at_decay,

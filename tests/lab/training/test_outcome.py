@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.claims.training_runs import training_run
+from lab.papers.yunis2024.closed_form_runs import training_run
 from rankscope.lab.training.outcome import collapsed, diverged
 
 

@@ -1,9 +1,6 @@
 """A bidirectional LSTM for speech under weight decay (yunis2024, sections 3-4, C.3, figs. 1-6).
 
-The paper reports: large singular values grow faster than small ones (Y1), and the effective rank of
-nearly every matrix falls (Y2). Neighbouring matrices align weakly (Y3, Y3b). Decay lowers ranks
-(Y4), strengthens alignment (Y5), and lets the top half of each SVD approximate the network (Y6). It
-still trains at the highest decay (Y7). Seeds agree (Y12).
+Claims Y1 to Y7 and Y12 read these runs.
 
     rankscope run yunis2024/lstm --scale small
     rankscope run yunis2024/lstm --scale paper --data FOLDER
@@ -29,8 +26,8 @@ Where the paper is silent, we set:
 
 - Features: Hann window, power spectrum, 40 triangular filters equally spaced in mel(f) = 2595
   log10(1 + f / 700), logarithm, then mean 0 and deviation 1 over each utterance.
-- The loss sees only true frames, but the backward direction reads the padding first.
 - The loss is -log P(text) per character, averaged over utterances, as torch's `reduction="mean"`.
+  It sees only true frames, but the backward direction reads the padding first.
 - No gradient is clipped.
 - Products are computed in bfloat16. Weights and the CTC loss are float32, decompositions float64.
 - Error rates come from greedy decoding without a language model.
@@ -41,20 +38,19 @@ Where the paper is silent, we set:
   held-out utterances is real, so at decay 10 their loss is the smaller one.
 
 `small` reads formant speech alone and needs no download: 500 utterances of 1 or 2 words, a frame
-every 20 ms, and 3 layers of 48. *Formant speech* is made by code from 116 short English words: the
-pulses of a voice and noise pass through three resonators whose frequencies glide from letter to
-letter. Speakers differ in pitch, vocal tract and tempo, rooms in hiss. Words sound as they are
-spelled. Training is 17 times shorter at a rate 33 times as large, so decays are about a third of
-the paper's, and the sum of rate x decay is 0.6 of the paper's. At the paper's own decay of 10 this
-narrow network would learn nothing. Runs are named by the paper's decay they stand for.
+every 20 ms, and 3 layers of 48. *Formant speech* is made by code from 116 short English words, by
+voices that differ in pitch, vocal tract and tempo. Words sound as they are spelled. Training is 17
+times shorter at a rate 33 times as large, so decays are about a third of the paper's, and the sum
+of rate x decay is 0.6 of the paper's. At the paper's own decay of 10 this narrow network would
+learn nothing. Runs are named by the paper's decay they stand for.
 
 `smoke` takes a few steps with 2 layers of 12, on 20 words.
 
 Cost: 38 minutes on one H200 at `paper`, 5 minutes on two cores at `small`, 5 s at `smoke`.
 
 Expect at `small`: 8% of held-out characters wrong at decay 0.1 and 16% at 10. The median final rank
-is 0.78 at decay 0, then 0.77, 0.63 and 0.35. Y1, Y2, Y3-median, Y3b, Y4, Y7 and Y12 hold. Y3 and Y6
-fail. At `paper` 24% of characters are wrong up to decay 1, and 29% at 10.
+is 0.78 at decay 0, then 0.77, 0.63 and 0.35. At `paper` 24% of characters are wrong up to decay 1,
+and 29% at 10.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """The runs that claims and figures of yunis2024 read, and how they read them."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 
@@ -9,6 +9,8 @@ import xarray as xr
 
 from rankscope.lab.judging.rule import Measured
 from rankscope.lab.judging.runs import Needs, Runs, runs_of
+from rankscope.lab.judging.tally import Tally
+from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.running.run import RunKey
 from rankscope.lab.training.outcome import collapsed
 
@@ -27,23 +29,20 @@ def decay_of(key: RunKey) -> float:
     return float(key.variant["decay"])
 
 
-def base_decay(network: str, decays: Iterable[float]) -> float:
-    """Return the decay of figures 1-3, or the nearest to it among `decays`."""
-    return min(sorted(decays), key=lambda decay: abs(decay - BASE[network]))
-
-
 def base_runs_of(*networks: str) -> Needs:
     """Need the run at the base decay of each network, or at the nearest declared decay."""
 
     def needs(keys: Sequence[RunKey]) -> Collection[RunKey]:
-        swept = runs_of(*networks, parameter="decay")(keys)
-        decays: dict[str, list[float]] = {}
-        for key in swept:
-            decays.setdefault(key.network, []).append(decay_of(key))
-        base = {network: base_decay(network, decays[network]) for network in decays}
-        return [key for key in swept if decay_of(key) == base[key.network]]
+        nearest: dict[str, RunKey] = {}
+        for key in sorted(runs_of(*networks, parameter="decay")(keys), key=_from_base):
+            nearest.setdefault(key.network, key)
+        return [key for key in keys if key in nearest.values()]
 
     return needs
+
+
+def _from_base(key: RunKey) -> tuple[float, float]:
+    return abs(decay_of(key) - BASE[key.network]), decay_of(key)
 
 
 base_runs = base_runs_of(*BASE)
@@ -62,16 +61,19 @@ def per_base_run(
     def measure_runs(runs: Runs) -> Iterator[Measured]:
         for key in runs:
             for seed, ds in runs[key].items():
-                reason = collapsed(ds)
-                measured = collapse(key, seed, reason) if reason else measure(ds).at(key, seed)
-                yield replace(measured, remarks=(*substitute(key), *measured.remarks))
+                if reason := collapsed(ds):
+                    measured = Measured(remarks=(collapse_remark(key, seed, reason),))
+                else:
+                    measured = measure(ds)
+                yield replace(measured, remarks=(*substitute(key), *measured.remarks)).at(key, seed)
 
     return measure_runs
 
 
-def collapse(key: RunKey, seed: int, reason: str) -> Measured:
-    """Return the measurement of a collapsed run, which cannot tell."""
-    return Measured(remarks=(collapse_remark(key, seed, reason),)).at(key, seed)
+def share_met(tally: Tally, bound: float, part: str, cells: Mapping[str, Cell]) -> Measured:
+    """Measure a rule that asks for a share of matrices or pairs; `cells` are further evidence."""
+    row = {"share": tally.share, **cells, "exceptions": str(tally)}
+    return Measured(tally.share, tally.at_least(bound), (row,), {part: tally})
 
 
 def collapse_remark(key: RunKey, seed: int, reason: str) -> str:
@@ -98,15 +100,6 @@ class Sweep:
     runs: dict[float, xr.Dataset]
     left_out: tuple[str, ...]
 
-    @property
-    def network(self) -> str:
-        return self.base.network
-
-    @property
-    def enough(self) -> bool:
-        """Whether there are enough decays to show a trend."""
-        return len(self.runs) >= LEAST_DECAYS
-
 
 def sweeps(runs: Runs) -> Iterator[Sweep]:
     """Yield the sweep of every network and seed."""
@@ -115,15 +108,14 @@ def sweeps(runs: Runs) -> Iterator[Sweep]:
         keys = sorted(swept, key=decay_of)
         (base,) = base_runs_of(network)(keys)
         for seed in swept.seeds:
-            reasons = {key: collapsed(swept[key][seed]) for key in keys}
-            yield Sweep(
-                base,
-                seed,
-                {decay_of(key): swept[key][seed] for key in keys if not reasons[key]},
-                tuple(
-                    collapse_remark(key, seed, reason) for key, reason in reasons.items() if reason
-                ),
-            )
+            whole: dict[float, xr.Dataset] = {}
+            left_out: list[str] = []
+            for key in keys:
+                if reason := collapsed(swept[key][seed]):
+                    left_out.append(collapse_remark(key, seed, reason))
+                else:
+                    whole[decay_of(key)] = swept[key][seed]
+            yield Sweep(base, seed, whole, tuple(left_out))
 
 
 def with_values(ds: xr.Dataset, least: int) -> xr.Dataset:

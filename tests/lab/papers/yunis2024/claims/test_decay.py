@@ -2,21 +2,20 @@
 
 import pytest
 
-from lab.claims.training_runs import (
+from lab.papers.yunis2024.closed_form_runs import (
     PairCourse,
     at_decay,
     course,
-    decay_key,
     flat,
     judged,
+    only,
+    over_decays,
     rows,
-    seeds,
     training_run,
     words,
 )
 from rankscope.lab.papers.yunis2024.claims.decay import Y4, Y5
 
-DECAYS = (0, 0.1, 1, 10)
 MOST = "lm, most of all networks"
 
 
@@ -26,11 +25,8 @@ def ranked(ends: list[int], **options):
     return training_run({**spectra, "last": flat(1, [1, 1])}, **options)
 
 
-def ranks(*by_decay: list[int], network: str = "lm", count: int = 3):
-    return {
-        decay_key(network, decay): seeds(ranked(ends), count)
-        for decay, ends in zip(DECAYS, by_decay, strict=False)
-    }
+def ranks(*by_decay: list[int], network: str = "lm"):
+    return over_decays(network, *map(ranked, by_decay))
 
 
 @pytest.mark.parametrize(
@@ -62,39 +58,39 @@ def test_the_table_lists_ranks_by_decay() -> None:
 
 def test_a_matrix_that_died_at_some_decay_cannot_tell() -> None:
     verdict = judged(Y4, ranks([90, 90], [80, 80], [60, 0]))
-    assert (words(verdict), verdict.networks[0].value) == ({"lm": "holds"}, -1)
+    assert (only(verdict).word, only(verdict).value) == ("holds", -1)
     assert rows(verdict)[0]["not"] == "none of 1; 1 cannot tell"
     assert verdict.tables[1].rows == (("lm", "changes", "-", "seed 0 1 2: w1"),)
 
 
-def test_two_decays_or_two_seeds_do_not_settle_it() -> None:
+def test_two_decays_do_not_settle_it() -> None:
     verdict = judged(Y4, ranks([90], [60]))
-    assert (words(verdict), verdict.networks[0].value) == ({"lm": "no data"}, None)
+    assert (only(verdict).word, only(verdict).value) == ("no data", None)
     assert verdict.remarks[0] == "lm, seed 0: 2 uncollapsed decays, 3 are needed"
-    assert words(judged(Y4, ranks([90], [80], [60], count=2))) == {"lm": "holds so far"}
 
 
 def test_a_collapsed_run_reads_as_high_rank_and_is_left_out() -> None:
-    collapsed = at_decay("vgg", 10, seeds(ranked([100], loss=(1.0, 1.0))))
+    collapsed = at_decay("vgg", 10, ranked([100], loss=(1.0, 1.0)))
     verdict = judged(Y4, ranks([90], [80], [60], network="vgg") | collapsed)
-    assert words(verdict) == {"vgg": "holds"}
+    assert only(verdict).word == "holds"
     assert sum("collapsed" in remark for remark in verdict.remarks) == 3
     assert rows(verdict)[0]["decays"] == "0, 0.1, 1"
 
 
 def test_without_decay_0_there_is_no_drop_from_it() -> None:
-    collapsed = at_decay("lm", 0, seeds(ranked([90], loss=(1.0, 1.0))))
+    collapsed = at_decay("lm", 0, ranked([90], loss=(1.0, 1.0)))
     verdict = judged(Y4, ranks([90], [80], [70], [60]) | collapsed)
-    assert (words(verdict), verdict.networks[0].value) == ({"lm": "no data"}, -1.0)
+    assert (only(verdict).word, only(verdict).value) == ("no data", -1.0)
     assert any(remark.startswith("lm, seed 0: decay 0 collapsed") for remark in verdict.remarks)
 
 
-def aligned(*by_decay: float, network: str = "lm"):
+def ending(a: float, **options):
     """One pair whose a at the end is given; its background is 0.1."""
-    return {
-        decay_key(network, decay): seeds(training_run(pairs=[PairCourse("u", "w", course([0, a]))]))
-        for decay, a in zip(DECAYS, by_decay, strict=False)
-    }
+    return training_run(pairs=[PairCourse("u", "w", course([0, a]))], **options)
+
+
+def aligned(*by_decay: float, network: str = "lm"):
+    return over_decays(network, *map(ending, by_decay))
 
 
 @pytest.mark.parametrize(
@@ -113,17 +109,12 @@ def test_alignment_rises_with_decay(by_decay: tuple[float, ...], word: str) -> N
 
 @pytest.mark.parametrize(("other", "word"), [(0.39, "holds"), (0.41, "fails"), (0.4, "fails")])
 def test_the_transformer_aligns_most(other: float, word: str) -> None:
-    verdict = judged(Y5, aligned(0.1, 0.2, 0.4) | aligned(0.1, 0.2, other, network="unet"))
-    most = verdict.networks[-1]
+    runs = aligned(0.1, 0.2, 0.4) | aligned(0.1, 0.2, other, network="unet")
+    *trends, most = judged(Y5, runs).networks
     assert (most.label, most.word) == (MOST, word)
     assert most.value == pytest.approx((0.4 - other) / 0.1)
     assert "the largest of unet, each at its largest uncollapsed decay" in most.quantity
-
-
-def test_the_lead_of_the_transformer_is_no_correlation() -> None:
-    verdict = judged(Y5, aligned(0.1, 0.2, 0.9) | aligned(0.1, 0.2, 0.15, network="unet"))
-    assert [network.value for network in verdict.networks] == [1.0, 0.5, pytest.approx(7.5)]
-    assert [bool(network.quantity) for network in verdict.networks] == [False, False, True]
+    assert [(trend.value, trend.quantity) for trend in trends] == [(1.0, "")] * 2
 
 
 def test_other_networks_alone_are_not_compared() -> None:
@@ -132,14 +123,12 @@ def test_other_networks_alone_are_not_compared() -> None:
 
 
 def test_a_network_that_collapsed_at_every_decay_leaves_the_comparison_open() -> None:
-    dead = training_run(pairs=[PairCourse("u", "w", course([0, 0.2]))], loss=(1.0, 1.0))
-    verdict = judged(Y5, aligned(0.1, 0.2, 0.4) | at_decay("vgg", 0, seeds(dead)))
-    assert words(verdict)[MOST] == "no data"
+    dead = at_decay("vgg", 0, ending(0.2, loss=(1.0, 1.0)))
+    assert words(judged(Y5, aligned(0.1, 0.2, 0.4) | dead))[MOST] == "no data"
 
 
 def test_the_comparison_is_at_the_largest_uncollapsed_decay() -> None:
     runs = aligned(0.1, 0.2, 0.4) | aligned(0.1, 0.2, 0.3, 0.9, network="unet")
-    largest = decay_key("unet", 10)
-    dead = runs[largest][0].assign(training_loss=("step", [1.0, 1.0]))
+    dead = at_decay("unet", 10, ending(0.9, loss=(1.0, 1.0)))
     assert words(judged(Y5, runs))[MOST] == "fails"
-    assert words(judged(Y5, runs | {largest: seeds(dead)}))[MOST] == "holds"
+    assert words(judged(Y5, runs | dead))[MOST] == "holds"

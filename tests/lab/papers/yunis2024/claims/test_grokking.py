@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from lab.claims.training_runs import at_decay, flat, judged, rows, seeds, training_run, words
+from lab.papers.yunis2024.closed_form_runs import (
+    at_decay,
+    flat,
+    judged,
+    only,
+    rows,
+    training_run,
+)
 from rankscope.lab.papers.yunis2024.claims.grokking import Y9, crossing, mean_rank, steepest_drop
 
 STEPS = [0, *range(100, 40001, 100)]
@@ -43,40 +50,29 @@ def test_a_matrix_that_dies_makes_no_drop() -> None:
     assert 1 < steepest_drop(run) < 2
 
 
-@pytest.mark.parametrize(
-    ("drop", "jump", "word"),
-    [
-        (3.5, 3.5, "holds"),
-        (3.5, 3.64, "holds"),
-        (3.5, 3.36, "holds"),
-        (3.5, 3.76, "fails"),
-        (4, 3, "fails"),
-    ],
-)
-def test_drop_and_jump_within_a_fifth(drop: float, jump: float, word: str) -> None:
-    verdict = judged(Y9, at_decay("grok", 1, seeds(grok(drop, jump))))
-    assert words(verdict) == {"grok": word}
-    assert verdict.networks[0].value == pytest.approx(abs(drop - jump), abs=0.06)
+@pytest.mark.parametrize(("jump", "word"), [(3.64, "holds"), (3.36, "holds"), (3.76, "fails")])
+def test_drop_and_jump_within_a_fifth(jump: float, word: str) -> None:
+    network = only(judged(Y9, at_decay("grok", 1, grok(3.5, jump))))
+    assert (network.word, network.value) == (word, pytest.approx(abs(3.5 - jump), abs=0.06))
 
 
 def test_the_largest_decay_is_judged_and_decay_0_stands_beside_it() -> None:
-    verdict = judged(
-        Y9,
-        at_decay("grok", 0, seeds(grok(3.0, 4.0)))
-        | at_decay("grok", 0.1, {})  # not needed
-        | at_decay("grok", 1, seeds(grok(3.5, 3.5))),
-    )
-    assert (words(verdict), verdict.missing) == ({"grok": "holds"}, ())
+    control = at_decay("grok", 0, grok(3.0, 4.0))
+    not_needed = at_decay("grok", 0.1, {})
+    verdict = judged(Y9, control | not_needed | at_decay("grok", 1, grok(3.5, 3.5)))
+    assert (only(verdict).word, verdict.missing) == ("holds", ())
     assert [row["decay"] for row in rows(verdict)] == ["1", "0"] * 3
+    assert judged(Y9, control).networks == ()
 
 
-def test_runs_that_cannot_tell_of_grokking() -> None:
-    def word(run, count: int = 3) -> str:
-        return words(judged(Y9, at_decay("grok", 1, seeds(run, count))))["grok"]
-
-    assert word(grok(3.5, 3.5), 2) == "holds so far"
-    assert word(grok(3.5, 3.5, last=0.49)) == "no data"  # never crosses
-    assert word(grok(3.5, 1.0)) == "no data"  # above from the first snapshot on
-    assert word(grok(3.5, 3.5, loss=(1.0, 1.0))) == "no data"  # collapsed
-    assert judged(Y9, at_decay("grok", 0, seeds(grok(3.5, 3.5)))).networks == ()
-    assert judged(Y9, at_decay("lm", 1, seeds(grok(3.5, 3.5)))).networks == ()
+@pytest.mark.parametrize(
+    ("jump", "options"),
+    [
+        (3.5, {"last": 0.49}),  # never crosses
+        (1.0, {}),  # above from the first snapshot on
+        (3.5, {"loss": (1.0, 1.0)}),  # collapsed
+    ],
+)
+def test_runs_that_cannot_tell_of_grokking(jump: float, options) -> None:
+    runs = at_decay("grok", 1, grok(3.5, jump, **options))
+    assert only(judged(Y9, runs)).word == "no data"

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from lab.claims.training_runs import at_decay, judged, rows, seeds, training_run, words
+from lab.papers.yunis2024.closed_form_runs import judged_at_base, only, rows, training_run
 from rankscope.lab.papers.yunis2024.claims.growth import Y1, lead_of_large_values
 
 START = np.linspace(2.0, 1.0, 20)
@@ -14,58 +14,35 @@ def grown(top: float, rest: float) -> np.ndarray:
     return np.stack([START, START * np.where(np.arange(20) < 2, top, rest)])
 
 
-def run(slow: int, *, total: int = 10, **options):
-    spectra = {f"w{n}": grown(1.5, 2.0) if n < slow else grown(3.0, 2.0) for n in range(total)}
-    return training_run(spectra, **options)
+@pytest.mark.parametrize(("top", "rest", "lead"), [(3, 2, np.log(3 / 2)), (1, 0, np.inf)])
+def test_lead_is_the_log_of_the_factors(top: float, rest: float, lead: float) -> None:
+    leads = lead_of_large_values(training_run({"w": grown(top, rest)}))
+    assert float(leads[0]) == pytest.approx(lead, abs=1e-6)
 
 
-def test_lead_is_the_log_of_the_factors() -> None:
-    lead = lead_of_large_values(training_run({"w": grown(3.0, 2.0)}))
-    assert float(lead[0]) == pytest.approx(np.log(3 / 2), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("slow", "word"), [(0, "holds"), (1, "holds"), (2, "fails"), (10, "fails")]
-)
+@pytest.mark.parametrize(("slow", "word"), [(0, "holds"), (1, "holds"), (2, "fails")])
 def test_nine_tenths_of_the_matrices_decide(slow: int, word: str) -> None:
-    verdict = judged(Y1, at_decay("vgg", 1e-4, seeds(run(slow))))
-    assert words(verdict) == {"vgg": word}
-    assert verdict.networks[0].value == (10 - slow) / 10
+    spectra = {f"w{n}": grown(1.5 if n < slow else 3.0, 2.0) for n in range(10)}
+    verdict = judged_at_base(Y1, "vgg", training_run(spectra))
+    assert (only(verdict).word, only(verdict).value) == (word, (10 - slow) / 10)
     assert rows(verdict)[0]["exceptions"].startswith(f"{slow or 'none'} of 10")
-    named = ", ".join(f"w{n}" for n in range(slow))
-    assert [row[2] for table in verdict.tables[1:] for row in table.rows] == (
-        [f"seed 0 1 2: {named}"] if slow else []
-    )
 
 
 def test_equal_growth_does_not_exceed() -> None:
-    run = training_run({"w": np.stack([START, 2 * START])})
-    assert judged(Y1, at_decay("unet", 0, seeds(run))).networks[0].value == 0
-
-
-def test_two_seeds_are_not_enough() -> None:
-    verdict = judged(Y1, at_decay("lm", 0.1, seeds(run(0), 2)))
-    assert words(verdict) == {"lm": "holds so far"}
-    assert verdict.networks[0].value == 1
+    assert only(judged_at_base(Y1, "unet", training_run({"w": grown(2.0, 2.0)}))).value == 0
 
 
 def test_matrices_that_cannot_tell_are_not_counted() -> None:
-    single, zero = np.array([[1.0], [2.0]]), np.stack([np.zeros(20), START])
-    spectra = {"w": grown(3.0, 2.0), "last": single, "zero": zero, "part": grown(1.0, 2.0)}
-    run = training_run(spectra, parts={"part": "w"})
-    verdict = judged(Y1, at_decay("unet", 0, seeds(run)))
-    assert rows(verdict)[0]["exceptions"] == "none of 1; 1 cannot tell"
-
-
-def test_a_matrix_that_died_cannot_tell_and_is_named() -> None:
-    run = training_run({"w": grown(3.0, 2.0), "dead": grown(0.0, 0.0)})
-    verdict = judged(Y1, at_decay("vgg", 0, seeds(run)))
-    assert (words(verdict), verdict.networks[0].value) == ({"vgg": "holds"}, 1.0)
+    spectra = {
+        "w": grown(3.0, 2.0),
+        "single": np.array([[1.0], [2.0]]),
+        "born": np.stack([np.zeros(20), START]),
+        "dead": grown(0.0, 0.0),
+        "part": grown(1.0, 2.0),
+    }
+    verdict = judged_at_base(Y1, "unet", training_run(spectra, parts={"part": "w"}))
+    assert (only(verdict).word, only(verdict).value) == ("holds", 1.0)
     row = rows(verdict)[0]
     assert (row["share"], row["median lead"]) == (1.0, pytest.approx(np.log(1.5), abs=1e-6))
-    assert row["exceptions"] == "none of 1; 1 cannot tell"
-    assert verdict.tables[1].rows[0][-1] == "seed 0 1 2: dead"
-
-
-def test_values_that_die_are_the_slowest() -> None:
-    assert float(lead_of_large_values(training_run({"w": grown(1.0, 0.0)}))[0]) == np.inf
+    assert row["exceptions"] == "none of 1; 2 cannot tell"
+    assert verdict.tables[1].rows == (("unet", "top tenth faster", "-", "seed 0 1 2: born, dead"),)

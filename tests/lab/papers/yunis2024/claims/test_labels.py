@@ -4,15 +4,15 @@ import math
 
 import pytest
 
-from lab.claims.training_runs import (
+from lab.papers.yunis2024.closed_form_runs import (
     PairCourse,
     course,
     flat,
     judged,
+    only,
     rows,
     seeds,
     training_run,
-    words,
 )
 from rankscope.lab.papers.yunis2024.claims.labels import RANDOM, TRUE, Y8, alignment_kept
 from rankscope.lab.running.run import RunKey
@@ -39,20 +39,15 @@ GOOD_TRUE = ((40, 50), (0.1, 0.5, 0.4))
 GOOD_RANDOM = ((50, 60), (0.1, 0.5, 0.3))
 
 
-def verdict_on(true=GOOD_TRUE, random=GOOD_RANDOM, *, count: int = 3, **options):
-    return judged(
-        Y8,
-        {
-            key(RANDOM): seeds(network(*random, **options), count),
-            key(TRUE): seeds(network(*true), count),
-        },
-    )
+def verdict_on(true=GOOD_TRUE, random=GOOD_RANDOM, **options):
+    runs = {RANDOM: network(*random, **options), TRUE: network(*true)}
+    return judged(Y8, {key(labels): seeds(run) for labels, run in runs.items()})
 
 
 def test_lower_rank_and_alignment_that_persists() -> None:
     verdict = verdict_on()
-    assert words(verdict) == {"mlp": "holds"}
-    assert verdict.networks[0].value == pytest.approx(0.1, abs=1e-6)
+    assert only(verdict).word == "holds"
+    assert only(verdict).value == pytest.approx(0.1, abs=1e-6)
     row = rows(verdict)[0]
     assert (row["seed"], row["layers"]) == (0, "fc2 0.1, fc3 0.1")
     assert row["a(end) / max a, true"] == pytest.approx(0.8)
@@ -70,27 +65,22 @@ def test_lower_rank_and_alignment_that_persists() -> None:
     ],
 )
 def test_each_part_of_the_rule(true, random, word: str) -> None:
-    assert words(verdict_on(true, random)) == {"mlp": word}
+    assert only(verdict_on(true, random)).word == word
 
 
-def test_only_pairs_between_middle_layers_count() -> None:
+def test_only_pairs_between_middle_layers_that_live_count() -> None:
     assert alignment_kept(network((50, 50), (0.2, 0.4, 0.1))) == pytest.approx(0.25)
-
-
-def test_pairs_of_a_layer_that_died_say_nothing() -> None:
     assert math.isnan(alignment_kept(network((50, 0), (0.2, 0.4, 0.1))))
 
 
-def test_runs_that_cannot_tell_of_labels() -> None:
-    assert words(verdict_on(count=2)) == {"mlp": "holds so far"}
+def test_a_collapsed_run_or_one_alone_cannot_tell() -> None:
     collapsed = verdict_on(loss=(1.0, 0.98))
-    assert words(collapsed) == {"mlp": "no data"}
+    assert only(collapsed).word == "no data"
     assert collapsed.remarks[0].startswith("mlp, random labels, seed 0 collapsed: training loss")
     assert judged(Y8, {key(TRUE): seeds(network(*GOOD_TRUE))}).networks == ()
 
 
-def test_two_layers_have_no_middle() -> None:
-    spectra = {"fc1": flat(10, [10, 5]), "fc2": flat(10, [10, 5])}
-    run = training_run(spectra, [PairCourse("fc1", "fc2", course([0.1, 0.2]))])
-    verdict = judged(Y8, {key(TRUE): seeds(run), key(RANDOM): seeds(run)})
-    assert words(verdict) == {"mlp": "no data"}
+def test_three_layers_have_no_pair_of_middle_layers() -> None:
+    spectra = {f"fc{n}": flat(10, [10, 5]) for n in range(3)}
+    run = training_run(spectra, [PairCourse("fc0", "fc1", course([0.1, 0.2]))])
+    assert math.isnan(alignment_kept(run))

@@ -1,9 +1,17 @@
 """Claims Y2 and Y12 on spectra of r equal values, whose NER is r / R."""
 
-import numpy as np
 import pytest
 
-from lab.claims.training_runs import at_decay, flat, judged, rows, seeds, training_run, words
+from lab.papers.yunis2024.closed_form_runs import (
+    at_decay,
+    flat,
+    judged,
+    judged_at_base,
+    only,
+    rows,
+    seeds,
+    training_run,
+)
 from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12, final_ranks
 
 
@@ -27,71 +35,48 @@ def test_final_rank_is_the_count_of_equal_values() -> None:
     ],
 )
 def test_four_fifths_fall_by_more_than_a_hundredth(ends: list[int], word: str) -> None:
-    verdict = judged(Y2, at_decay("lm", 0.1, seeds(fallen(ends))))
-    assert words(verdict) == {"lm": word}
-    assert verdict.networks[0].value == sum(end < 990 for end in ends) / 5
+    network = only(judged_at_base(Y2, "lm", fallen(ends)))
+    assert (network.word, network.value) == (word, sum(end < 990 for end in ends) / 5)
 
 
 def test_narrow_matrices_are_not_counted() -> None:
     spectra = {"wide": flat(8, [8, 4]), "narrow": flat(7, [7, 7]), "zero": flat(9, [0, 3])}
-    verdict = judged(Y2, at_decay("unet", 0, seeds(training_run(spectra))))
-    assert words(verdict) == {"unet": "holds"}
+    verdict = judged_at_base(Y2, "unet", training_run(spectra))
+    assert only(verdict).word == "holds"
     assert rows(verdict)[0]["exceptions"] == "none of 1; 1 cannot tell"
     assert verdict.tables[1].rows == (("unet", "NER falls", "-", "seed 0 1 2: zero"),)
 
 
-def test_two_seeds_or_a_collapsed_one_do_not_settle_it() -> None:
-    run = fallen([500])
-    assert words(judged(Y2, at_decay("lm", 0.1, seeds(run, 2)))) == {"lm": "holds so far"}
-    dead = run.assign(singular_values=run.singular_values * np.array([1, 1e-3])[:, None, None])
-    verdict = judged(Y2, at_decay("lm", 0.1, {**seeds(run), 2: dead}))
-    assert words(verdict) == {"lm": "holds so far"}
-    assert "median norm fell" in verdict.remarks[0]
-
-
-def agreement(by_seed: list[list[int]], **options):
-    runs = {seed: fallen(ends, **options) for seed, ends in enumerate(by_seed)}
-    return judged(Y12, at_decay("vgg", 1e-4, runs))
+def agreement(*by_seed: list[int]):
+    return judged(Y12, at_decay("vgg", 1e-4, dict(enumerate(map(fallen, by_seed)))))
 
 
 def test_seeds_that_agree_on_nine_of_ten_matrices() -> None:
-    verdict = agreement([[500] * 10, [549] * 9 + [552], [520] * 10])
-    assert words(verdict) == {"vgg": "holds"}
+    verdict = agreement([500] * 10, [549] * 9 + [552], [520] * 10)
+    assert only(verdict).word == "holds"
     assert {(row["share"], row["exceptions"]) for row in rows(verdict)} == {(0.9, "1 of 10: w9")}
     assert [row["median final NER"] for row in rows(verdict)] == pytest.approx([0.5, 0.549, 0.52])
     assert verdict.tables[1].rows == (("vgg", "range over seeds", "seed 0 1 2: w9", "-"),)
-    assert [seed.value for seed in verdict.networks[0].seeds] == [0.9] * 3
+    assert [seed.value for seed in only(verdict).seeds] == [0.9] * 3
 
 
-def test_a_matrix_that_died_in_one_seed_cannot_tell() -> None:
-    verdict = agreement([[500, 0], [500, 500], [500, 500]])
-    assert words(verdict) == {"vgg": "holds"}
-    assert rows(verdict)[0]["exceptions"] == "none of 1; 1 cannot tell"
-
-
-def test_seeds_that_do_not_agree() -> None:
-    verdict = agreement([[500] * 10, [549] * 8 + [552] * 2, [520] * 10])
-    assert words(verdict) == {"vgg": "fails"}
-
-
-def test_the_range_is_over_all_seeds() -> None:
-    # neighbours differ by 0.03, the outermost by 0.06
-    assert words(agreement([[500], [530], [560]])) == {"vgg": "fails"}
-
-
-def test_agreement_of_fewer_seeds() -> None:
-    verdict = agreement([[500], [500]])
-    assert (words(verdict), verdict.networks[0].value) == ({"vgg": "holds so far"}, 1.0)
-    alone = agreement([[500]])
-    assert (words(alone), alone.networks[0].value) == ({"vgg": "no data"}, None)
+@pytest.mark.parametrize(
+    ("by_seed", "word", "share"),
+    [
+        ([[500] * 10, [549] * 8 + [552] * 2, [520] * 10], "fails", 0.8),
+        ([[500], [530], [560]], "fails", 0),  # neighbours differ by 0.03, the outermost by 0.06
+        ([[500, 0], [500, 500], [500, 500]], "holds", 1),  # a matrix that died cannot tell
+        ([[500], [500]], "holds so far", 1),
+        ([[500]], "no data", None),
+    ],
+)
+def test_the_range_is_over_all_seeds(by_seed: list[list[int]], word: str, share) -> None:
+    network = only(agreement(*by_seed))
+    assert (network.word, network.value) == (word, share)
 
 
 def test_a_collapsed_seed_takes_no_part_in_the_range() -> None:
     runs = {**seeds(fallen([500])), 3: fallen([900], loss=(1.0, 1.0))}
     verdict = judged(Y12, at_decay("vgg", 1e-4, runs))
-    assert [seed.met for seed in verdict.networks[0].seeds] == [True, True, True, None]
+    assert [seed.met for seed in only(verdict).seeds] == [True, True, True, None]
     assert verdict.remarks[0].startswith("vgg, decay 0.0001, seed 3 collapsed")
-
-
-def test_no_network_to_agree_on() -> None:
-    assert judged(Y12, at_decay("grok", 1, seeds(fallen([500])))).networks == ()

@@ -4,15 +4,14 @@ import math
 
 import pytest
 
-from lab.claims.training_runs import (
+from lab.papers.yunis2024.closed_form_runs import (
     at_decay,
-    decay_key,
     flat,
     judged,
+    only,
+    over_decays,
     rows,
-    seeds,
     training_run,
-    words,
 )
 from rankscope.lab.papers.yunis2024.claims.truncation import Y6, gap
 
@@ -29,16 +28,8 @@ def truncated(*quotients: float, cost: float = 2.0, **options):
     return training_run({"w": flat(9, [9] * len(quotients))}, scalars=scalars, **options)
 
 
-def sweep(*q_by_decay: float, network: str = "lm", count: int = 3):
-    return {
-        decay_key(network, decay): seeds(truncated(9.0, q), count)
-        for decay, q in zip((0, 0.1, 1, 10), q_by_decay, strict=False)
-    }
-
-
-def word(runs) -> str:
-    (network,) = judged(Y6, runs).networks
-    return network.word
+def sweep(*q_by_decay: float):
+    return over_decays("lm", *(truncated(9.0, q) for q in q_by_decay))
 
 
 def test_q_is_a_mean_over_the_second_half() -> None:
@@ -73,46 +64,29 @@ def test_every_loss_has_to_be_finite_in_the_second_half(name: str, value: float)
     ],
 )
 def test_a_small_gap_that_closes_with_decay(by_decay: tuple[float, ...], expected: str) -> None:
-    verdict = judged(Y6, sweep(*by_decay))
-    assert words(verdict) == {"lm": expected}
-    assert verdict.networks[0].value == pytest.approx(by_decay[1])
+    network = only(judged(Y6, sweep(*by_decay)))
+    assert (network.word, network.value) == (expected, pytest.approx(by_decay[1]))
 
 
-def test_the_base_decay_of_the_unet_is_0() -> None:
-    verdict = judged(Y6, sweep(0.2, 0.1, 0.05, network="unet"))
-    assert words(verdict) == {"unet": "holds"}
-    assert verdict.networks[0].value == pytest.approx(0.2)
-
-
-def test_a_run_without_q_leaves_the_trend_open() -> None:
-    without_q = at_decay("lm", 1, seeds(truncated(0.1, 0.1, cost=-1.0)))
-    verdict = judged(Y6, sweep(0.3, 0.2, 0.1, 0.05) | without_q)
-    assert words(verdict) == {"lm": "no data"}
+@pytest.mark.parametrize("at_base", [0.2, 0.8])  # also where the gap is too wide
+def test_a_run_without_q_leaves_the_rule_open(at_base: float) -> None:
+    without_q = at_decay("lm", 1, truncated(0.1, 0.1, cost=-1.0))
+    verdict = judged(Y6, sweep(0.9, at_base, 0.1, 0.05) | without_q)
+    assert (only(verdict).word, only(verdict).value) == ("no data", pytest.approx(at_base))
     assert "1: no q (denominator <= 0)" in rows(verdict)[0]["q by decay"]
     assert verdict.remarks[0] == (
         "lm, decay 1, seed 0: no q (denominator <= 0); the seed cannot tell"
     )
 
 
-def test_a_run_without_q_outweighs_a_gap_that_is_too_wide() -> None:
-    without_q = at_decay("lm", 1, seeds(truncated(0.1, 0.1, cost=-1.0)))
-    verdict = judged(Y6, sweep(0.9, 0.8, 0.1, 0.05) | without_q)
-    assert words(verdict) == {"lm": "no data"}
-    assert verdict.networks[0].value == pytest.approx(0.8)
-
-
 def test_collapsed_runs_are_left_out_and_named() -> None:
     runs = sweep(0.3, 0.2, 0.1, 0.9)
-    assert word(runs) == "fails"
-    verdict = judged(Y6, runs | at_decay("lm", 10, seeds(truncated(0.9, 0.9, loss=(1.0, 1.0)))))
-    assert words(verdict) == {"lm": "holds"}
+    assert only(judged(Y6, runs)).word == "fails"
+    verdict = judged(Y6, runs | at_decay("lm", 10, truncated(0.9, 0.9, loss=(1.0, 1.0))))
+    assert only(verdict).word == "holds"
     assert verdict.remarks[0].startswith("lm, decay 10, seed 0 collapsed")
 
 
 def test_a_collapsed_base_run_cannot_tell() -> None:
-    collapsed = at_decay("lm", 0.1, seeds(truncated(0.2, 0.2, loss=(1.0, 1.0))))
-    assert word(sweep(0.3, 0.2, 0.1, 0.05) | collapsed) == "no data"
-
-
-def test_two_seeds_are_not_enough() -> None:
-    assert word(sweep(0.3, 0.2, 0.1, count=2)) == "holds so far"
+    collapsed = at_decay("lm", 0.1, truncated(0.2, 0.2, loss=(1.0, 1.0)))
+    assert only(judged(Y6, sweep(0.3, 0.2, 0.1, 0.05) | collapsed)).word == "no data"

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import xarray as xr
 
-from lab.claims.training_runs import decay_key
+from lab.papers.yunis2024.closed_form_runs import decay_key
 from rankscope.lab.judging.runs import Runs
 
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.claims.training_runs import PairCourse, course, training_run
 from lab.papers.archived import evidence, share, table
+from lab.papers.yunis2024.closed_form_runs import PairCourse, course, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept, together
 from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y10
 from rankscope.lab.papers.yunis2024.claims.filters import Y11

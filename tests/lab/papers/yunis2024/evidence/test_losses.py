@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from lab.claims.training_runs import flat, training_run
 from lab.data.parquet import png, write_images
+from lab.papers.yunis2024.closed_form_runs import flat, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept
 from rankscope.lab.data.images import MNIST
 from rankscope.lab.data.splits import split

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.claims.training_runs import flat, training_run
 from lab.papers.archived import evidence, share, table
+from lab.papers.yunis2024.closed_form_runs import flat, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.yunis2024.claims.grokking import Y9

@@ -1,4 +1,4 @@
-from lab.claims.training_runs import training_run
+from lab.papers.yunis2024.closed_form_runs import training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept, together
 from rankscope.lab.papers.yunis2024.evidence.runs import (
     at_base_decay,

@@ -116,8 +116,8 @@ def _measure_trend(
 
 def _lacks(sweep: Sweep) -> Iterator[str]:
     """Yield a remark on what a seed would need to tell."""
-    place = f"{sweep.network}, seed {sweep.seed}"
-    if not sweep.enough:
+    place = f"{sweep.base.network}, seed {sweep.seed}"
+    if len(sweep.runs) < LEAST_DECAYS:
         yield f"{place}: {len(sweep.runs)} uncollapsed decays, {LEAST_DECAYS} are needed"
     elif 0.0 not in sweep.runs:
         yield f"{place}: decay 0 collapsed or is not declared, so no change from it is known"
@@ -125,10 +125,10 @@ def _lacks(sweep: Sweep) -> Iterator[str]:
 
 def _lead_of_transformer(all_sweeps: list[Sweep]) -> Iterator[Measured]:
     """Measure how far the median excess of lm lies above the largest of the other networks."""
-    excess = {(sweep.network, sweep.seed): _median_excess(sweep) for sweep in all_sweeps}
-    others = list(dict.fromkeys(s.network for s in all_sweeps if s.network != TRANSFORMER))
-    for sweep in all_sweeps if others else ():
-        if sweep.network != TRANSFORMER:
+    excess = {(sweep.base.network, sweep.seed): _median_excess(sweep) for sweep in all_sweeps}
+    others = list(dict.fromkeys(network for network, _ in excess if network != TRANSFORMER))
+    for sweep in all_sweeps:
+        if sweep.base.network != TRANSFORMER or not others:
             continue
         own = excess[TRANSFORMER, sweep.seed]
         rest = [excess.get((network, sweep.seed)) for network in others]

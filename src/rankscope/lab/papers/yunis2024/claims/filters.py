@@ -5,8 +5,7 @@ import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.tally import count
-from rankscope.lab.judging.verdict import Cell
-from rankscope.lab.papers.yunis2024.runs import base_runs_of, overlaps, per_base_run
+from rankscope.lab.papers.yunis2024.runs import base_runs_of, overlaps, per_base_run, share_met
 
 SHARE = 0.8
 
@@ -19,19 +18,16 @@ def measure(ds: xr.Dataset) -> Measured:
     Overlaps are raw, as in the paper. The table also has the share for tap vectors scaled to unit
     length, which tells whether the angle differs or only the length.
     """
-    raw, normalized = (
-        centre_and_others(ds, variable) for variable in ("alignment", "alignment_normalized")
+    raw = centre_and_others(ds, "alignment")
+    tally, normalized = (
+        count(taps[0] > taps[1], measured=taps[0] + taps[1])
+        for taps in (raw, centre_and_others(ds, "alignment_normalized"))
     )
-    tally, normalized_tally = (
-        count(taps[0] > taps[1], measured=taps[0] + taps[1]) for taps in (raw, normalized)
-    )
-    row: dict[str, Cell] = {
-        "share": tally.share,
+    cells = {
         "median centre / others": float((raw[0] / raw[1]).median()),
-        "share, normalised": normalized_tally.share,
-        "exceptions": str(tally),
+        "share, normalised": normalized.share,
     }
-    return Measured(tally.share, tally.at_least(SHARE), (row,), {"centre above others": tally})
+    return share_met(tally, SHARE, "centre above others", cells)
 
 
 def centre_and_others(ds: xr.Dataset, variable: str) -> xr.DataArray:

@@ -5,8 +5,7 @@ import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.tally import count
-from rankscope.lab.judging.verdict import Cell
-from rankscope.lab.papers.yunis2024.runs import base_runs, per_base_run, with_values
+from rankscope.lab.papers.yunis2024.runs import base_runs, per_base_run, share_met, with_values
 
 SHARE = 0.9
 
@@ -22,12 +21,8 @@ def measure(ds: xr.Dataset) -> Measured:
     """
     lead = lead_of_large_values(ds)
     tally = count(lead > 0, measured=lead)
-    row: dict[str, Cell] = {
-        "share": tally.share,
-        "median lead": float(lead.median()) if tally.counted else None,
-        "exceptions": str(tally),
-    }
-    return Measured(tally.share, tally.at_least(SHARE), (row,), {"top tenth faster": tally})
+    median = float(lead.median()) if tally.counted else None
+    return share_met(tally, SHARE, "top tenth faster", {"median lead": median})
 
 
 def lead_of_large_values(ds: xr.Dataset) -> xr.DataArray:
@@ -37,13 +32,11 @@ def lead_of_large_values(ds: xr.Dataset) -> xr.DataArray:
     median does.
     """
     ends = with_values(ds, 2).isel(step=[0, -1])
-    top, middle = ends.rankscope.apply(top_decile), ends.rankscope.apply(_median)
+    top, middle = (ends.rankscope.apply(level) for level in (top_decile, _median))
     alive = (middle[0] > 0) & (top[1] > 0)
     with np.errstate(divide="ignore"):
-        top_growth, middle_growth = (
-            np.log(values[1] / values[0].where(alive)) for values in (top, middle)
-        )
-        lead: xr.DataArray = top_growth - middle_growth
+        growth = [np.log(values[1] / values[0].where(alive)) for values in (top, middle)]
+    lead: xr.DataArray = growth[0] - growth[1]
     return lead
 
 

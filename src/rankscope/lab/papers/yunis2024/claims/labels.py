@@ -9,12 +9,7 @@ import xarray as xr
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.runs import Runs, runs_of
 from rankscope.lab.judging.tally import all_met
-from rankscope.lab.judging.verdict import Cell
-from rankscope.lab.papers.yunis2024.runs import (
-    collapse_remark,
-    neighbours,
-    overlaps,
-)
+from rankscope.lab.papers.yunis2024.runs import collapse_remark, neighbours, overlaps
 from rankscope.lab.running.run import RunKey
 from rankscope.lab.training.outcome import collapsed
 
@@ -52,7 +47,7 @@ def measure(runs: Runs) -> Iterator[Measured]:
 
 def _compare(true: xr.Dataset, random: xr.Dataset) -> Measured:
     lower = _middle_ranks(random) - _middle_ranks(true)
-    median = float(lower.median()) if lower.size else math.nan
+    median = float(lower.median())
     left_true, left_random = alignment_kept(true), alignment_kept(random)
     met = all_met(
         None if math.isnan(value) else part
@@ -62,13 +57,9 @@ def _compare(true: xr.Dataset, random: xr.Dataset) -> Measured:
             (left_random, left_random <= FADES),
         )
     )
-    row: dict[str, Cell] = {
-        "median lower by": median,
-        "layers": ", ".join(f"{name} {by:.3g}" for name, by in lower.to_series().items()),
-        "a(end) / max a, true": left_true,
-        "a(end) / max a, random": left_random,
-    }
-    return Measured(median, met, (row,))
+    layers = ", ".join(f"{name} {by:.3g}" for name, by in lower.to_series().items())
+    left = {"a(end) / max a, true": left_true, "a(end) / max a, random": left_random}
+    return Measured(median, met, ({"median lower by": median, "layers": layers, **left},))
 
 
 def middle(ds: xr.Dataset) -> xr.Dataset:
@@ -78,11 +69,8 @@ def middle(ds: xr.Dataset) -> xr.Dataset:
 
 
 def _middle_ranks(ds: xr.Dataset) -> xr.DataArray:
-    layers = middle(ds).isel(step=[-1])
-    if not layers.sizes["matrix"]:
-        return xr.DataArray([], dims="matrix", coords={"matrix": []})
-    ranks: xr.DataArray = layers.rankscope.normalized_effective_rank().isel(step=0, drop=True)
-    return ranks
+    ranks: xr.DataArray = middle(ds.isel(step=[-1])).rankscope.normalized_effective_rank()
+    return ranks.isel(step=0, drop=True)
 
 
 def alignment_kept(ds: xr.Dataset) -> float:

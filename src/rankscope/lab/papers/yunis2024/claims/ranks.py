@@ -4,17 +4,18 @@ NER is the normalised effective rank: exp of the entropy over R = min(m, n).
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.tally import Tally, count
-from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.runs import (
     base_runs,
-    collapse,
+    collapse_remark,
     per_base_run,
+    share_met,
     substitute,
     with_values,
 )
@@ -38,12 +39,8 @@ def measure_fall(ds: xr.Dataset) -> Measured:
     ranks = with_values(ds, LEAST_WIDTH).isel(step=[0, -1]).rankscope.normalized_effective_rank()
     change = ranks[1] - ranks[0]
     tally = count(ranks[1] < ranks[0] - FALL, measured=change)
-    row: dict[str, Cell] = {
-        "share": tally.share,
-        "median change": float(change.median()) if tally.counted else None,
-        "exceptions": str(tally),
-    }
-    return Measured(tally.share, tally.at_least(FALLING_SHARE), (row,), {"NER falls": tally})
+    median = float(change.median()) if tally.counted else None
+    return share_met(tally, FALLING_SHARE, "NER falls", {"median change": median})
 
 
 def measure_agreement(runs: Runs) -> Iterator[Measured]:
@@ -57,22 +54,13 @@ def measure_agreement(runs: Runs) -> Iterator[Measured]:
         reasons = {seed: collapsed(ds) for seed, ds in runs[key].items()}
         ranks = {seed: final_ranks(ds) for seed, ds in runs[key].items() if not reasons[seed]}
         tally = _agreement(list(ranks.values()))
+        agreed = share_met(tally, AGREEING_SHARE, "range over seeds", {})
         for seed, reason in reasons.items():
             if reason:
-                yield collapse(key, seed, reason)
+                yield Measured(remarks=(collapse_remark(key, seed, reason),)).at(key, seed)
                 continue
-            row: dict[str, Cell] = {
-                "median final NER": float(ranks[seed].median()),
-                "share": tally.share,
-                "exceptions": str(tally),
-            }
-            yield Measured(
-                tally.share,
-                tally.at_least(AGREEING_SHARE),
-                (row,),
-                {"range over seeds": tally},
-                tuple(substitute(key)),
-            ).at(key, seed)
+            row = {"median final NER": float(ranks[seed].median()), **agreed.rows[0]}
+            yield replace(agreed, rows=(row,), remarks=tuple(substitute(key))).at(key, seed)
 
 
 def _agreement(ranks_by_seed: list[xr.DataArray]) -> Tally:

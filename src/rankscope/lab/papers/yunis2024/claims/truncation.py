@@ -10,9 +10,8 @@ from rankscope.lab.judging.correlation import rank_correlation
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.judging.tally import all_met
-from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.runs import (
-    Sweep,
+    LEAST_DECAYS,
     decay_of,
     decay_sweeps,
     substitute,
@@ -47,26 +46,27 @@ def measure(runs: Runs) -> Iterator[Measured]:
     """
     for sweep in sweeps(runs):
         gaps = {decay: gap(ds) for decay, ds in sweep.runs.items()}
-        correlation = _correlation(sweep, gaps)
+        known = [entry.q for entry in gaps.values() if entry.q is not None]
+        correlation = None
+        if LEAST_DECAYS <= len(gaps) == len(known):
+            correlation = float(rank_correlation(np.array([*gaps]), np.array(known)))
         base = decay_of(sweep.base)
         at_base = gaps[base].q if base in gaps else None
-        known = all(entry.q is not None for entry in gaps.values())
-        row: dict[str, Cell] = {
-            "q at base decay": at_base,
-            "Spearman": correlation,
-            "q by decay": ", ".join(f"{decay:g}: {entry}" for decay, entry in gaps.items()) or "-",
-        }
+        small = None if at_base is None else at_base <= GAP
+        closes = None if correlation is None else correlation <= CORRELATION
+        by_decay = ", ".join(f"{decay:g}: {entry}" for decay, entry in gaps.items()) or "-"
+        network, seed = sweep.base.network, sweep.seed
         without_q = tuple(
-            f"{sweep.network}, decay {decay:g}, seed {sweep.seed}: {entry}; the seed cannot tell"
+            f"{network}, decay {decay:g}, seed {seed}: {entry}; the seed cannot tell"
             for decay, entry in gaps.items()
             if entry.q is None
         )
         yield Measured(
             at_base,
-            _met(at_base, correlation) if known else None,
-            (row,),
+            all_met([small, closes]) if len(known) == len(gaps) else None,
+            ({"q at base decay": at_base, "Spearman": correlation, "q by decay": by_decay},),
             remarks=(*substitute(sweep.base), *sweep.left_out, *without_q),
-        ).at(sweep.base, sweep.seed)
+        ).at(sweep.base, seed)
 
 
 def gap(ds: xr.Dataset) -> Gap:
@@ -91,19 +91,6 @@ def quotient(losses: xr.Dataset) -> xr.DataArray:
     full, top, bottom = (losses[name] for name in LOSSES)
     q: xr.DataArray = (top - full) / (bottom - full)
     return q
-
-
-def _correlation(sweep: Sweep, gaps: dict[float, Gap]) -> float | None:
-    known = [entry.q for entry in gaps.values() if entry.q is not None]
-    if not sweep.enough or len(known) < len(gaps):
-        return None
-    return float(rank_correlation(np.array([*gaps]), np.array(known)))
-
-
-def _met(at_base: float | None, correlation: float | None) -> bool | None:
-    small = None if at_base is None else at_base <= GAP
-    closes = None if correlation is None else correlation <= CORRELATION
-    return all_met([small, closes])
 
 
 Y6 = Rule(

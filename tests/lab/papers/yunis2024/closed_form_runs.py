@@ -9,10 +9,13 @@ import xarray as xr
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.judging.study import judge
-from rankscope.lab.judging.verdict import Verdict
+from rankscope.lab.judging.verdict import NetworkVerdict, Verdict
+from rankscope.lab.papers.yunis2024.runs import BASE
 from rankscope.lab.running.run import RunKey
 
 I = 100  # noqa: E741
+DECAYS = (0, 0.1, 1, 10)
+DECLARATION = {"class": "TrainingRun", "task": {"model": {}}}
 
 
 class PairCourse(NamedTuple):
@@ -49,7 +52,7 @@ def training_run(
     scalars: Mapping[str, Sequence[float]] | None = None,
     **attrs: Any,
 ) -> xr.Dataset:
-    """By the contract of stored trainings. `loss` is spread evenly over the snapshots.
+    """Return a run by the contract of stored trainings. `loss` is spread evenly over it.
 
     A constant predictor's loss is 1, so the run is collapsed if `loss` ends at 0.95 or more.
     """
@@ -78,23 +81,23 @@ def training_run(
             "m": ("matrix", np.array(widths)),
             "n": ("matrix", np.array([width + 5 for width in widths])),
             "part_of": _names("matrix", [(parts or {}).get(name, "") for name in spectra]),
-            "pair": _names("pair", [pair_name(pair) for pair in pairs]),
+            "pair": _names("pair", [_pair_name(pair) for pair in pairs]),
             "pair_kind": _names("pair", [pair.kind for pair in pairs]),
             "earlier": _names("pair", [pair.earlier for pair in pairs]),
             "later": _names("pair", [pair.later for pair in pairs]),
             "i": np.arange(1, I + 1),
         },
-        attrs={"constant_loss": 1.0, "diverged_at": None, **attrs},
+        attrs={"constant_loss": 1.0, "diverged_at": None, "declaration": DECLARATION, **attrs},
     )
 
 
-def pair_name(pair: PairCourse) -> str:
+def _pair_name(pair: PairCourse) -> str:
     return f"{pair.earlier} > {pair.later}" + (f" [{pair.label}]" if pair.label else "")
 
 
-def seeds(ds: xr.Dataset, count: int = 3) -> dict[int, xr.Dataset]:
-    """Use the same run as every seed."""
-    return dict.fromkeys(range(count), ds)
+def seeds(ds: xr.Dataset) -> dict[int, xr.Dataset]:
+    """Use the same run as each of three seeds."""
+    return dict.fromkeys(range(3), ds)
 
 
 # Entries of `Runs` and `AvailableRuns`.
@@ -106,14 +109,30 @@ def decay_key(network: str, decay: float) -> RunKey:
     return RunKey(network, {"decay": float(decay)}, experiment=f"yunis2024/{network}")
 
 
-def at_decay(network: str, decay: float, runs: Mapping[int, xr.Dataset]) -> Entries:
-    """Return runs of one network at one decay, by seed."""
-    return {decay_key(network, decay): runs}
+def at_decay(network: str, decay: float, runs: xr.Dataset | Mapping[int, xr.Dataset]) -> Entries:
+    """Return runs of one network at one decay, by seed; a Dataset alone is that of three seeds."""
+    return {decay_key(network, decay): seeds(runs) if isinstance(runs, xr.Dataset) else runs}
+
+
+def over_decays(network: str, *runs: xr.Dataset) -> Entries:
+    """Return runs of one network at decay 0, 0.1, 1, 10, as far as there are runs."""
+    return {decay_key(network, decay): seeds(run) for decay, run in zip(DECAYS, runs, strict=False)}
 
 
 def judged(rule: Rule, runs: Entries) -> Verdict:
     """Judge a claim on runs that are all there."""
     return judge(rule, AvailableRuns(runs))
+
+
+def judged_at_base(rule: Rule, network: str, run: xr.Dataset) -> Verdict:
+    """Judge a claim on three seeds of one run at the network's base decay."""
+    return judged(rule, at_decay(network, BASE[network], run))
+
+
+def only(verdict: Verdict) -> NetworkVerdict:
+    """Return the verdict on the single network."""
+    (network,) = verdict.networks
+    return network
 
 
 def words(verdict: Verdict) -> dict[str, str]:
