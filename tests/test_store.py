@@ -98,16 +98,16 @@ def test_scalars_come_late_and_stay_away(tmp_path: Path) -> None:
     assert (dataset["status"] == 2).all()  # the fill
 
 
-def test_scalars_of_every_step_lie_along_their_own_axis(tmp_path: Path) -> None:
+def test_scalars_may_lie_along_a_new_axis(tmp_path: Path) -> None:
     with create(tmp_path / "run") as writer:
         append(writer, 0)
-        writer.extend("train_step", np.arange(5000), {"every_loss": np.arange(5000) / 3})
+        writer.extend("batch", np.arange(5000), {"every_loss": np.arange(5000) / 3})
         append(writer, 1)
-        writer.extend("train_step", [5000, 5007], {"every_loss": [1, 2], "late": [3.0, 4.0]})
-        writer.extend("train_step", [], {})
+        writer.extend("batch", [5000, 5007], {"every_loss": [1, 2], "late": [3.0, 4.0]})
+        writer.extend("batch", [], {})
     dataset = store.open(tmp_path / "run")
     assert dataset.sizes["step"] == 2
-    assert dataset.indexes["train_step"].tolist() == [*range(5001), 5007]
+    assert dataset.indexes["batch"].tolist() == [*range(5001), 5007]
     np.testing.assert_array_equal(dataset["every_loss"], [*np.arange(5000) / 3, 1, 2])
     assert np.isnan(dataset["late"][:5000]).all()
     assert dataset["late"][5000:].to_numpy().tolist() == [3, 4]
