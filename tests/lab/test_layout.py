@@ -65,6 +65,7 @@ def test_tests_of_the_laboratory_mirror_its_files() -> None:
 
 # Tests of a whole folder, or of what several files do together.
 WITHOUT_SOURCE = {
+    "models/test_networks.py",
     "training/test_gpu.py",
     "papers/boix2023/test_study.py",
     "papers/yunis2024/test_study.py",
