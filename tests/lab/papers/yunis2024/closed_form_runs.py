@@ -15,7 +15,6 @@ from rankscope.lab.running.run import RunKey
 
 I = 100  # noqa: E741
 DECAYS = (0, 0.1, 1, 10)
-DECLARATION = {"class": "TrainingRun", "task": {"model": {}}}
 
 
 class PairCourse(NamedTuple):
@@ -87,7 +86,7 @@ def training_run(
             "later": _names("pair", [pair.later for pair in pairs]),
             "i": np.arange(1, I + 1),
         },
-        attrs={"constant_loss": 1.0, "diverged_at": None, "declaration": DECLARATION, **attrs},
+        attrs={"constant_loss": 1.0, "diverged_at": None, "declaration": {}, **attrs},
     )
 
 

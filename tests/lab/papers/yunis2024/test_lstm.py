@@ -4,8 +4,9 @@ from rankscope.lab.papers.yunis2024 import lstm
 from rankscope.lab.training.run import TrainingRun
 
 
-def test_the_run_of_paper_has_the_published_network_and_fractions_of_training() -> None:
+def test_paper_has_the_published_network_fractions_of_training_and_sum_of_rates() -> None:
     assert lstm.PAPER.task.model == lstm.PUBLISHED.task.model
+    assert 0.5 <= lstm.PAPER.rate_sum / lstm.PUBLISHED.rate_sum <= 2
     published = snapshots(lstm.PUBLISHED)
     assert len(published) == 55
     # The four inside the first epoch fall between steps where an epoch has few.
@@ -15,7 +16,3 @@ def test_the_run_of_paper_has_the_published_network_and_fractions_of_training() 
 def snapshots(run: TrainingRun) -> list[float]:
     """Return where snapshots are taken, as fractions of training."""
     return [step / run.steps for step in range(run.steps + 1) if run.snapshots(step)]
-
-
-def test_decays_of_paper_act_as_much_as_the_published_ones() -> None:
-    assert 0.5 <= lstm.PAPER.rate_sum / lstm.PUBLISHED.rate_sum <= 2

@@ -12,7 +12,7 @@ from rankscope.lab.papers.yunis2024 import CLAIMS, grok, lm, lstm, mlp, unet, vg
 
 EXPERIMENTS = (vgg, unet, lstm, lm, mlp, grok)
 SWEPT = (vgg, unet, lstm, lm, grok)
-LM_ANGLE = math.pi * 2020 / 6460
+X = math.pi * 2020 / 6460  # angle that the rate of lm passes through
 
 
 def module_name(module) -> str:
@@ -91,11 +91,7 @@ def test_decays_are_the_papers_and_act_as_much_at_small(module) -> None:
         (lstm, 3e-4 * 50 * math.ceil(28_539 / 32) / 2, 1e-3),
         # A ramp over 200 steps, then a cosine from 1 to 0.1, of which 2020 of 6460 steps are seen:
         # the integral of (1 + cos) / 2 over an angle x is (x + sin x) / 2.
-        (
-            lm,
-            6e-4 * (302 + 0.9 * (LM_ANGLE + math.sin(LM_ANGLE)) / 2 * 6460 / math.pi),
-            1e-3,
-        ),
+        (lm, 6e-4 * (302 + 0.9 * (X + math.sin(X)) / 2 * 6460 / math.pi), 1e-3),
         (grok, 1e-3 * 40_000, 1e-6),
     ],
     ids=map(module_name, SWEPT),

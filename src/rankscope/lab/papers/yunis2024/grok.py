@@ -15,16 +15,13 @@ steps. Notes on the network and what we read:
   and no norms: sinusoidal positions, biases, embedding and output drawn from U(-0.1, 0.1), 114
   tokens and as many logits. nanda2023, whose task it is, has learnt positions, no biases, and
   logits for numbers alone.
-- We compute attention and all after it at the last position only. The others do not reach the
-  answer.
-- The training pairs follow the seed, as in the code.
-- Both accuracies are measured on all pairs at every snapshot.
+- We compute attention and all after it at the last position, the only one that reaches the answer.
+- The training pairs follow the seed, as in the code. Accuracies are measured on all pairs.
 
 `small` has p = 59, 40% of pairs, and a network three eighths as wide. It takes 6,600 steps at rate
-0.003 with decays twice the paper's: the sum of rate x decay is 0.99 of the paper's. Runs are named
-by the paper's decay they stand for. We chose p = 59 because a network soon sees that a + b = b + a.
-That alone answers as large a share of the unseen pairs as it learns from, so this share stays below
-half. With a smaller p so few pairs did not suffice, or only much later.
+0.003 with decays twice the paper's: the sum of rate x decay is 0.99 of the paper's. A network soon
+sees that a + b = b + a. That alone answers as large a share of the unseen pairs as it learns from,
+so this share stays below half. With a smaller p so few pairs did not suffice, or only much later.
 
 `smoke` has p = 11 and takes 200 steps. Nothing is grokked.
 

@@ -31,8 +31,7 @@ times the training are from the authors' code. Where the paper is silent, or we 
 `small` reads the source of the Python standard library by character and needs no download. The
 library differs between Python versions, and losses do too, in the second digit. The network has 4
 layers of width 64. Training is 2.8 times shorter at a rate 5 times as large, so decays are half as
-large: the sum of rate x decay is 0.9 of the paper's. Runs are named by the paper's decay they stand
-for.
+large: the sum of rate x decay is 0.9 of the paper's.
 
 `smoke` takes a few steps with 2 layers of width 16.
 

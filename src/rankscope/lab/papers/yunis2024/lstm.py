@@ -28,9 +28,8 @@ Where the paper is silent, we set:
   log10(1 + f / 700), logarithm, then mean 0 and deviation 1 over each utterance.
 - The loss is -log P(text) per character, averaged over utterances, as torch's `reduction="mean"`.
   It sees only true frames, but the backward direction reads the padding first.
-- No gradient is clipped.
 - Products are computed in bfloat16. Weights and the CTC loss are float32, decompositions float64.
-- Error rates come from greedy decoding without a language model.
+- No gradient is clipped. Error rates come from greedy decoding without a language model.
 - The constant predictor has the best single distribution over characters for every frame.
 - Pairs join each direction and gate by itself, as in the code. We add W_ih with W_hh of the last
   layer, which the code lacks.
@@ -41,8 +40,7 @@ Where the paper is silent, we set:
 every 20 ms, and 3 layers of 48. *Formant speech* is made by code from 116 short English words, by
 voices that differ in pitch, vocal tract and tempo. Words sound as they are spelled. Training is 17
 times shorter at a rate 33 times as large, so decays are about a third of the paper's, and the sum
-of rate x decay is 0.6 of the paper's. At the paper's own decay of 10 this narrow network would
-learn nothing. Runs are named by the paper's decay they stand for.
+of rate x decay is 0.6 of the paper's. At its own decay of 10 this network would learn nothing.
 
 `smoke` takes a few steps with 2 layers of 12, on 20 words.
 

@@ -11,7 +11,7 @@ noise steps, AdamW at rate 0.0003, batch 128, 100 epochs, decays 0, 0.1, 1 and 1
 taken at the start, four times in the first epoch, and after every epoch. What the paper does not
 print is as in its authors' code:
 
-- Figures 1-3 have no decay.
+- Figures 1-3 have no decay. In figure 6 the last matrix stays whole; it has one singular value.
 - 3 x 3 convolutions have stride 2 from the second level on; transposed ones lead back up. Skip
   connections are added, where other UNets concatenate.
 - Each level adds a linear function of the time embedding before its GroupNorm. The embedding is a
@@ -25,7 +25,6 @@ print is as in its authors' code:
 - Pairs follow the way down and up (kind `conv`), join each time layer of the way down with the next
   convolution (`time`), and follow skip connections (`skip`). All are read at the centre tap. The
   first time layer and those of the way up are not compared.
-- The last matrix, `tconv1`, stays whole in figure 6. It has one singular value.
 
 We differ from paper and code in these points:
 

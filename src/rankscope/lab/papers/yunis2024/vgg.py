@@ -28,8 +28,7 @@ differ:
 `small` reads scikit-learn's digits, 8 x 8 pixels, and needs no download. The network has all 13
 convolutions, an eighth as wide, with three pools. Training is 19 times shorter, so decays are
 larger: the sum of rate x decay over training is 0.55 of the paper's. Rates fall late, because the
-same sum then needs the smallest decay per step. Runs are named by the paper's decay they stand for;
-the report lists the decay that the optimizer was given.
+same sum then needs the smallest decay per step. The report lists the decay of the optimizer.
 
 `smoke` takes a few steps with a network half as wide. Its decays are the paper's, too small to act.
 

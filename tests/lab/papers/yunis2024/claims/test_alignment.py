@@ -15,15 +15,7 @@ from lab.papers.yunis2024.closed_form_runs import (
 )
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.models.transformer import TransformerConfig
-from rankscope.lab.papers.yunis2024.claims.alignment import (
-    PARTS,
-    Y3,
-    Y3_MEDIAN,
-    Y3B,
-    Y10,
-    declared,
-    weakness,
-)
+from rankscope.lab.papers.yunis2024.claims.alignment import PARTS, Y3, Y3_MEDIAN, Y3B, Y10, weakness
 from rankscope.overlaps import background
 
 
@@ -109,16 +101,10 @@ def test_other_taps_do_not_count() -> None:
 def transformer(starts: dict[str, float], *, copied: bool):
     """Three layers of two heads; a(0) of every pair is at chance but for those given."""
     model = TransformerConfig(layers=3, width=8, heads=2, context=4).build()
-    pairs = [
-        PairCourse(
-            pair.earlier,
-            pair.later,
-            rising(starts.get(f"{pair.earlier} > {pair.later}", 0.1)),
-            kind=pair.kind,
-        )
-        for pair in model.alignment_pairs()
-    ]
-    return training_run(pairs=pairs, declaration={"task": {"model": {"copied_layers": copied}}})
+    ends = [(pair.earlier, pair.later) for pair in model.alignment_pairs()]
+    pairs = [PairCourse(*pair, rising(starts.get(" > ".join(pair), 0.1))) for pair in ends]
+    declaration = {"class": "TrainingRun", "task": {"model": {"copied_layers": copied}}}
+    return training_run(pairs=pairs, declaration=declaration)
 
 
 @pytest.mark.parametrize(
@@ -163,11 +149,6 @@ def test_pairs_between_copied_layers_start_at_chance() -> None:
         ratios.append(float(A.diagonal()[:10].mean() / background(A)))
     # 0.76 of a half-normal's mean, by the root of ten values and twenty draws, three times
     assert np.mean(ratios) == pytest.approx(1.0, abs=3 * 0.76 / np.sqrt(200))
-
-
-def test_a_declaration_is_searched_everywhere() -> None:
-    assert declared({"a": {"b": {"wanted": False}}}, "wanted") is False
-    assert declared({"a": "wanted", "b": None}, "wanted") is None
 
 
 def test_random_directions_fail_the_first_rule_and_meet_the_second() -> None:

@@ -1,7 +1,7 @@
 """Claims Y4 and Y5 of yunis2024: what weight decay does to rank and alignment (figures 4, 5)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -27,12 +27,8 @@ TRANSFORMER = "lm"
 CHANGE = f"changed by >= {STEP:g} from decay 0 in >= {SHARE:.0%} of them"
 
 
-@dataclass(frozen=True)
-class Response:
-    """Response of one seed to decay: the median rank correlation, and who moves far enough from 0.
-
-    far: None if the run at decay 0 is not declared or collapsed.
-    """
+class Response(NamedTuple):
+    """Median rank correlation with decay, and who changes enough from decay 0; None without it."""
 
     correlation: float
     far: Tally | None

@@ -59,8 +59,7 @@ def _row(key: RunKey, ds: xr.Dataset) -> Mapping[str, Cell]:
 
 def steepest_drop(ds: xr.Dataset) -> float:
     """log10 of the step at which mean NER falls most per log10 step; NaN if it never falls."""
-    position, _ = steepest(mean_rank(ds), SPACING)
-    return position
+    return steepest(mean_rank(ds), SPACING)[0]
 
 
 def steepest(rank: xr.DataArray, spacing: float) -> tuple[float, float]:

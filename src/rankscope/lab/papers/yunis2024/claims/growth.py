@@ -32,7 +32,7 @@ def lead_of_large_values(ds: xr.Dataset) -> xr.DataArray:
     median does.
     """
     ends = with_values(ds, 2).isel(step=[0, -1])
-    top, middle = (ends.rankscope.apply(level) for level in (top_decile, _median))
+    top, middle = ends.rankscope.apply(top_decile), ends.rankscope.apply(np.median, axis=-1)
     alive = (middle[0] > 0) & (top[1] > 0)
     with np.errstate(divide="ignore"):
         growth = [np.log(values[1] / values[0].where(alive)) for values in (top, middle)]
@@ -44,10 +44,6 @@ def top_decile(S: np.ndarray) -> np.ndarray:
     """Mean of the largest tenth of (..., k) descending values, at least one."""
     mean: np.ndarray = S[..., : max(1, S.shape[-1] // 10)].mean(-1)
     return mean
-
-
-def _median(S: np.ndarray) -> np.ndarray:
-    return np.asarray(np.median(S, axis=-1))
 
 
 Y1 = Rule(

@@ -49,14 +49,9 @@ def _compare(true: xr.Dataset, random: xr.Dataset) -> Measured:
     lower = _middle_ranks(random) - _middle_ranks(true)
     median = float(lower.median())
     left_true, left_random = alignment_kept(true), alignment_kept(random)
-    met = all_met(
-        None if math.isnan(value) else part
-        for value, part in (
-            (median, median >= LOWER),
-            (left_true, left_true >= PERSISTS),
-            (left_random, left_random <= FADES),
-        )
-    )
+    bounds = (median >= LOWER, left_true >= PERSISTS, left_random <= FADES)
+    known = ~np.isnan([median, left_true, left_random])
+    met = all_met(part if known[n] else None for n, part in enumerate(bounds))
     layers = ", ".join(f"{name} {by:.3g}" for name, by in lower.to_series().items())
     left = {"a(end) / max a, true": left_true, "a(end) / max a, random": left_random}
     return Measured(median, met, ({"median lower by": median, "layers": layers, **left},))
