@@ -107,8 +107,6 @@ B5_LIMIT = replace(
     ),
 )
 
-RULES = (B5, B5_LIMIT)
-
 
 def shares(ds: xr.Dataset) -> xr.DataArray:
     """Return the distance (trial, time) relative to that just after the perturbation."""
