@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from figures.toy_runs import algorithm_run
+from lab.papers.boix2023.toy_runs import algorithm_run
 
 STAGES = 4
 GOAL = np.array([2.0, -0.25, 0.02, -1.0, 0.5, 0.02])

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import rankscope as rs
-from lab.vit_runs import STEPS_PER_EPOCH, courses, vit_run
+from lab.papers.boix2023.vit_runs import STEPS_PER_EPOCH, courses, vit_run
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.runs import (
     CHANGE,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from figures.toy_runs import flow_run
 from lab.papers.boix2023.stage_runs import ALPHAS, GOAL, STAGES, algorithm
+from lab.papers.boix2023.toy_runs import flow_run
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.stages import (
     error_dataset,

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from figures.toy_runs import full_run, rises
+from lab.papers.boix2023.toy_runs import full_run, rises
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.study import judge
 from rankscope.lab.judging.verdict import Verdict

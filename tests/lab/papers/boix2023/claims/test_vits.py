@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.vit_runs import EPOCHS, STEPS_PER_EPOCH, courses, vit_run
+from lab.papers.boix2023.vit_runs import EPOCHS, STEPS_PER_EPOCH, courses, vit_run
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.judging.study import judge
