@@ -29,7 +29,6 @@ from rankscope.lab.papers.boix2023 import vit_cifar10
 from rankscope.lab.tasks.augmentation import CropFlip
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.rates import Cosine
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.sweep import scale_sweep
 from rankscope.tracker import Epochs
 
@@ -46,27 +45,20 @@ SECONDS: dict[Scale, int | None] = {"paper": None, "small": 110, "smoke": 5}
 
 def experiment(scale: Scale) -> Experiment:
     run = {"paper": vit_cifar10.PAPER, "small": SMALL, "smoke": vit_cifar10.SMOKE}[scale]
-    networks = variants(run, scale)
-    if scale == "smoke":
-        networks = {name: networks[name] for name in ("augmented", "depth-3")}
-    return scale_sweep(
-        "boix2023/vit-variants",
-        scale,
-        networks,
-        init_scales=(1.0,) if scale == "smoke" else (1.0, 0.1),
-        seconds=SECONDS,
-        compaction=vit_cifar10.VIT,
-    )
-
-
-def variants(run: TrainingRun, scale: Scale) -> dict[str, TrainingRun]:
-    """Return the networks, the slowest first."""
     task, narrow = run.task, NARROW[scale]
     assert isinstance(task, Classification) and isinstance(task.model, VitConfig)
-    tasks = {
+    tasks = {  # the slowest first
         "depth-12": replace(task, model=replace(task.model, depth=12)),
         "augmented": replace(task, augmentation=CropFlip(padding=SHIFT[scale])),
         "depth-3": replace(task, model=replace(task.model, depth=3)),
         "narrow": replace(task, model=replace(task.model, width=narrow, hidden=narrow)),
     }
-    return {name: replace(run, task=changed) for name, changed in tasks.items()}
+    names = ("augmented", "depth-3") if scale == "smoke" else tuple(tasks)
+    return scale_sweep(
+        "boix2023/vit-variants",
+        scale,
+        {name: replace(run, task=tasks[name]) for name in names},
+        init_scales=(1.0,) if scale == "smoke" else (1.0, 0.1),
+        seconds=SECONDS,
+        compaction=vit_cifar10.VIT,
+    )

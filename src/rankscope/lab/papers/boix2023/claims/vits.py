@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -91,32 +90,25 @@ B7 = Rule(
 )
 
 
-class Reading(NamedTuple):
-    """Position of the snapshot at which a run is read, and a remark on it."""
-
-    position: int
-    remark: str = ""
+# Returns the position of the snapshot at which a run is read, and a remark on it. The int says for
+# how many steps the stopped runs of its network went on after their loss had settled.
+Read = Callable[[xr.Dataset, int], tuple[int, str]]
 
 
-# Chooses the snapshot at which a run is read. `wait` is for how many steps the stopped runs of its
-# network went on after their loss had settled.
-Read = Callable[[xr.Dataset, int], Reading]
-
-
-def at_end(ds: xr.Dataset, wait: int) -> Reading:
+def at_end(ds: xr.Dataset, wait: int) -> tuple[int, str]:
     """Read a run at its last snapshot."""
-    return Reading(ds.sizes["step"] - 1)
+    return ds.sizes["step"] - 1, ""
 
 
-def once_settled(ds: xr.Dataset, wait: int) -> Reading:
+def once_settled(ds: xr.Dataset, wait: int) -> tuple[int, str]:
     """Read a run at the first snapshot `wait` steps or more after its loss is below 1e-3.
 
     A run whose loss never is, or that ends before, is read at its end.
     """
     position = settled_position(ds, wait=wait)
     if not growth_window(ds).settled:
-        return Reading(position, f"{_unsettled(ds)}: read at its end")
-    return Reading(position, f"is read at {moment(ds, position)}")
+        return position, f"{_unsettled(ds)}: read at its end"
+    return position, f"is read at {moment(ds, position)}"
 
 
 def measure_ranks_by_scale(runs: Runs, *, read: Read = at_end) -> Iterator[Measured]:
@@ -139,11 +131,13 @@ def _trend_over_scales(at_scales: Mapping[float, xr.Dataset], kind: Kind, read: 
     wait = max(map(stop_steps, at_scales.values()))
     ranks_by_scale, in_trend, remarks = dict[float, xr.DataArray](), list[float](), list[str]()
     for init_scale, ds in at_scales.items():
-        reading, reason = read(ds, wait), collapsed(ds)
-        ranks_by_scale[init_scale] = _head_means(ds.isel(step=[reading.position]), kind)[0]
-        in_trend += [] if reason else [init_scale]
-        of_run = (f"collapsed: {reason}" if reason else reading.remark, stop_of(ds))
-        remarks += [f"at scale {init_scale:g} {remark}" for remark in of_run if remark]
+        position, remark = read(ds, wait)
+        ranks_by_scale[init_scale] = _head_means(ds.isel(step=[position]), kind)[0]
+        if reason := collapsed(ds):
+            remark = f"collapsed: {reason}"
+        else:
+            in_trend.append(init_scale)
+        remarks += [f"at scale {init_scale:g} {text}" for text in (remark, stop_of(ds)) if text]
     if len(in_trend) < LEAST_SCALES:
         few = f"has {len(in_trend)} of the {LEAST_SCALES} scales that it takes"
         return Measured(remarks=(*remarks, few))
