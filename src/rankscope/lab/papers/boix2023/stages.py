@@ -155,10 +155,10 @@ def error_dataset(stages: list[StageInFlow]) -> xr.Dataset:
     """Return activation_error and resolved(alpha, stage), as `activation_errors` draws them."""
     alphas = sorted({stage.log10_alpha for stage in stages}, reverse=True)
     numbers = sorted({stage.stage for stage in stages})
-    by_place = {(stage.log10_alpha, stage.stage): stage for stage in stages}
-    grid = [[by_place[alpha, number] for number in numbers] for alpha in alphas]
-    errors = [[abs(stage.error) for stage in row] for row in grid]
-    resolved = [[stage.resolved for stage in row] for row in grid]
+    in_order = sorted(stages, key=lambda stage: (-stage.log10_alpha, stage.stage))
+    shape = len(alphas), len(numbers)
+    errors = np.array([abs(stage.error) for stage in in_order]).reshape(shape)
+    resolved = np.array([stage.resolved for stage in in_order]).reshape(shape)
     return xr.Dataset(
         {
             "activation_error": (("alpha", "stage"), errors),
