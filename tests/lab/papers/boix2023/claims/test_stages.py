@@ -23,6 +23,7 @@ from rankscope.lab.papers.boix2023.claims.stages import (
     farthest_from_one,
     steepest_share,
 )
+from rankscope.lab.papers.boix2023.stages import stages_in_flows
 from rankscope.lab.running.run import RunKey
 
 FLOWS = {log10_alpha: flow_run(GOAL, log10_alpha) for log10_alpha in ALPHAS}
@@ -163,20 +164,16 @@ def test_faults_that_b3_shows(fault: str) -> None:
     assert network(verdict(B3, flows)).word == "fails"
 
 
-def test_errors_in_the_table_of_b3_are_those_of_the_closed_form() -> None:
-    """log(1/alpha) (t_k - T_k) = log(4 |z*| threshold / (|z*| - threshold)) / (2 |z*|)."""
-    table = verdict(B3, {**FLOWS, -300.0: SHORT}, seeds=1).tables[0]
-    sizes, threshold = np.sort(abs(GOAL))[::-1][:STAGES], 1e-3
-    cells = {
-        (size, alpha): str(cell)
-        for row, size in zip(table.rows, sizes, strict=True)
-        for cell, alpha in zip(row[5:], ALPHAS[1:], strict=True)
-    }
-    assert cells.pop((sizes[-1], -300.0)) == "-*"
-    for (size, alpha), cell in cells.items():
-        constant = math.log(4 * size * threshold / (size - threshold)) / (2 * size)
-        expected = 100 * constant / (-alpha * math.log(10)) * size
-        assert float(cell.strip("* ")) == pytest.approx(expected, abs=0.0051)
+def test_the_table_of_b3_shows_errors_in_percent_and_marks_stages_that_count() -> None:
+    flows = {**FLOWS, -300.0: SHORT}
+    rows = verdict(B3, flows, seeds=1).tables[0].rows
+    for stage in stages_in_flows(algorithm_run(GOAL, STAGES), flows):
+        if stage.log10_alpha in ALPHAS[1:]:
+            error = "-" if math.isnan(stage.error) else f"{100 * stage.error:+.2f}"
+            cell = rows[stage.stage - 1][5 + ALPHAS[1:].index(stage.log10_alpha)]
+            assert cell == error + ("*" if stage.resolved else " ")
+    # (t_k - T_k) / T_k = log(0.001 / 0.249) / (2 log(1/alpha)) for |z*| = 0.25
+    assert rows[-1][5:] == ("-14.98 ", "-1.87*", "-*", "-0.12*")
 
 
 @pytest.mark.parametrize("rule", [B2, B3])
