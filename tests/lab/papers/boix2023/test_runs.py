@@ -8,12 +8,10 @@ import torch
 from torch import nn
 
 import rankscope as rs
-from lab.vit_runs import STEPS_PER_EPOCH, courses, vit_run
-from rankscope.lab.judging.runs import Runs
+from lab.papers.boix2023.vit_runs import EPOCHS, courses, vit_run
 from rankscope.lab.papers.boix2023.runs import (
     CHANGE,
     INITIAL,
-    by_network,
     change_ranks,
     epoch_steps,
     growth_window,
@@ -26,9 +24,7 @@ from rankscope.lab.papers.boix2023.runs import (
     time_unit,
     times,
 )
-from rankscope.lab.running.run import RunKey
 
-STOP = {"class": "Settled", "loss": 0.001, "steps": 5 * STEPS_PER_EPOCH}
 EVERY = {"snapshots": {"class": "Every", "steps": 10}}
 
 
@@ -86,60 +82,52 @@ def test_a_run_without_heads_is_refused() -> None:
         change_ranks(ds.isel(product=slice(0, None, 2)), "vo")
 
 
-def test_networks_of_two_experiments_stay_apart() -> None:
-    keys = [
-        RunKey("vit", {"scale": 1.0}, experiment="a"),
-        RunKey("vit", {"scale": 0.03}, experiment="a"),
-        RunKey("vit", {"scale": 1.0}, experiment="b"),
-        RunKey("depth-3", {"scale": 1.0}, experiment="b"),
-    ]
-    apart = by_network(Runs({key: {0: None} for key in keys}))
-    assert [(key.experiment, key.network, key.variant) for key in apart] == [
-        ("a", "vit", {}),
-        ("b", "vit", {}),
-        ("b", "depth-3", {}),
-    ]
-    assert list(apart[RunKey("vit", experiment="a")].by("scale")) == [0.03, 1.0]
+STEPS = [0, 5, 10, 20, 30, 40]
 
 
-def test_the_window_is_from_epoch_one_to_the_settled_loss() -> None:
-    steps, loss = [0, 5, 10, 20, 30, 40], [1, 1, 0.5, 0.1, 9e-4, 2e-3]
-    window = growth_window(vit_run(courses(range(6)), steps=steps, loss=loss))
-    assert (window.first, window.last, window.settled, window.snapshots) == (2, 4, True, 3)
-    loss[4] = 1e-3
-    window = growth_window(vit_run(courses(range(6)), steps=steps, loss=loss))
-    assert (window.first, window.last, window.settled, window.snapshots) == (2, 5, False, 4)
-    early = vit_run(courses(range(6)), steps=steps, loss=[1, 1e-4, 0, 0, 0, 0])
-    assert growth_window(early).snapshots == 0
+@pytest.mark.parametrize(
+    ("loss", "window", "snapshots"),
+    [
+        ([1, 1, 0.5, 0.1, 9e-4, 2e-3], (2, 4, True), 3),
+        ([1, 1, 0.5, 0.1, 1e-3, 2e-3], (2, 5, False), 4),
+        ([1, 1e-4, 0, 0, 0, 0], (2, 1, True), 0),
+    ],
+)
+def test_the_window_is_from_epoch_one_to_the_settled_loss(
+    loss: list[float], window: tuple[int, int, bool], snapshots: int
+) -> None:
+    measured = growth_window(vit_run(courses(range(6)), steps=STEPS, loss=loss))
+    assert measured == window and measured.snapshots == snapshots
 
 
 @pytest.mark.parametrize(("wait", "position"), [(0, 2), (1, 3), (10, 3), (15, 4), (20, 4), (90, 5)])
 def test_the_snapshot_so_long_after_the_loss_settled(wait: int, position: int) -> None:
     """It settles at step 10; later losses do not matter."""
-    steps, loss = [0, 5, 10, 20, 30, 40], [1, 1, 9e-4, 0.1, 5e-4, 2e-3]
-    ds = vit_run(courses(range(6)), steps=steps, loss=loss)
+    ds = vit_run(courses(range(6)), steps=STEPS, loss=[1, 1, 9e-4, 0.1, 5e-4, 2e-3])
     assert settled_position(ds, wait=wait) == position
-    never = vit_run(courses(range(6)), steps=steps, loss=[1, 1, 1e-3, 0.1, 0.1, 0.1])
+    never = vit_run(courses(range(6)), steps=STEPS, loss=[1, 1, 1e-3, 0.1, 0.1, 0.1])
     assert settled_position(never, wait=wait) == 5
 
 
 def test_without_epochs_the_window_is_all_after_step_0_and_time_is_the_step() -> None:
     ds = vit_run(courses(range(4)), steps=[0, 1, 5, 30], declaration=EVERY)
-    assert epoch_steps(ds) is None
-    assert growth_window(ds).first == 1
+    assert epoch_steps(ds) is None and growth_window(ds).first == 1
     assert (time_unit(ds), times(ds).tolist()) == ("step", [0, 1, 5, 30])
     by_epochs = vit_run(courses(range(4)), steps=[0, 5, 10, 30])
     assert (time_unit(by_epochs), times(by_epochs).tolist()) == ("epoch", [0, 0.5, 1, 3])
     assert (moment(ds, 3), moment(by_epochs, 1)) == ("step 30", "epoch 0.5")
 
 
-def test_how_a_run_stopped() -> None:
-    declared = vit_run(courses([0, 1])).attrs["declaration"] | {"stop": STOP}
-    ran = courses([0, 1])
-    assert stop_of(vit_run(ran, declaration=declared)) == ""
-    assert stop_steps(vit_run(ran, declaration=declared)) == 50 and stop_steps(vit_run(ran)) == 0
-    stopped = vit_run(ran, declaration=declared, stopped_at=143 * STEPS_PER_EPOCH)
-    after = "or more after one with training loss < 0.001"
-    assert stop_of(stopped) == f"stopped at epoch 143, at the first snapshot 5 epochs {after}"
-    by_step = vit_run(ran, declaration=EVERY | {"stop": STOP}, stopped_at=143)
-    assert stop_of(by_step) == f"stopped at step 143, at the first snapshot 50 steps {after}"
+@pytest.mark.parametrize(
+    ("schedule", "stopped_at", "moment", "wait"),
+    [(EPOCHS, 1430, "epoch 143", "5 epochs"), (EVERY, 143, "step 143", "50 steps")],
+)
+def test_how_a_run_stopped(schedule: dict, stopped_at: int, moment: str, wait: str) -> None:
+    declaration = schedule | {"stop": {"class": "Settled", "loss": 0.001, "steps": 50}}
+    ds = vit_run(courses([0, 1]), declaration=declaration)
+    assert stop_of(ds) == "" and stop_steps(ds) == 50
+    assert stop_of(ds.assign_attrs(stopped_at=stopped_at)) == (
+        f"stopped at {moment}, at the first snapshot {wait} or more after one with training "
+        "loss < 0.001"
+    )
+    assert stop_steps(vit_run(courses([0, 1]))) == 0

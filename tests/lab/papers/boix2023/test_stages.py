@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from figures.toy_runs import flow_run
-from lab.papers.boix2023.stage_runs import ALPHAS, GOAL, STAGES, algorithm
+from lab.papers.boix2023.toy_runs import ALPHAS, GOAL, STAGES, algorithm_run, flow_run
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.stages import (
+    StageInFlow,
     error_dataset,
     flows_of,
     short_names,
@@ -17,32 +17,31 @@ from rankscope.lab.papers.boix2023.stages import (
 )
 from rankscope.lab.running.run import RunKey
 
+ALGORITHM, FLOW = algorithm_run(GOAL, STAGES), flow_run(GOAL, -1000.0)
+
+
+def stages_of(flow: xr.Dataset = FLOW, algorithm: xr.Dataset = ALGORITHM) -> list[StageInFlow]:
+    return stages_in_flows(algorithm, {flow.attrs["log10_alpha"]: flow})
+
 
 def test_flows_of_a_network_come_with_the_largest_alpha_first() -> None:
     keys = [RunKey("a", {"log10_alpha": alpha}) for alpha in (-300.0, -2.0, -8.0)]
     others = [RunKey("a", kind="algorithm"), RunKey("b", {"log10_alpha": -8.0})]
-    runs = Runs(
-        {key: {0: xr.Dataset(attrs={"name": key.name}), 1: None} for key in (*keys, *others)}
-    )
+    runs = Runs({key: {0: xr.Dataset(attrs=vars(key)), 1: None} for key in (*keys, *others)})
     flows = flows_of(runs, "a", 0)
-    assert {log10_alpha: ds.attrs["name"] for log10_alpha, ds in flows.items()} == {
-        -2.0: "a/alpha-1e-2",
-        -8.0: "a/alpha-1e-8",
-        -300.0: "a/alpha-1e-300",
-    }
     assert list(flows) == [-2.0, -8.0, -300.0]
+    assert all(vars(RunKey("a", {"log10_alpha": alpha})) == flows[alpha].attrs for alpha in flows)
 
 
 def test_names_are_short_if_there_is_one_head() -> None:
-    ds = algorithm()
-    assert short_names(ds)[0] == "kq.0"
-    two = ds.assign_coords(head=("coordinate", [0, 1] * 3))
+    assert short_names(ALGORITHM)[0] == "kq.0"
+    two = ALGORITHM.assign_coords(head=("coordinate", [0, 1] * 3))
     assert short_names(two)[0] == "l0.h0.kq.0"
 
 
 @pytest.mark.parametrize("log10_alpha", ALPHAS[1:])
 def test_times_and_constants_are_those_of_the_closed_form(log10_alpha: float) -> None:
-    stages = stages_in_flows(algorithm(), {log10_alpha: flow_run(GOAL, log10_alpha)})
+    stages = stages_of(flow_run(GOAL, log10_alpha))
     sizes, threshold = np.sort(abs(GOAL))[::-1][:STAGES], 1e-3
     for stage, size in zip(stages, sizes, strict=True):
         constant = math.log(4 * size * threshold / (size - threshold)) / (2 * size)
@@ -58,8 +57,7 @@ def test_a_stage_is_clear_if_those_before_it_are_resolved() -> None:
     """Stage 2 lasts 1/0.97 - 1 = 0.031: 4.6 e-foldings of 1 at 1e-64, 71 at 1e-1000; 10 resolve."""
     goal = np.array([2.0, 1.0, 0.97, 0.25, 0.02, 0.02])
     flows = {log10_alpha: flow_run(goal, log10_alpha) for log10_alpha in (-64.0, -1000.0)}
-    stages = stages_in_flows(algorithm(goal), flows)
-    assert [stage.resolved for stage in stages] == [True, False, True, True] + [True] * 4
+    stages = stages_in_flows(algorithm_run(goal, STAGES), flows)
     assert [stage.clear for stage in stages] == [True, False, False, False] + [True] * 4
     errors = error_dataset(stages)
     assert errors["resolved"].values.tolist() == [[True, False, True, True], [True] * 4]
@@ -68,34 +66,24 @@ def test_a_stage_is_clear_if_those_before_it_are_resolved() -> None:
 
 
 def test_a_stage_that_did_not_come_to_rest_is_not_resolved() -> None:
-    unrest = algorithm().assign(stage_transition=("stage", [np.nan] * (STAGES + 1)))
-    stages = stages_in_flows(unrest, {-1000.0: flow_run(GOAL, -1000.0)})
-    assert not any(stage.resolved for stage in stages)
+    unrest = ALGORITHM.assign(stage_transition=("stage", [np.nan] * (STAGES + 1)))
+    assert not any(stage.resolved for stage in stages_of(algorithm=unrest))
 
 
-def shifted(ds: xr.Dataset, position: int, time: float) -> xr.Dataset:
-    """Move one entry of a flow to another time."""
-    times = ds["crossing_time"].to_numpy().copy()
-    times[position] = time
-    return ds.assign(crossing_time=("crossing", times)).sortby("crossing_time")
-
-
-def test_a_late_winner_of_the_stage_before_is_not_counted_in_this_one() -> None:
+@pytest.mark.parametrize(("time", "activations"), [(1.9, 1), (2.1, 2)])
+def test_a_late_winner_of_the_stage_before_is_not_counted(time: float, activations: int) -> None:
     """Stages 2 and 3 begin at 1 and 2: the second winner at 1.9 is near 2, and early at 2.1."""
-    flow = flow_run(GOAL, -1000.0)
-    late = stages_in_flows(algorithm(), {-1000.0: shifted(flow, 1, 1.9)})
-    assert late[2].activations == 1
-    too_late = stages_in_flows(algorithm(), {-1000.0: shifted(flow, 1, 2.1)})
-    assert too_late[2].activations == 2
+    times = FLOW["crossing_time"].to_numpy().copy()
+    times[1] = time
+    late = FLOW.assign(crossing_time=("crossing", times)).sortby("crossing_time")
+    assert stages_of(late)[2].activations == activations
 
 
 def test_a_coordinate_that_wins_again_is_read_at_its_second_entry() -> None:
-    flow = flow_run(GOAL, -1000.0)
-    first, second = flow["crossing_time"].to_numpy()[:2]
-    again = algorithm().assign(stage_winner=("stage", [-1, 0, 0, 4, 1]))
-    coordinates = np.array([0, 0, *flow["crossing_coordinate"].to_numpy()[2:]])
-    flow = flow.assign(crossing_coordinate=("crossing", coordinates))
-    stages = stages_in_flows(again, {-1000.0: flow})
-    assert [stage.time for stage in stages[:2]] == [first, second]
-    once = stages_in_flows(again, {-1000.0: flow_run(GOAL, -1000.0)})
-    assert math.isnan(once[1].time) and not once[1].same_sign and once[1].activations == 0
+    again = ALGORITHM.assign(stage_winner=("stage", [-1, 0, 0, 4, 1]))
+    coordinates = [0, 0, *FLOW["crossing_coordinate"].to_numpy()[2:]]
+    twice = FLOW.assign(crossing_coordinate=("crossing", coordinates))
+    times = [stage.time for stage in stages_of(twice, again)]
+    assert times[:2] == FLOW["crossing_time"].to_numpy()[:2].tolist()
+    once = stages_of(FLOW, again)[1]
+    assert math.isnan(once.time) and not once.same_sign and once.activations == 0

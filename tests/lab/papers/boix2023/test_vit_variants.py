@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from lab.papers.boix2023.vit_trainings import trainings
+from lab.papers.boix2023.vit_runs import trainings
 from rankscope.lab.papers.boix2023 import vit_cifar10, vit_variants
 from rankscope.lab.tasks.augmentation import CropFlip
 

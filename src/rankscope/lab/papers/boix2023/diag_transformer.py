@@ -18,7 +18,7 @@ same tokens, teacher and (u0, v0):
 - bases: each head is diagonal in a random basis of its own, frozen like the feed-forward layers.
   Theorem 4.5 holds with the paper's own start, and heads of both layers take turns.
 
-The paper leaves out everything but the network. Scales of teacher and frozen weights are those of
+The paper gives only the network. Scales of teacher and frozen weights are those of
 `TransformerTask`; loss, threshold and time are those of boix2023/toy-diag.
 
 `small`: d = 5 for 16, 4 tokens for 10, 40 samples for 200.

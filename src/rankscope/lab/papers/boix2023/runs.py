@@ -141,13 +141,12 @@ def stop_of(ds: xr.Dataset) -> str:
     stopped_at = ds.attrs.get("stopped_at")
     if stopped_at is None:
         return ""
-    unit, length = time_unit(ds), epoch_steps(ds) or 1
-    stopped = f"stopped at {unit} {stopped_at / length:.4g}"
-    stop = _declared(ds, "stop")
-    if not stop:
-        return stopped
+    unit, length, stop = time_unit(ds), epoch_steps(ds) or 1, _declared(ds, "stop")
     after = f"{stop['steps'] / length:.4g} {unit}s or more after one with"
-    return f"{stopped}, at the first snapshot {after} training loss < {stop['loss']:g}"
+    return (
+        f"stopped at {unit} {stopped_at / length:.4g}, at the first snapshot {after} training "
+        f"loss < {stop['loss']:g}"
+    )
 
 
 def _declared(ds: xr.Dataset, field: str) -> dict[str, Any]:

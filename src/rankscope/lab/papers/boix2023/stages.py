@@ -51,7 +51,7 @@ class StageInFlow:
     same_sign: bool
     activations: int
     resolved: bool
-    clear: bool = False
+    clear: bool
 
     @property
     def error(self) -> float:
@@ -68,21 +68,23 @@ def stages_in_flows(algorithm: xr.Dataset, flows: Mapping[float, xr.Dataset]) ->
 
     The winner's time is that of its first entry, or of its second if it won before and had left.
     """
-    predictions, names = _predictions(algorithm), short_names(algorithm)
+    names = short_names(algorithm)
+    columns = (algorithm[f"stage_{name}"].to_numpy() for name in Predictions._fields)
+    predictions = Predictions(*columns)
     stages = []
     for log10_alpha, flow in flows.items():
         entries, flow_end = _entries(flow), float(flow["time"][-1])
         clear = True
-        for prediction in predictions:
-            time, same_sign, activations = _in_flow(prediction, entries)
-            resolved = _is_resolved(prediction, log10_alpha, flow_end)
+        for k in range(1, len(predictions.winner)):
+            time, same_sign, activations = _in_flow(predictions, k, entries)
+            resolved = _is_resolved(predictions, k, log10_alpha, flow_end)
             clear = clear and resolved
             stages.append(
                 StageInFlow(
                     log10_alpha=log10_alpha,
-                    stage=prediction.stage,
-                    winner=names[prediction.winner],
-                    predicted=prediction.begins,
+                    stage=k,
+                    winner=names[predictions.winner[k]],
+                    predicted=float(predictions.time[k]),
                     time=time,
                     same_sign=same_sign,
                     activations=activations,
@@ -93,23 +95,18 @@ def stages_in_flows(algorithm: xr.Dataset, flows: Mapping[float, xr.Dataset]) ->
     return stages
 
 
-class Prediction(NamedTuple):
-    """A stage as Algorithm 1 predicts it, in rescaled time.
+class Predictions(NamedTuple):
+    """Stages of Algorithm 1 from `time` until `until`, in rescaled time.
 
-    earlier_wins: how often the winner won before. margin: how much later the second would win.
-    transition: plain time that the stage takes to come to rest.
+    margin: how much later the second would win. transition: plain time a stage takes to rest.
     """
 
-    stage: int
-    winner: int
-    sign: int
-    begins: float
-    lasts: float
-    margin: float
-    transition: float
-    earlier_wins: int
-    previous_winner: int
-    previous_lasts: float
+    winner: np.ndarray
+    sign: np.ndarray
+    time: np.ndarray
+    until: np.ndarray
+    margin: np.ndarray
+    transition: np.ndarray
 
 
 class Entries(NamedTuple):
@@ -120,66 +117,48 @@ class Entries(NamedTuple):
     sign: np.ndarray
 
 
-def _predictions(algorithm: xr.Dataset) -> list[Prediction]:
-    columns = ("winner", "sign", "time", "until", "margin", "transition")
-    winner, sign, begins, until, margin, transition = (
-        algorithm[f"stage_{name}"].to_numpy().tolist() for name in columns
-    )
-    return [
-        Prediction(
-            stage=k,
-            winner=winner[k],
-            sign=sign[k],
-            begins=begins[k],
-            lasts=until[k] - begins[k],
-            margin=margin[k],
-            transition=transition[k],
-            earlier_wins=winner[:k].count(winner[k]),
-            previous_winner=winner[k - 1],
-            previous_lasts=begins[k] - begins[k - 1],
-        )
-        for k in range(1, len(winner))
-    ]
-
-
 def _entries(flow: xr.Dataset) -> Entries:
     entered = flow["crossing_entered"].to_numpy() == 1
     return Entries(*(flow[f"crossing_{name}"].to_numpy()[entered] for name in Entries._fields))
 
 
-def _in_flow(stage: Prediction, entries: Entries) -> tuple[float, bool, int]:
-    """Return the winner's time, whether its sign is as predicted, and the activations."""
-    of_winner = np.flatnonzero(entries.coordinate == stage.winner)
-    if len(of_winner) <= stage.earlier_wins:
+def _in_flow(predictions: Predictions, k: int, entries: Entries) -> tuple[float, bool, int]:
+    """Return when stage k's winner enters, whether with the predicted sign, and the activations."""
+    winner, sign, begins, until, *_ = predictions
+    earlier_wins = int((winner[:k] == winner[k]).sum())
+    of_winner = np.flatnonzero(entries.coordinate == winner[k])
+    if len(of_winner) <= earlier_wins:
         return math.nan, False, 0
-    own = of_winner[stage.earlier_wins]
+    own = of_winner[earlier_wins]
     time = float(entries.time[own])
     delay = entries.time - time
-    in_stage = (delay > -stage.previous_lasts / 2) & (delay <= stage.lasts / 2)
+    lasts, previous_lasts = until[k] - begins[k], begins[k] - begins[k - 1]
+    in_stage = (delay > -previous_lasts / 2) & (delay <= lasts / 2)
     # The winner of the stage before may be late, which is no fault of this stage.
-    late_previous = (entries.coordinate == stage.previous_winner) & (delay < 0)
+    late_previous = (entries.coordinate == winner[k - 1]) & (delay < 0)
     activations = int((in_stage & ~late_previous).sum())
-    return time, int(entries.sign[own]) == stage.sign, activations
+    return time, bool(entries.sign[own] == sign[k]), activations
 
 
-def _is_resolved(stage: Prediction, log10_alpha: float, flow_end: float) -> bool:
-    """Return whether the stage lasts MANY transitions, and leads by as many, before the flow ends.
+def _is_resolved(predictions: Predictions, k: int, log10_alpha: float, flow_end: float) -> bool:
+    """Return whether stage k lasts MANY transitions, and leads by as many, before the flow ends.
 
     False for a stage that did not come to rest, whose transition is NaN.
     """
-    transition = stage.transition / (-log10_alpha * math.log(10))  # in rescaled time
-    room = min(stage.lasts, stage.margin, flow_end - stage.begins)
-    return log10_alpha <= LARGEST_ALPHA and room >= MANY * transition
+    begins, until, margin, transition = (float(column[k]) for column in predictions[2:])
+    room = min(until - begins, margin, flow_end - begins)  # in rescaled time
+    many = MANY * (transition / (-log10_alpha * math.log(10)))
+    return log10_alpha <= LARGEST_ALPHA and room >= many
 
 
 def error_dataset(stages: list[StageInFlow]) -> xr.Dataset:
     """Return activation_error and resolved(alpha, stage), as `activation_errors` draws them."""
     alphas = sorted({stage.log10_alpha for stage in stages}, reverse=True)
     numbers = sorted({stage.stage for stage in stages})
-    by_place = {(stage.log10_alpha, stage.stage): stage for stage in stages}
-    grid = [[by_place[alpha, number] for number in numbers] for alpha in alphas]
-    errors = [[abs(stage.error) for stage in row] for row in grid]
-    resolved = [[stage.resolved for stage in row] for row in grid]
+    in_order = sorted(stages, key=lambda stage: (-stage.log10_alpha, stage.stage))
+    shape = len(alphas), len(numbers)
+    errors = np.array([abs(stage.error) for stage in in_order]).reshape(shape)
+    resolved = np.array([stage.resolved for stage in in_order]).reshape(shape)
     return xr.Dataset(
         {
             "activation_error": (("alpha", "stage"), errors),

@@ -7,8 +7,8 @@ after another when the four matrices are full and start small (B6).
 
 What the paper leaves out, and what we set:
 
-- Training and loss. We integrate gradient flow, with the loss of boix2023/toy-diag.
-  `rankscope.theory.descend_full` trains as the paper did.
+- Training and loss are those of boix2023/toy-diag. `rankscope.theory.descend_full` trains as the
+  paper did.
 - Alpha and teacher, which decide what is seen. There are two teachers:
   - gaussian, which the paper names. The first rates of a 50 x 50 Gaussian product lie a few percent
     apart, so rises overlap at alphas that one would train from.

@@ -1,26 +1,24 @@
 """A vision transformer on CIFAR-10 at several initial scales (boix2023, section 5, figs. 1-5).
 
-The change of each head's K-Q and V-O product since initialisation has low rank, which grows
-gradually (B7). The smaller the initial weights, the lower it stays (B8). It is far lower than that
-of the initial product (B9).
+The change of each head's K-Q product, K_h^T Q_h - K_h(0)^T Q_h(0), and of its V-O product has low
+rank, which grows gradually (B7). The smaller the initial weights, the lower it stays (B8). It is
+far lower than that of the initial product (B9).
 
     rankscope run boix2023/vit-cifar10 --scale paper --data FOLDER
 
 Without `--data` the images come from the hub. The paper's network has depth 6, 8 heads of width
 128, patches of 4 x 4 pixels and width 512. It trains by Adam at 1e-4 with batch 512 for 500 epochs,
-15 of them warm-up, without weight decay or dropout. So does ours. For every head we store the
-singular values of K_h^T Q_h and V-O, and of their change K_h^T Q_h - K_h(0)^T Q_h(0).
+15 of them warm-up, without weight decay or dropout. So does ours.
 
 What the paper leaves out, and what we set:
 
 - Scales. The paper prints none but 1, the default. We take 1, 0.3, 0.1 and 0.03. The scale
-  multiplies torch's initial weights and biases of every linear layer: queries, keys, values,
-  output, both layers of the MLP, and the head. It does not multiply the map of patches, LayerNorm,
-  positions or class token. The same seed draws the same weights at every scale.
+  multiplies torch's initial weights and biases of every linear layer of attention, MLP and head,
+  not the map of patches, LayerNorm, positions or class token. The same seed draws the same weights
+  at every scale.
 - Shorter runs. Scale 1 trains to the end. The others follow the same schedule until the first
   snapshot 50 epochs or more after one whose training loss is below 0.001. B8 reads every run at its
-  end, so it compares trainings of different lengths. B8-settled reads every scale equally long
-  after its loss is below 0.001.
+  end, B8-settled equally long after its loss is below 0.001.
 - "Cyclic" decay of the rate is one half cosine from the peak to 0.
 - Network. Sizes and optimizer are those of lucidrains' `vit-pytorch`, so we take its conventions:
   torch's default initial weights, positions and class token drawn from N(0, 1), no biases for
@@ -41,8 +39,8 @@ Cost: 3 minutes at `small`; at `paper` 18 minutes on one H200 for a seed.
 
 Expected at `small`: the change ends with stable rank near 1 (K-Q) and near 2 (V-O) at scale 1, and
 lower at 0.03; the products began above 5. Growth is not steady: V-O often has its highest stable
-rank in the first epoch. At `paper`, B7 holds for V-O and fails for K-Q at every scale; B8 holds for
-V-O and fails for K-Q; B9 holds except for V-O at scale 1. One seed was run.
+rank in the first epoch. At `paper`, B7 and B8 hold for V-O and fail for K-Q; B9 holds except for
+V-O at scale 1. One seed was run.
 """
 
 from dataclasses import replace

@@ -1,12 +1,10 @@
 """A vision transformer on CIFAR-100 (boix2023, section 5, figs. 13, 14).
 
-The network of boix2023/vit-cifar10 learns ten times as many classes. The change of the heads'
-products still has low rank, which grows gradually (B7), is lower for smaller initial weights (B8)
-and far below the initial one (B9).
+Network, training and claims are those of boix2023/vit-cifar10, with 100 classes.
 
     rankscope run boix2023/vit-cifar100 --scale paper --data FOLDER
 
-Where we differ from the paper: as boix2023/vit-cifar10, with 100 classes. `paper` was not run.
+`paper` was not run.
 
 `small`: pairs of scikit-learn's digits side by side, 8 x 16 pixels, 898 images, since no data set
 at hand has a hundred classes. The classes are the numbers 00 to 99, some nine images each. Each

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.vit_runs import EPOCHS, STEPS_PER_EPOCH, courses, vit_run
+from lab.papers.boix2023.vit_runs import EPOCHS, STEPS_PER_EPOCH, courses, vit_run
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.judging.study import judge
@@ -20,14 +20,16 @@ from rankscope.lab.papers.boix2023.claims.vits import (
     RULES,
     share_of_all,
 )
+from rankscope.lab.papers.boix2023.runs import stop_of
 from rankscope.lab.running.run import RunKey
 
 UP, DOWN = (0, 1, 2, 3, 4, 5), (0, 5, 4, 3, 2, 1)
+STOP = {"stop": {"class": "Settled", "loss": 1e-3, "steps": 2 * STEPS_PER_EPOCH}}
 EXPERIMENT = "boix2023/vit-cifar10"
 
 
-def vit(init_scale: float, *, network: str = "vit", experiment: str = EXPERIMENT) -> RunKey:
-    return RunKey(network, {"scale": init_scale}, experiment=experiment)
+def vit(init_scale: float) -> RunKey:
+    return RunKey("vit", {"scale": init_scale}, experiment=EXPERIMENT)
 
 
 def verdict(rule: Rule, runs: dict[RunKey, xr.Dataset], *, seeds: int = 3) -> Verdict:
@@ -52,34 +54,28 @@ def both(judged: Verdict) -> tuple[Word, float | None]:
     return kq.word, kq.value
 
 
-def tally(met: int, unmet: int, unknown: int) -> Tally:
-    names = [f"block {i}" for i in range(met + unmet + unknown)]
-    counted = tuple(names[: met + unmet])
-    return Tally(counted, counted[met:], tuple(names[met + unmet :]))
-
-
 @pytest.mark.parametrize(
-    ("met", "unmet", "unknown", "expected"),
+    ("met", "unmet", "unknown", "share", "expected"),
     [
-        (5, 1, 0, True),
-        (4, 2, 0, False),
-        (5, 0, 1, True),  # whatever the sixth is
-        (4, 1, 1, None),
-        (1, 0, 5, None),
-        (3, 2, 1, False),  # whatever the sixth is
+        (5, 1, 0, 5 / 6, True),
+        (4, 2, 0, 4 / 6, False),
+        (5, 0, 1, 5 / 6, True),  # whatever the sixth is
+        (4, 1, 1, 4 / 6, None),
+        (1, 0, 5, 1 / 6, None),
+        (3, 2, 1, 3 / 6, False),  # whatever the sixth is
+        (0, 0, 6, None, None),
     ],
 )
-def test_shares_are_of_all(met: int, unmet: int, unknown: int, expected: bool | None) -> None:
-    assert share_of_all(tally(met, unmet, unknown), 5 / 6) == (met / 6, expected)
-
-
-def test_without_any_that_is_measured_there_is_no_share() -> None:
-    assert share_of_all(tally(0, 0, 6), 5 / 6) == (None, None)
+def test_shares_are_of_all(
+    met: int, unmet: int, unknown: int, share: float | None, expected: bool | None
+) -> None:
+    counted = ("met",) * met + ("unmet",) * unmet
+    tally = Tally(counted, counted[met:], ("unknown",) * unknown)
+    assert share_of_all(tally, 5 / 6) == (share, expected)
 
 
 def test_ranks_that_grow_in_every_block() -> None:
     judged = growth(vit_run(courses(*[UP] * 6)))
-    assert words(judged) == {"vit, scale 1, K-Q": "holds", "vit, scale 1, V-O": "holds"}
     assert both(judged) == ("holds", 1.0)
     assert all(network.experiment == EXPERIMENT for network in judged.networks)
     assert judged.tables[0].rows[0] == (
@@ -114,11 +110,9 @@ def test_products_are_judged_apart() -> None:
 
 def test_heads_are_averaged() -> None:
     """One head falls by 1 where the other grows by 3."""
-    ranks = np.stack([courses((0, 5, 4, 3), heads=1), courses((0, 1, 4, 7), heads=1)], -1)[
-        ..., 0, :
-    ]
-    assert both(growth(vit_run(ranks)))[1] == 1
-    assert growth(vit_run(ranks)).tables[0].rows[0][4] == 3.0
+    falling, growing = courses((0, 5, 4, 3), heads=1), courses((0, 1, 4, 7), heads=1)
+    judged = growth(vit_run(np.concatenate([falling, growing], axis=2)))
+    assert both(judged)[1] == 1 and judged.tables[0].rows[0][4] == 3.0
 
 
 def test_only_what_lies_between_epoch_one_and_a_settled_loss_counts() -> None:
@@ -159,29 +153,11 @@ def test_a_block_with_a_head_that_was_not_measured_may_be_either(
     assert judged.tables[1].rows[0][3] == f"seed 0 1 2: {named}"
 
 
-@pytest.mark.parametrize(
-    ("large", "unmeasured", "expected"), [(0, 1, "holds"), (1, 1, "no data"), (2, 1, "fails")]
-)
-def test_a_head_that_did_not_change_may_be_either(
-    large: int, unmeasured: int, expected: str
-) -> None:
-    """Of 20 heads; nothing has no stable rank."""
-    end = np.full((4, 5), 4)
-    end.flat[: large + unmeasured] = [5] * large + [0] * unmeasured
-    judged = verdict(B9, {vit(1.0): vit_run(np.stack([0 * end, end]))})
-    assert both(judged) == (expected, (20 - large - unmeasured) / 20)
-
-
 @pytest.mark.parametrize("rule", [B7, B9])
 def test_a_scale_at_which_every_seed_collapsed_has_no_data_and_is_shown(rule: Rule) -> None:
     low = courses((0, 1, 2, 3, 4))
     judged = verdict(rule, {vit(1.0): vit_run(low), vit(0.01): vit_run(low, loss=[1.0] * 5)})
-    assert words(judged) == {
-        "vit, scale 1, K-Q": "holds",
-        "vit, scale 1, V-O": "holds",
-        "vit, scale 0.01, K-Q": "no data",
-        "vit, scale 0.01, V-O": "no data",
-    }
+    assert [network.word for network in judged.networks] == ["holds"] * 2 + ["no data"] * 2
     well_row, ill_row = judged.tables[0].rows[0], judged.tables[0].rows[6]
     assert well_row[-1] is None
     assert ill_row == ("vit, scale 0.01, K-Q", *well_row[1:-1], "collapsed")
@@ -192,26 +168,12 @@ def test_a_scale_at_which_every_seed_collapsed_has_no_data_and_is_shown(rule: Ru
     )
 
 
-def test_one_seed_that_collapsed_cannot_tell() -> None:
-    falling = courses(DOWN)
-    well, ill = vit_run(falling), vit_run(falling, loss=[1.0] * 6)
-    judged = judge(B7, AvailableRuns({vit(1.0): {0: well, 1: ill, 2: well}}))
-    assert [seed.met for seed in judged.networks[0].seeds] == [False, None, False]
-    assert judged.networks[0].word == "fails so far"
-    assert judged.tables[1].rows[0][2] == "seed 0 2: block 1"
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.claim)
 def test_a_run_that_was_stopped_is_said_to_be(rule: Rule) -> None:
-    stop = {"stop": {"class": "Settled", "loss": 1e-3, "steps": 50 * STEPS_PER_EPOCH}}
-    stopped = vit_run(courses(UP), declaration=EPOCHS | stop, stopped_at=143 * STEPS_PER_EPOCH)
+    stopped = vit_run(courses(UP), declaration=EPOCHS | STOP, stopped_at=143 * STEPS_PER_EPOCH)
     ds = vit_run(courses(UP))
     remarks = verdict(rule, {vit(1.0): ds, vit(0.3): ds, vit(0.1): stopped}, seeds=1).remarks
-    expected = (
-        "stopped at epoch 143, at the first snapshot 50 epochs or more after one with "
-        "training loss < 0.001"
-    )
-    assert sum(remark.endswith(expected) for remark in remarks) == 1
+    assert sum(remark.endswith(stop_of(stopped)) for remark in remarks) == 1
 
 
 def by_scale(ends: dict[float, int], collapsed: Sequence[float] = ()) -> Verdict:
@@ -263,25 +225,18 @@ def test_a_collapsed_scale_is_in_no_trend_but_in_the_table() -> None:
     assert judged.tables[0].rows[0][3:] == (12.0, 3.0, 5.0, 9.0, 1.0)
 
 
-STOP = {"stop": {"class": "Settled", "loss": 1e-3, "steps": 2 * STEPS_PER_EPOCH}}
-
-
-def settled_runs(*, default: Sequence[int]) -> dict[RunKey, xr.Dataset]:
-    """At scale 1 the loss settles at epoch 1 of 6; the others are stopped, or never settle."""
-    loss = [0.5, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4, 1e-4]
-    stopped = {"declaration": EPOCHS | STOP, "stopped_at": 4 * STEPS_PER_EPOCH}
-    return {
-        vit(1.0): vit_run(courses(default), loss=loss),
-        vit(0.1): vit_run(courses((0, 9, 9, 9, 5)), loss=loss[:1] * 2 + loss[2:5], **stopped),
-        vit(0.01): vit_run(courses((0, 9, 9, 4)), declaration=EPOCHS | STOP),
-    }
-
-
 def test_scales_are_compared_equally_long_after_they_settled() -> None:
-    """Scale 1 at epoch 1 + 2, where its rank is 6; at its end it is 1."""
-    runs = settled_runs(default=(0, 9, 9, 6, 1, 1, 1))
-    judged = verdict(B8_SETTLED, runs)
-    assert both(judged)[0] == "holds" and both(verdict(B8, runs))[0] == "fails"
+    """Scale 1 settles at epoch 1 of 6, 0.1 at epoch 2 and stops 2 epochs later, 0.01 never."""
+    declaration, loss = EPOCHS | STOP, [0.5, *[1e-4] * 6]
+    middle = vit_run(courses((0, 9, 9, 9, 5)), loss=[0.5, *loss[:4]], declaration=declaration)
+    runs = {
+        vit(0.1): middle.assign_attrs(stopped_at=4 * STEPS_PER_EPOCH),
+        vit(0.01): vit_run(courses((0, 9, 9, 4)), declaration=declaration),
+    }
+    # Scale 1 at epoch 1 + 2, where its rank is 6; at its end it is 1.
+    early = {vit(1.0): vit_run(courses((0, 9, 9, 6, 1, 1, 1)), loss=loss), **runs}
+    judged = verdict(B8_SETTLED, early)
+    assert both(judged)[0] == "holds" and both(verdict(B8, early))[0] == "fails"
     assert judged.tables[0].rows[0] == ("vit, K-Q", 0, 1, 4.0, 5.0, 6.0, 1.0)
     title = f"{EXPERIMENT}: vit, seed 0 at scale"
     assert judged.remarks[:5] == (
@@ -292,93 +247,50 @@ def test_scales_are_compared_equally_long_after_they_settled() -> None:
         "after one with training loss < 0.001",
         f"{title} 1 is read at epoch 3",
     )
-    late = settled_runs(default=(0, 1, 1, 1, 9, 9, 9))
+    late = {vit(1.0): vit_run(courses((0, 1, 1, 1, 9, 9, 9)), loss=loss), **runs}
     assert both(verdict(B8_SETTLED, late))[0] == "fails"
     assert both(verdict(B8, late))[0] == "holds"
 
 
-def test_a_seed_that_lacks_a_scale_is_left_out() -> None:
-    ends = {1.0: 9, 0.3: 5, 0.1: 3, 0.03: 2}
-    runs = {
-        vit(init_scale): dict.fromkeys(range(3), vit_run(courses((0, end))))
-        for init_scale, end in ends.items()
-    }
-    del runs[vit(0.1)][1]
-    judged = judge(B8, AvailableRuns(runs))
-    assert [seed.seed for seed in judged.networks[0].seeds] == [0, 2]
-    assert [(lack.network, lack.seeds) for lack in judged.missing] == [("vit", (1,))]
-
-
-def test_networks_have_trends_of_their_own() -> None:
-    up, down = ({1.0: 3, 0.1: 2, 0.01: 1}, {1.0: 1, 0.1: 2, 0.01: 3})
-    runs = {
-        vit(init_scale, network=network): vit_run(courses((0, end)))
-        for network, ends in (("vit", up), ("depth-3", down))
-        for init_scale, end in ends.items()
-    }
-    assert words(verdict(B8, runs)) == {
-        "vit, K-Q": "holds",
-        "vit, V-O": "holds",
-        "depth-3, K-Q": "fails",
-        "depth-3, V-O": "fails",
-    }
-
-
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.claim)
-def test_networks_of_the_same_name_in_two_experiments_stay_apart(rule: Rule) -> None:
+def test_networks_of_one_or_two_experiments_stay_apart(rule: Rule) -> None:
     grows, falls = {1.0: 4, 0.1: 3, 0.01: 2}, {1.0: 7, 0.1: 8, 0.01: 9}
-    runs = {
-        vit(init_scale, experiment=experiment): vit_run(courses((0, *course, end)))
-        for experiment, course, ends in (("a", (1, 2), grows), ("b", (12, 11), falls))
-        for init_scale, end in ends.items()
-    }
+    places = {("a", "vit"): "holds", ("b", "vit"): "fails", ("b", "depth-3"): "holds"}
+    runs = {}
+    for (experiment, network), word in places.items():
+        course, ends = ((1, 2), grows) if word == "holds" else ((12, 11), falls)
+        for init_scale, end in ends.items():
+            key = RunKey(network, {"scale": init_scale}, experiment=experiment)
+            runs[key] = vit_run(courses((0, *course, end)))
     networks = verdict(rule, runs).networks
-    assert {network.experiment: network.word for network in networks} == {
-        "a": "holds",
-        "b": "fails",
-    }
-    assert len(networks) == (4 if rule in (B8, B8_SETTLED) else 12)
-
-
-def test_needs() -> None:
-    three = [vit(init_scale) for init_scale in (1.0, 0.1, 0.01)]
-    two = [vit(init_scale, experiment="boix2023/vit-variants") for init_scale in (1.0, 0.1)]
-    other = RunKey("teacher-1", {"log10_alpha": -8.0}, experiment="boix2023/toy-diag")
-    for rule in (B7, B9):
-        assert list(rule.needs([*three, *two, other])) == [*three, *two]
-    for rule in (B8, B8_SETTLED):
-        assert list(rule.needs([*three, *two, other])) == three
+    assert {(judged.experiment, judged.network): judged.word for judged in networks} == places
+    assert len(networks) == (6 if rule in (B8, B8_SETTLED) else 18)
 
 
 @pytest.mark.parametrize(
-    ("large", "expected", "share"), [(0, "holds", 1.0), (1, "holds", 0.95), (2, "fails", 0.9)]
+    ("large", "unchanged", "expected"),
+    [
+        (0, 0, "holds"),
+        (1, 0, "holds"),
+        (2, 0, "fails"),
+        (0, 1, "holds"),
+        (1, 1, "no data"),
+        (2, 1, "fails"),
+    ],
 )
+@pytest.mark.parametrize("size", [1.0, 1e-6])
 def test_the_change_has_a_quarter_of_the_initial_rank(
-    large: int, expected: str, share: float
+    large: int, unchanged: int, expected: str, size: float
 ) -> None:
-    """4 of 16 is a quarter, and 5 is more, in `large` of 20 heads."""
+    """4 of 16 is a quarter, and 5 is more, in `large` of 20 heads; nothing has no stable rank."""
     end = np.full((4, 5), 4)
-    end.flat[:large] = 5
-    judged = verdict(B9, {vit(1.0): vit_run(np.stack([0 * end, end]))})
-    assert both(judged) == (expected, share)
-    assert judged.tables[0].rows[0][3:] == (4 + large / 5, 16.0, (5 if large else 4) / 16)
-    named = ", ".join(f"1.{head}" for head in range(1, large + 1))
+    end.flat[: large + unchanged] = [5] * large + [0] * unchanged
+    judged = verdict(B9, {vit(1.0): vit_run(np.stack([0 * end, end]), size=size)})
+    assert both(judged) == (expected, (20 - large - unchanged) / 20)
+    changed = end[0][end[0] > 0]
+    row = (changed.mean(), 16.0, changed.max() / 16)
+    assert judged.tables[0].rows[0][3:] == pytest.approx(row)
+    exceptions = "seed 0 1 2: " + ", ".join(f"1.{head}" for head in range(1, large + 1))
     assert [row[2] for table in judged.tables[1:] for row in table.rows] == (
-        [f"seed 0 1 2: {named}"] * 2 if large else []
+        [exceptions if large else "-"] * 2 if large or unchanged else []
     )
-
-
-def test_the_size_of_the_change_does_not_matter() -> None:
-    judged = verdict(B9, {vit(1.0): vit_run(courses((0, 4)), size=1e-6)})
-    assert both(judged)[0] == "holds"
-
-
-def test_without_a_change_nothing_is_told() -> None:
-    judged = verdict(B9, {vit(1.0): vit_run(courses((0, 0)))})
-    assert both(judged) == ("no data", None)
-
-
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.claim)
-def test_without_runs_by_scale_there_is_no_network(rule: Rule) -> None:
-    judged = verdict(rule, {RunKey("mlp", {"labels": "true"}): vit_run(courses(UP))})
-    assert judged.networks == ()

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 from matplotlib.axes import Axes
 
-from figures.toy_runs import activation_error_table, target
+from lab.papers.boix2023.toy_runs import activation_error_table, target
 from rankscope.lab.papers.boix2023.figures.activation import activation_errors
 
 STAGES = 3

@@ -1,6 +1,6 @@
 import numpy as np
 
-from figures.toy_runs import full_run, perturbation_run, target
+from lab.papers.boix2023.toy_runs import full_run, perturbation_run, target
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.figures.captions import (
     FIGURES,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from figures.toy_runs import full_run, rises
+from lab.papers.boix2023.toy_runs import full_run, rises
 from rankscope.lab.papers.boix2023.figures.full_head import singular_value_rises
 
 SIZES = np.array([[1.0, 0.6, 0.3], [2.0, 1.0, 0.5]])  # K-Q, V-O

@@ -3,7 +3,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.toy_runs import perturbation_run, target
+from lab.papers.boix2023.toy_runs import perturbation_run, target
 from rankscope.lab.papers.boix2023.figures.perturbation import perturbations
 
 GOAL = target(5, 4)

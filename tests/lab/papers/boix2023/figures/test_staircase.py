@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from figures.toy_runs import algorithm_run, flow_run, target
+from lab.papers.boix2023.toy_runs import algorithm_run, flow_run, target
 from rankscope.figures.style import IDLE
 from rankscope.lab.papers.boix2023.figures.staircase import WIDE, flow_and_staircase, spread
 

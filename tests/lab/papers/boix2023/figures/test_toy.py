@@ -4,7 +4,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from figures.toy_runs import flow_run, full_run, target
+from lab.papers.boix2023.toy_runs import flow_run, full_run, target
 from rankscope.figures.style import IDLE
 from rankscope.lab.papers.boix2023.figures.toy import entries_by_alpha, loss_by_alpha, toy_attention
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.vit_runs import HEAD_WIDTH, courses, vit_run
+from lab.papers.boix2023.vit_runs import HEAD_WIDTH, courses, vit_run
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.figures.vit_panels import (
     all_collapsed,

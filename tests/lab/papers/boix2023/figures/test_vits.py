@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lab.vit_runs import STEPS_PER_EPOCH, courses, vit_run
+from lab.papers.boix2023.vit_runs import STEPS_PER_EPOCH, courses, vit_run
 from rankscope.lab.experiment import FigureRule, TooFewRuns
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.figures.vits import (

@@ -36,10 +36,9 @@ def measure_trials(runs: Runs) -> Iterator[Measured]:
         for seed, ds in by_alpha[PAPER_ALPHA].items():
             left = shares(ds).isel(time=-1).to_numpy()
             worst = float(np.max(left)) if len(left) else None  # NaN stays, and fails
-            certified = unique_winners(ds) and strict_minima(ds)
             yield Measured(
                 worst,
-                None if worst is None else certified and worst <= BOUND,
+                None if worst is None else _certified(ds) and worst <= BOUND,
                 rows=tuple(
                     {"alpha": f"1e{alpha:g}", **row}
                     for alpha in reversed(by_alpha)
@@ -87,8 +86,7 @@ def measure_stages(runs: Runs) -> Iterator[Measured]:
                 **dict(zip(NOISES, left, strict=True)),
                 "theta^{k+1}": reached,
             }
-            met = unique_winners(ds) and strict_minima(ds) and returned
-            yield Measured(max(left), met, rows=(row,)).at(network, seed)
+            yield Measured(max(left), _certified(ds) and returned, rows=(row,)).at(network, seed)
 
 
 B5_LIMIT = replace(
@@ -107,25 +105,19 @@ B5_LIMIT = replace(
     ),
 )
 
-RULES = (B5, B5_LIMIT)
-
 
 def shares(ds: xr.Dataset) -> xr.DataArray:
     """Return the distance (trial, time) relative to that just after the perturbation."""
     return ds["distance"] / ds["distance"].isel(time=0)
 
 
-def unique_winners(ds: xr.Dataset) -> bool:
-    """Return whether Assumption 4.2 holds in every stage.
+def _certified(ds: xr.Dataset) -> bool:
+    """Return whether Assumptions 4.2 and 4.3 hold in every stage; NaN, of one not at rest, fails.
 
     Coordinates that left also have to have a drive.
     """
-    return bool((ds["stage_relative_margin"] > TIE).all() and (ds["stage_left_drive"] > TIE).all())
-
-
-def strict_minima(ds: xr.Dataset) -> bool:
-    """Return whether Assumption 4.3 holds in every stage; NaN, of one not at rest, fails."""
-    return bool((ds["stage_hessian_u"] > 0).all())
+    unique = (ds["stage_relative_margin"] > TIE).all() and (ds["stage_left_drive"] > TIE).all()
+    return bool(unique and (ds["stage_hessian_u"] > 0).all())
 
 
 def undisturbed(ds: xr.Dataset) -> np.ndarray:

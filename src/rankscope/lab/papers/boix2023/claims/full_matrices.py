@@ -38,8 +38,6 @@ B6 = Rule(
     table="half-rise time (10-90% width) of the first values",
 )
 
-RULES = (B6,)
-
 
 def rises_of(ds: xr.Dataset, product: str) -> Rises:
     """Return when each singular value of one product rose."""

@@ -6,6 +6,8 @@ B1-B3 compare Algorithm 1 with the times at which |z| crosses a threshold in the
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +26,6 @@ from rankscope.lab.running.run import RunKey
 
 ALGORITHM = "algorithm"
 CONSERVATION = "conservation"
-SATURATED = 1 - 1e-9
 AGREEMENT = 0.05
 DRIFT = 1e-8
 ROUNDING = 16.0  # float64 roundings in one step of gradient descent
@@ -63,20 +64,12 @@ def _seeds(runs: Runs) -> Iterator[SeedOfNetwork]:
             yield SeedOfNetwork(key, seed, algorithm, flows_of(runs, key.network, seed))
 
 
-def measure_sharpness(runs: Runs) -> Iterator[Measured]:
+def measure_sharpness(runs: Runs, *, saturated: float = math.inf) -> Iterator[Measured]:
     """Ask that the share of the loss's fall in the steepest tenth of rescaled time rises.
 
-    It has to rise from each alpha to the next smaller one.
+    It has to rise from each alpha to the next smaller one. A share above `saturated` need not rise
+    any more.
     """
-    return _measure_sharpness(runs, saturated=math.inf)
-
-
-def measure_sharpness_until_saturated(runs: Runs) -> Iterator[Measured]:
-    """Ask the same as B1, except that a share of 1 to nine digits need not rise any more."""
-    return _measure_sharpness(runs, saturated=SATURATED)
-
-
-def _measure_sharpness(runs: Runs, *, saturated: float) -> Iterator[Measured]:
     for entry in _seeds(runs):
         shares = np.array([steepest_share(flow) for flow in entry.flows.values()])
         rises = np.diff(shares)[shares[1:] <= saturated]
@@ -108,30 +101,22 @@ B1 = Rule(
 B1_SATURATED = replace(
     B1,
     claim="B1-saturated",
-    measure=measure_sharpness_until_saturated,
+    measure=partial(measure_sharpness, saturated=1 - 1e-9),
     reason="Made after the first runs: B1 asks a share that is 1 already to rise.",
 )
 
-# Whether a stage counts for a rule.
+# Whether a stage counts for a rule: if it is resolved, or if it is clear.
 Counts = Callable[[StageInFlow], bool]
+RESOLVED, CLEAR = attrgetter("resolved"), attrgetter("clear")
 
 
-def measure_activations(runs: Runs) -> Iterator[Measured]:
-    """Ask that exactly one coordinate becomes active in each resolved stage.
+def measure_activations(runs: Runs, *, counts: Counts = RESOLVED) -> Iterator[Measured]:
+    """Ask that exactly one coordinate becomes active in each stage that counts.
 
     Stages are resolved at alphas of 1e-8 and below only. A coordinate belongs to a stage from half
     of the stage before until half of its own. If none becomes active, the flow does not have the
-    stage. A seed without resolved stages cannot tell.
+    stage. A seed without stages that count cannot tell.
     """
-    return _measure_activations(runs, lambda stage: stage.resolved)
-
-
-def measure_activations_of_clear_stages(runs: Runs) -> Iterator[Measured]:
-    """Ask the same as B2 of stages that are resolved and have only resolved stages before them."""
-    return _measure_activations(runs, lambda stage: stage.clear)
-
-
-def _measure_activations(runs: Runs, counts: Counts) -> Iterator[Measured]:
     for entry in _seeds(runs):
         stages = list(filter(counts, stages_in_flows(entry.algorithm, entry.flows)))
         rows: tuple[Mapping[str, Cell], ...] = tuple(
@@ -165,7 +150,7 @@ B2 = Rule(
 B2_CLEAR = replace(
     B2,
     claim="B2-clear",
-    measure=measure_activations_of_clear_stages,
+    measure=partial(measure_activations, counts=CLEAR),
     reason=(
         "Made after the first runs: B2-clear counts a stage only if all stages before it are "
         "resolved. Others end late, and what they delay can fall into a later, resolved stage."
@@ -173,32 +158,20 @@ B2_CLEAR = replace(
 )
 
 
-def measure_times(runs: Runs) -> Iterator[Measured]:
+def measure_times(runs: Runs, *, counts: Counts = RESOLVED) -> Iterator[Measured]:
     """Ask that log(1/alpha) (t_k - T_k) agrees within 5% at the two smallest alphas.
 
-    Resolved stages count. At every alpha their coordinates have to come in Algorithm 1's order and
-    with its signs. A seed in which no stage is resolved at both alphas cannot tell.
+    At every alpha the coordinates of the stages that count have to come in Algorithm 1's order and
+    with its signs. A seed in which no stage counts at both alphas cannot tell.
     """
-    return _measure_times(runs, lambda stage: stage.resolved)
-
-
-def measure_times_of_clear_stages(runs: Runs) -> Iterator[Measured]:
-    """Ask the same as B3 of stages that are resolved and have only resolved stages before them."""
-    return _measure_times(runs, lambda stage: stage.clear)
-
-
-def _measure_times(runs: Runs, counts: Counts) -> Iterator[Measured]:
     for entry in _seeds(runs):
         stages = stages_in_flows(entry.algorithm, entry.flows)
-        by_alpha = {
-            log10_alpha: [
-                stage for stage in stages if stage.log10_alpha == log10_alpha and counts(stage)
-            ]
+        by_alpha = [
+            [stage for stage in stages if stage.log10_alpha == log10_alpha and counts(stage)]
             for log10_alpha in sorted(entry.flows)
-        }
-        smallest, next_smallest, *_ = by_alpha.values()
-        disagreement = _disagreement(smallest, next_smallest)
-        in_order = all(map(_in_order, by_alpha.values()))
+        ]
+        disagreement = _disagreement(*by_alpha[:2])
+        in_order = all(map(_in_order, by_alpha))
         met = None if disagreement is None else disagreement <= AGREEMENT and in_order
         rows = tuple(_error_rows(stages, counts))
         yield entry.measured(Measured(disagreement, met, rows=rows))
@@ -250,7 +223,7 @@ B3 = Rule(
 B3_CLEAR = replace(
     B3,
     claim="B3-clear",
-    measure=measure_times_of_clear_stages,
+    measure=partial(measure_times, counts=CLEAR),
     reason=(
         "Made after the first runs: B3-clear counts a stage only if all stages before it are "
         "resolved, since others delay those that follow."

@@ -6,7 +6,7 @@ K-Q and V-O are judged apart. B7 and B9 judge each initial scale by itself.
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from functools import partial
 
 import numpy as np
 import xarray as xr
@@ -15,6 +15,7 @@ from rankscope.lab.judging.correlation import rank_correlation
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.runs import Runs, runs_of
 from rankscope.lab.judging.tally import Tally, count
+from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.boix2023.runs import (
     KINDS,
     SETTLED,
@@ -57,32 +58,25 @@ def measure_growth(runs: Runs) -> Iterator[Measured]:
     return _measure_each_run(runs, _growth)
 
 
-def measure_final_ranks(runs: Runs) -> Iterator[Measured]:
-    """Ask that Spearman(initial scale, stable rank at the end) >= 0.8 in 5 of 6 blocks.
-
-    The rank is the mean over heads. It takes 3 scales that did not collapse. Blocks that could not
-    be measured are treated as in B7.
-    """
-    return _measure_across_scales(runs, _at_end)
-
-
-def measure_settled_ranks(runs: Runs) -> Iterator[Measured]:
-    """Ask the same as B8 of ranks read equally long after the training loss settled.
-
-    Every scale is read at the first snapshot that is as many steps after its loss is below 1e-3 as
-    the stopped runs of its network declare. A run whose loss never is, or that ends before, is read
-    at its end.
-    """
-    return _measure_across_scales(runs, _once_settled)
-
-
-def measure_low_rank(runs: Runs) -> Iterator[Measured]:
-    """Ask that the change has at most 0.25 of the initial product's stable rank in 95% of heads.
-
-    The change is read at the end of training. Runs that collapsed cannot tell. Heads that could not
-    be measured are treated as blocks are in B7.
-    """
-    return _measure_each_run(runs, _low_rank)
+def _growth(ds: xr.Dataset, kind: Kind) -> Measured:
+    window, ranks = growth_window(ds), _head_means(ds, kind)
+    if window.snapshots < LEAST_SNAPSHOTS:
+        count_in_window = f"{window.snapshots} of the {LEAST_SNAPSHOTS} snapshots that it takes"
+        return Measured(remarks=(f"has {count_in_window} in the window",))
+    judged = ranks.isel(step=slice(window.first, window.last + 1))
+    rows = [
+        {
+            "from": moment(ds, window.first),
+            "first rank": ranks_of_block[window.first],
+            "to": moment(ds, window.last),
+            "last rank": ranks_of_block[window.last],
+            "rank at the end": ranks_of_block[-1],
+        }
+        for ranks_of_block in ranks.T.values.tolist()
+    ]
+    measured = _measured_trends(judged["step"].to_numpy(), judged, rows, "rank grows")
+    remarks = () if window.settled else (f"{_unsettled(ds)}: judged to the end",)
+    return replace(measured, remarks=remarks)
 
 
 B7 = Rule(
@@ -94,12 +88,77 @@ B7 = Rule(
     needs=runs_of(parameter="scale"),
     table="stable rank of the change, mean over heads, in the window that is judged",
 )
+
+
+# Returns the position of the snapshot at which a run is read, and a remark on it. The int says for
+# how many steps the stopped runs of its network went on after their loss had settled.
+Read = Callable[[xr.Dataset, int], tuple[int, str]]
+
+
+def at_end(ds: xr.Dataset, wait: int) -> tuple[int, str]:
+    """Read a run at its last snapshot."""
+    return ds.sizes["step"] - 1, ""
+
+
+def once_settled(ds: xr.Dataset, wait: int) -> tuple[int, str]:
+    """Read a run at the first snapshot `wait` steps or more after its loss is below 1e-3.
+
+    A run whose loss never is, or that ends before, is read at its end.
+    """
+    position = settled_position(ds, wait=wait)
+    if not growth_window(ds).settled:
+        return position, f"{_unsettled(ds)}: read at its end"
+    return position, f"is read at {moment(ds, position)}"
+
+
+def measure_ranks_by_scale(runs: Runs, *, read: Read = at_end) -> Iterator[Measured]:
+    """Ask that Spearman(initial scale, stable rank of the change) >= 0.8 in 5 of 6 blocks.
+
+    The rank is the mean over heads. It takes 3 scales that did not collapse. Blocks that could not
+    be measured are treated as in B7.
+    """
+    for network, of_network in by_network(runs).items():
+        by_init_scale = of_network.by("scale")
+        for kind, part in KINDS.items():
+            for seed in of_network.seeds:
+                at_scales = {init_scale: seeds[seed] for init_scale, seeds in by_init_scale.items()}
+                measured = _trend_over_scales(at_scales, kind, read)
+                yield _placed(measured, network, seed, part)
+
+
+def _trend_over_scales(at_scales: Mapping[float, xr.Dataset], kind: Kind, read: Read) -> Measured:
+    """Measure one seed. Scales that collapsed are shown in the table and not in the trend."""
+    wait = max(map(stop_steps, at_scales.values()))
+    ranks_by_scale, in_trend, remarks = dict[float, xr.DataArray](), list[float](), list[str]()
+    for init_scale, ds in at_scales.items():
+        position, remark = read(ds, wait)
+        ranks_by_scale[init_scale] = _head_means(ds.isel(step=[position]), kind)[0]
+        if reason := collapsed(ds):
+            remark = f"collapsed: {reason}"
+        else:
+            in_trend.append(init_scale)
+        remarks += [f"at scale {init_scale:g} {text}" for text in (remark, stop_of(ds)) if text]
+    if len(in_trend) < LEAST_SCALES:
+        few = f"has {len(in_trend)} of the {LEAST_SCALES} scales that it takes"
+        return Measured(remarks=(*remarks, few))
+    together = xr.concat([ranks_by_scale[init_scale] for init_scale in in_trend], "scale")
+    rows = [
+        {
+            f"rank at scale {init_scale:g}": float(ranks.sel(block=block))
+            for init_scale, ranks in ranks_by_scale.items()
+        }
+        for block in together["block"].to_numpy()
+    ]
+    measured = _measured_trends(np.array(in_trend), together, rows, "rank grows with scale")
+    return replace(measured, remarks=tuple(remarks))
+
+
 B8 = Rule(
     claim="B8",
     sentence="the smaller the initial scale, the lower the stable rank of the change",
     quantity=f"share of blocks whose Spearman(scale, final stable rank) >= {TREND:g}",
     bound=f">= {BLOCKS:.3g}",
-    measure=measure_final_ranks,
+    measure=measure_ranks_by_scale,
     needs=several_init_scales,
     table="stable rank of the change at the end, mean over heads, by initial scale",
 )
@@ -107,13 +166,44 @@ B8_SETTLED = replace(
     B8,
     claim="B8-settled",
     quantity=f"share of blocks whose Spearman(scale, settled stable rank) >= {TREND:g}",
-    measure=measure_settled_ranks,
+    measure=partial(measure_ranks_by_scale, read=once_settled),
     table="stable rank of the change once settled, mean over heads, by initial scale",
     reason=(
         "Made before any run of the paper's size was judged: B8 reads every run at its end. Scale "
         "1 trains on after its loss settled for longer than the runs that are stopped."
     ),
 )
+
+
+def measure_low_rank(runs: Runs) -> Iterator[Measured]:
+    """Ask that the change has at most 0.25 of the initial product's stable rank in 95% of heads.
+
+    The change is read at the end of training. Runs that collapsed cannot tell. Heads that could not
+    be measured are treated as blocks are in B7.
+    """
+    return _measure_each_run(runs, _low_rank)
+
+
+def _low_rank(ds: xr.Dataset, kind: Kind) -> Measured:
+    change, initial = change_ranks(ds.isel(step=[-1]), kind)[0], initial_ranks(ds, kind)
+    ratio = change / initial  # (block, head)
+    flat = ratio.stack(place=("block", "head"))
+    names = [f"{block}.{head}" for block, head in flat["place"].to_numpy()]
+    by_name = xr.DataArray(flat.to_numpy(), dims="head", coords={"head": names})
+    tally = count(by_name <= LOWER, measured=by_name)
+    rows = tuple(
+        {
+            "block": int(block),
+            "rank of the change": float(change.sel(block=block).mean("head")),
+            "rank at the start": float(initial.sel(block=block).mean("head")),
+            "largest ratio of a head": float(ratio.sel(block=block).max("head")),
+        }
+        for block in ratio["block"].to_numpy()
+    )
+    value, met = share_of_all(tally, HEADS)
+    return Measured(value, met, rows=rows, tallies={"block.head, change of low rank": tally})
+
+
 B9 = Rule(
     claim="B9",
     sentence="the change is far lower in rank than the product it starts from",
@@ -153,77 +243,16 @@ def _measure_each_run(
                 if reason := collapsed(ds):
                     rows = tuple({**row, "note": "collapsed"} for row in measured.rows)
                     measured = Measured(rows=rows, remarks=(f"is left out: {reason}",))
-                remarks = _remarks(f"{key.experiment}: {key.title}, seed {seed}", ds, measured)
+                remarks = tuple(filter(None, (stop_of(ds), *measured.remarks)))
                 measured = replace(measured, variant=key.variant, remarks=remarks)
-                yield measured.at(key, seed, part=part)
+                yield _placed(measured, key, seed, part)
 
 
-def _remarks(title: str, ds: xr.Dataset, measured: Measured) -> tuple[str, ...]:
-    return tuple(f"{title} {remark}" for remark in (stop_of(ds), *measured.remarks) if remark)
-
-
-def _growth(ds: xr.Dataset, kind: Kind) -> Measured:
-    window, ranks = growth_window(ds), _head_means(ds, kind)
-    if window.snapshots < LEAST_SNAPSHOTS:
-        count_in_window = f"{window.snapshots} of the {LEAST_SNAPSHOTS} snapshots that it takes"
-        return Measured(remarks=(f"has {count_in_window} in the window",))
-    judged = ranks.isel(step=slice(window.first, window.last + 1))
-    trends = _trends(judged["step"].to_numpy(), judged)
-    rows = [
-        {
-            "from": moment(ds, window.first),
-            "first rank": ranks_of_block[window.first],
-            "to": moment(ds, window.last),
-            "last rank": ranks_of_block[window.last],
-            "rank at the end": ranks_of_block[-1],
-        }
-        for ranks_of_block in ranks.T.values.tolist()
-    ]
-    remarks = () if window.settled else (f"{_unsettled(ds)}: judged to the end",)
-    return _measured_trends(trends, rows, "rank grows", remarks)
-
-
-def _low_rank(ds: xr.Dataset, kind: Kind) -> Measured:
-    change, initial = change_ranks(ds.isel(step=[-1]), kind)[0], initial_ranks(ds, kind)
-    ratio = change / initial  # (block, head)
-    flat = ratio.stack(place=("block", "head"))
-    names = [f"{block}.{head}" for block, head in flat["place"].to_numpy()]
-    by_name = xr.DataArray(flat.to_numpy(), dims="head", coords={"head": names})
-    tally = count(by_name <= LOWER, measured=by_name)
-    rows = tuple(
-        {
-            "block": int(block),
-            "rank of the change": float(change.sel(block=block).mean("head")),
-            "rank at the start": float(initial.sel(block=block).mean("head")),
-            "largest ratio of a head": float(ratio.sel(block=block).max("head")),
-        }
-        for block in ratio["block"].to_numpy()
-    )
-    value, met = share_of_all(tally, HEADS)
-    return Measured(value, met, rows=rows, tallies={"block.head, change of low rank": tally})
-
-
-class Reading(NamedTuple):
-    """Position of the snapshot at which a run is read, and a remark on it."""
-
-    position: int
-    remark: str = ""
-
-
-# Chooses the snapshot at which a run is read. `wait` is for how many steps the stopped runs of its
-# network went on after their loss had settled.
-Read = Callable[[xr.Dataset, int], Reading]
-
-
-def _at_end(ds: xr.Dataset, wait: int) -> Reading:
-    return Reading(ds.sizes["step"] - 1)
-
-
-def _once_settled(ds: xr.Dataset, wait: int) -> Reading:
-    position = settled_position(ds, wait=wait)
-    if not growth_window(ds).settled:
-        return Reading(position, f"{_unsettled(ds)}: read at its end")
-    return Reading(position, f"is read at {moment(ds, position)}")
+def _placed(measured: Measured, key: RunKey, seed: int, part: str) -> Measured:
+    """Return the measurement with its place, which its remarks name too."""
+    title = f"{key.experiment}: {key.title}, seed {seed}"
+    remarks = tuple(f"{title} {remark}" for remark in measured.remarks)
+    return replace(measured, remarks=remarks).at(key, seed, part=part)
 
 
 def _unsettled(ds: xr.Dataset) -> str:
@@ -231,85 +260,25 @@ def _unsettled(ds: xr.Dataset) -> str:
     return f"ends at training loss {loss:.2g}, never below {SETTLED:g}"
 
 
-def _measure_across_scales(runs: Runs, read: Read) -> Iterator[Measured]:
-    """Measure the trend over initial scales in every network, kind of product and seed."""
-    for network, of_network in by_network(runs).items():
-        by_init_scale = of_network.by("scale")
-        for kind, part in KINDS.items():
-            for seed in of_network.seeds:
-                at_scales = {init_scale: seeds[seed] for init_scale, seeds in by_init_scale.items()}
-                measured = _trend_over_scales(at_scales, kind, read)
-                title = f"{network.experiment}: {network.title}, seed {seed}"
-                remarks = tuple(f"{title} {remark}" for remark in measured.remarks)
-                yield replace(measured, remarks=remarks).at(network, seed, part=part)
-
-
-class RunAtScale(NamedTuple):
-    """A run as the trend reads it. reason: why it collapsed, or ""."""
-
-    ranks: xr.DataArray  # (block)
-    reason: str
-    remarks: tuple[str, ...]
-
-
-def _trend_over_scales(at_scales: Mapping[float, xr.Dataset], kind: Kind, read: Read) -> Measured:
-    """Measure one seed. Scales that collapsed are shown in the table and not in the trend."""
-    wait = max(map(stop_steps, at_scales.values()))
-    read_runs = {
-        init_scale: _read_run(ds, kind, read(ds, wait)) for init_scale, ds in at_scales.items()
-    }
-    remarks = tuple(
-        f"at scale {init_scale:g} {remark}"
-        for init_scale, run in read_runs.items()
-        for remark in run.remarks
-    )
-    in_trend = {init_scale: run for init_scale, run in read_runs.items() if not run.reason}
-    if len(in_trend) < LEAST_SCALES:
-        few = f"has {len(in_trend)} of the {LEAST_SCALES} scales that it takes"
-        return Measured(remarks=(*remarks, few))
-    together = xr.concat([run.ranks for run in in_trend.values()], "scale")
-    rows = [
-        {
-            f"rank at scale {init_scale:g}": float(run.ranks.sel(block=block))
-            for init_scale, run in read_runs.items()
-        }
-        for block in together["block"].to_numpy()
-    ]
-    trends = _trends(np.array(list(in_trend)), together)
-    return _measured_trends(trends, rows, "rank grows with scale", remarks)
-
-
-def _read_run(ds: xr.Dataset, kind: Kind, reading: Reading) -> RunAtScale:
-    reason = collapsed(ds)
-    remarks = (f"collapsed: {reason}" if reason else reading.remark, stop_of(ds))
-    ranks = _head_means(ds.isel(step=[reading.position]), kind)[0]
-    return RunAtScale(ranks, reason, tuple(filter(None, remarks)))
-
-
 def _head_means(ds: xr.Dataset, kind: Kind) -> xr.DataArray:
     """Return mean stable ranks (step, block); NaN if one head could not be measured."""
     return change_ranks(ds, kind).mean("head", skipna=False)
 
 
-def _trends(x: np.ndarray, ranks: xr.DataArray) -> list[float]:
-    """Return Spearman's correlation of x with the ranks (x, block) of every block."""
-    trends: list[float] = rank_correlation(x, ranks.to_numpy()).tolist()
-    return trends
-
-
 def _measured_trends(
-    trends: Sequence[float],
-    rows: Sequence[Mapping[str, str | float]],
-    part_of_rule: str,
-    remarks: tuple[str, ...],
+    x: np.ndarray, ranks: xr.DataArray, rows: Sequence[Mapping[str, Cell]], part_of_rule: str
 ) -> Measured:
-    """Count the blocks whose trend is strong enough. trends, rows: one for each block."""
-    names = [f"block {block}" for block in range(1, len(trends) + 1)]
-    by_name = xr.DataArray(np.array(trends), dims="block", coords={"block": names})
+    """Count the blocks in which Spearman's correlation of x with the ranks (x, block) is high.
+
+    rows: one for each block.
+    """
+    trends = rank_correlation(x, ranks.to_numpy())
+    blocks = range(1, len(trends) + 1)
+    by_name = xr.DataArray(trends, dims="block", coords={"block": [f"block {i}" for i in blocks]})
     tally = count(by_name >= TREND, measured=by_name)
     value, met = share_of_all(tally, BLOCKS)
     numbered = tuple(
         {"block": block, **row, "Spearman": trend}
-        for block, (row, trend) in enumerate(zip(rows, trends, strict=True), start=1)
+        for block, row, trend in zip(blocks, rows, trends.tolist(), strict=True)
     )
-    return Measured(value, met, numbered, {part_of_rule: tally}, remarks)
+    return Measured(value, met, numbered, {part_of_rule: tally})

@@ -6,16 +6,23 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from rankscope.lab.experiment import Experiment
+from rankscope.lab.training.run import TrainingRun
+
 WIDTH, HEAD_WIDTH = 40, 16
 STEPS_PER_EPOCH = 10
 EPOCHS = {"snapshots": {"class": "Epochs", "steps_per_epoch": STEPS_PER_EPOCH, "first": 4}}
 
 
-def flat(ranks: np.ndarray, *, length: int, size: float = 1.0) -> np.ndarray:
-    """(..., k): so many equal values, then zeros, then NaN from `length` on."""
+def trainings(experiment: Experiment) -> dict[str, TrainingRun]:
+    """Return the runs that an experiment declares, by name."""
+    return {key.name: run for key, run in experiment.runs.items()}
+
+
+def flat(ranks: np.ndarray, *, length: int) -> np.ndarray:
+    """(..., k): so many ones, then zeros, then NaN from `length` on."""
     i = np.arange(WIDTH)
-    values = np.where(i < np.asarray(ranks)[..., None], size, 0.0)
-    return np.where(i < length, values, np.nan)
+    return np.where(i < length, 1.0 * (i < ranks[..., None]), np.nan)
 
 
 def courses(*blocks: Sequence[int], heads: int = 2) -> np.ndarray:
@@ -31,15 +38,17 @@ def vit_run(
     size: float = 1.0,
     loss: Sequence[float] | None = None,
     steps: Sequence[int] | None = None,
-    declaration: dict[str, Any] | None = None,
+    declaration: dict[str, Any] = EPOCHS,
     **attrs: Any,
 ) -> xr.Dataset:
-    """`kq` and `vo` (step, block, head): stable ranks of the change; those of `kq` for both unless
-    given. The products at the start have `start`, and no value is padding for a rank of NaN.
+    """Return a run whose changes have the stable ranks `kq` and `vo` (step, block, head).
 
-    Snapshots are one epoch apart, and a constant predictor's loss is 1.
+    vo: those of `kq` unless given. A rank of NaN gives values of NaN. Products at the start have
+    stable rank `start`. Snapshots are one epoch apart, and a constant predictor's loss is 1.
     """
     count, blocks, heads = kq.shape
+    if steps is None:
+        steps = range(0, count * STEPS_PER_EPOCH, STEPS_PER_EPOCH)
     kinds = {"kq": kq, "vo": kq if vo is None else vo}
     ranks = np.stack(list(kinds.values()), axis=-1).reshape(count, -1)
     names = [
@@ -53,7 +62,7 @@ def vit_run(
     change[np.isnan(ranks)] = np.nan
     initial = flat(np.full((count, products), start), length=HEAD_WIDTH)
     weights = flat(np.full((count, 1), WIDTH), length=WIDTH)
-    losses = [0.5, *[0.1] * (count - 1)] if loss is None else list(loss)
+    losses = loss or [0.5, *[0.1] * (count - 1)]
     return xr.Dataset(
         {
             "singular_values": (("step", "matrix", "k"), weights),
@@ -62,9 +71,7 @@ def vit_run(
             "training_loss": ("step", np.array(losses)),
         },
         coords={
-            "step": list(range(0, count * STEPS_PER_EPOCH, STEPS_PER_EPOCH))
-            if steps is None
-            else list(steps),
+            "step": list(steps),
             "matrix": ["head.weight"],
             "m": ("matrix", [WIDTH]),
             "n": ("matrix", [WIDTH]),
@@ -80,7 +87,7 @@ def vit_run(
             "constant_loss": 1.0,
             "diverged_at": None,
             "stopped_at": None,
-            "declaration": EPOCHS if declaration is None else declaration,
+            "declaration": declaration,
             **attrs,
         },
     )

@@ -10,7 +10,11 @@ import math
 import numpy as np
 import xarray as xr
 
+from rankscope.lab.papers.boix2023.stages import error_dataset, stages_in_flows
+
 THRESHOLD = 1e-3
+GOAL, STAGES = np.array([2.0, -0.25, 0.02, -1.0, 0.5, 0.02]), 4
+ALPHAS = (-2.0, -8.0, -64.0, -300.0, -1000.0)  # log10
 
 
 def target(stages: int, p: int) -> np.ndarray:
@@ -76,7 +80,12 @@ def algorithm_run(goal: np.ndarray, stages: int) -> xr.Dataset:
         {
             "stage_time": ("stage", times[:-1]),
             "stage_until": ("stage", times[1:]),
+            "stage_margin": ("stage", np.diff(times)),
+            # e-foldings: 1 / (2 |z*|) for the drive |z*|, 2 / (4 |z*|) for 4 |z*|, the Hessian of
+            # u -> (s u^2 - z*)^2 / 2
+            "stage_transition": ("stage", times[:-1]),
             "stage_winner": ("stage", winner),
+            "stage_sign": ("stage", np.sign([0, *goal[order[:stages]]]).astype(int)),
             "stage_loss": ("stage", ((z - goal) ** 2).sum(1) / 2),
             "stage_z": (("stage", "coordinate"), z),
             "stage_b": (("stage", "coordinate"), 1 - np.sign(goal) * grown),
@@ -116,18 +125,8 @@ def rises(sizes: np.ndarray, log10_alpha: float = -4.0) -> xr.Dataset:
 
 
 def activation_error_table(goal: np.ndarray, stages: int, alphas: list[float]) -> xr.Dataset:
-    """Of the same network from u = s alpha, a factor s of its own for each stage."""
-    T = np.sort(1 / abs(goal))[:stages]
-    size, s = 1 / T, np.geomspace(0.05, 0.3, stages)
-    L = -np.array(alphas)[:, None] * math.log(10)
-    t = (np.log(4 * THRESHOLD * size / (size - THRESHOLD) / s**2) / 2 + L) / (size * L)
-    return xr.Dataset(
-        {
-            "activation_error": (("alpha", "stage"), abs(t - T) / T),
-            "resolved": (("alpha", "stage"), np.diff(T, append=np.inf) * L > 20 / size),
-        },
-        coords={"log10_alpha": ("alpha", alphas), "stage": np.arange(1, stages + 1)},
-    )
+    flows = {log10_alpha: flow_run(goal, log10_alpha) for log10_alpha in alphas}
+    return error_dataset(stages_in_flows(algorithm_run(goal, stages), flows))
 
 
 def perturbation_run(goal: np.ndarray) -> xr.Dataset:
@@ -152,9 +151,7 @@ def perturbation_run(goal: np.ndarray) -> xr.Dataset:
         },
         coords={
             "time": time,
-            **{
-                name: value for name, value in coordinates(len(goal) // 2).items() if name != "kind"
-            },
+            **coordinates(len(goal) // 2),
             "start_time": ("trial", starts),
             "noise": ("trial", ["independent"] * 5 + ["tied"] * 5 + ["independent"] * 5),
             "kind": ("trial", ["plateau"] * 10 + ["newly active"] * 5),
