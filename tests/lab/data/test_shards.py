@@ -1,5 +1,6 @@
 """Row groups in memory, and messages that name bad rows."""
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,10 @@ from PIL import Image
 
 from lab.data.parquet import png, write_images
 from rankscope.lab.data import remote, shards
+from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.shards import (
+    TINY_IMAGENET,
+    TINY_IMAGENET_VALIDATION,
     ImageShards,
     ShardedImages,
     threads,
@@ -182,3 +186,17 @@ def test_hub_shards_are_fetched_when_they_are_read(
     assert len(images) == 24 and fetched == []
     assert seen(images, 8, 9) == ([8, 9], [8, 9])
     assert set(fetched) == {"data/train-00002-of-00004.parquet"}
+
+
+@pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="needs RANKSCOPE_DATA")
+@pytest.mark.parametrize("declared", [TINY_IMAGENET, TINY_IMAGENET_VALIDATION])
+def test_tiny_imagenet(declared: ShardedImages) -> None:
+    """The real data set has some grey images."""
+    images, crops = declared.open(keep=2), Crops(size=56)
+    pixels, labels = images.images(
+        torch.arange(len(images)), lambda image, _: crops.middle(image), size=56
+    )
+    assert 0.3 < float(pixels.double().mean()) / 255 < 0.6
+    assert labels.min() >= 0 and labels.max() < 200 and len(labels.unique()) > 1
+    grey = (pixels == pixels[:, :1]).flatten(1).all(1)
+    assert not grey.all() and (grey.any() or declared is TINY_IMAGENET_VALIDATION)

@@ -5,7 +5,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from rankscope.lab.models.transformer import TransformerConfig
+from rankscope.lab.models.transformer import Transformer, TransformerConfig
+from rankscope.matrices import views
+from rankscope.overlaps import alignment
+from rankscope.pairs import Pair
+from rankscope.spectra import decompose
 
 SMALL = TransformerConfig(layers=2, width=12, heads=3, context=5, vocabulary=7, hidden=10)
 
@@ -73,3 +77,30 @@ def test_kinds_of_pairs_are_the_papers() -> None:
     inside = {"qk": 2 * 3, "vo": 2, "o-w1": 2, "w1-w2": 2}
     kinds = Counter(pair.kind for pair in SMALL.build().alignment_pairs())
     assert kinds == {"input": 1, **inside, "w2-qkv": 1, "output": 1}
+
+
+def stored(model: Transformer, name: str) -> Tensor:
+    """The matrix of that name cut out of the stored tensors by hand."""
+    if name == "embedding":
+        return model.embedding.weight.T
+    if ".attn." in name and not name.endswith((".qkv", ".out_proj")):
+        block, _, rest = name.partition(".attn.")
+        whole = model.get_parameter(f"{block}.attn.qkv.weight").split(12)["qkv".index(rest[-1])]
+        return whole.split(4)[int(rest[1])] if rest.startswith("h") else whole
+    return model.get_parameter(f"{name}.weight")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pair", SMALL.build().alignment_pairs(), ids=lambda pair: pair.name)
+def test_every_pair_meets_in_one_space(pair: Pair) -> None:
+    """The views are the stored matrices, and the overlap is the dense one."""
+    model, names = SMALL.build().double(), (pair.earlier, pair.later)
+    matrices = {name: views(model, parts=True)[name] for name in names}
+    earlier, later = (stored(model, name) for name in names)
+    assert torch.equal(matrices[pair.earlier].W, earlier)
+    assert torch.equal(matrices[pair.later].W, later)
+    U = torch.linalg.svd(earlier, full_matrices=False)[0]
+    later_U, _, later_Vh = torch.linalg.svd(later, full_matrices=False)
+    want = (U.mT @ (later_U if pair.kind == "qk" else later_Vh.mT)).diagonal().abs()
+    known = decompose(matrices, ranks=dict.fromkeys(names, 100))
+    torch.testing.assert_close(alignment(pair, known), want, atol=1e-7, rtol=1e-5)

@@ -81,6 +81,25 @@ def test_forward_pass_is_the_network_written_out() -> None:
     torch.testing.assert_close(logits, want, rtol=1e-10, atol=1e-10)
 
 
+@torch.no_grad()
+def test_a_bias_of_keys_alone_changes_nothing() -> None:
+    """It adds the same number to all scores of a query; one of queries or values does matter."""
+    for role, matters in (("k", False), ("q", True), ("v", True)):
+        model = disturbed(replace(SMALL, qkv_bias=True))
+        before = model(images().double())
+        model.get_submodule(f"blocks.0.attention.{role}").bias += 1.0
+        assert torch.allclose(before, model(images().double())) is not matters
+
+
+@torch.no_grad()
+def test_the_order_of_patches_is_known_by_position_alone() -> None:
+    model, whole = disturbed(SMALL), images().double()
+    moved = whole.roll(-2, dims=-1)  # by one column of patches
+    assert not torch.allclose(model(whole), model(moved))
+    model.position[1:] = 0
+    torch.testing.assert_close(model(whole), model(moved))
+
+
 def test_init_scale_multiplies_linear_layers_but_the_patch_map() -> None:
     config = replace(SMALL, qkv_bias=True)
     plain = dict(config.build(3).named_parameters())

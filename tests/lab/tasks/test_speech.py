@@ -142,6 +142,29 @@ def test_a_problem_draws_what_it_is_asked_for_and_keeps_its_word() -> None:
     assert problem.shown == problem.model.shown()
 
 
+class Told(torch.nn.Module):
+    """Reads out the given texts."""
+
+    def __init__(self, targets: torch.Tensor) -> None:
+        super().__init__()
+        self.targets = targets
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        blanks = features.shape[1] - self.targets.shape[1]
+        path = torch.nn.functional.pad(self.targets, (0, blanks))
+        return (torch.nn.functional.one_hot(path, 29) + 1e-9).log()
+
+
+def test_the_error_rate_counts_edits_over_characters() -> None:
+    problem = SpeechRecognition(FormantSpeech(20), MODEL).build(Machine(), seed=0)
+    held_out = FormantSpeech(20).build(seed=0).validation
+    assert problem.validate(Told(held_out.targets))["validation_error_rate"] == 0
+    # One character more in each of the two held-out texts, none of which repeats a letter.
+    longer = torch.nn.functional.pad(held_out.targets, (1, 0), value=28)
+    error_rate = problem.validate(Told(longer))["validation_error_rate"]
+    assert error_rate == pytest.approx(2 / int(held_out.target_lengths.sum()))
+
+
 def test_validation_in_batches_is_that_of_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = SpeechRecognition(FormantSpeech(50), MODEL).build(Machine(), seed=0)
     held_out = FormantSpeech(50).build(seed=0).validation

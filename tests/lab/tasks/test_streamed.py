@@ -1,4 +1,5 @@
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,19 @@ import torch
 import torch.nn.functional as F
 
 from lab.tasks.linear import LinearConfig
+from lab.training.test_run import executed, same_but_for_times
 from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.patterns import Patterns
-from rankscope.lab.data.shards import IMAGENET
+from rankscope.lab.data.shards import IMAGENET, TINY_IMAGENET, TINY_IMAGENET_VALIDATION
+from rankscope.lab.models.vit import VitConfig
 from rankscope.lab.tasks import streamed
 from rankscope.lab.tasks.streamed import StreamedClassification, StreamedProblem
+from rankscope.lab.training import loop
+from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.order import generator
-from rankscope.lab.training.task import Machine
+from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.task import Batch, Machine
+from rankscope.tracker import Every
 
 SIZE, COUNT, HELD = 12, 230, 90
 
@@ -105,6 +112,32 @@ def test_validation_is_of_all_held_out_images(
     assert problem.constant_loss == pytest.approx(math.log(10))
 
 
+def test_a_training_that_was_stopped_goes_on_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches are drawn ahead; those of a training that stopped are drawn again, the same."""
+    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(loop, "CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(loop, "CHECKPOINT_SHARE", math.inf)
+    model = VitConfig(SIZE, 3, 6, depth=1, heads=1, width=4, hidden=4, head_width=2)
+    task = replace(TASK, model=model)
+    run = TrainingRun(task, AdamW(0.01), steps=6, batch=10, snapshots=Every(3))
+    whole = executed(run, tmp_path / "whole")
+    draw, drawn = StreamedProblem.draw, []
+
+    def failing(*arguments: Any) -> Batch:
+        drawn.append(arguments)
+        if len(drawn) == 5:
+            raise OSError("the disk is gone")
+        return draw(*arguments)
+
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="the disk is gone"):
+        broken.setattr(StreamedProblem, "draw", failing)
+        executed(run, tmp_path / "stopped")
+    assert (tmp_path / "stopped.checkpoint").exists()
+    same_but_for_times(executed(run, tmp_path / "stopped"), whole)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -116,3 +149,15 @@ def test_validation_is_of_all_held_out_images(
 def test_declaration_is_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(TASK, **options)
+
+
+@pytest.mark.skipif("RANKSCOPE_DATA" not in os.environ, reason="needs RANKSCOPE_DATA")
+def test_tiny_imagenet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANKSCOPE_CACHE", str(tmp_path))
+    model = LinearConfig(3 * SIZE**2, classes=200)
+    task = replace(TASK, images=TINY_IMAGENET, test=TINY_IMAGENET_VALIDATION, model=model)
+    problem = task.build(Machine(), seed=0)
+    images, labels = problem.draw(problem.order(100, seed=0)(1), generator(0, "noise", 1))
+    assert images.shape == (100, 3, SIZE, SIZE) and len(labels.unique()) > 5
+    with torch.no_grad():
+        assert problem.validate(problem.model)["validation_loss"] > 0

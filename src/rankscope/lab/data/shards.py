@@ -1,4 +1,4 @@
-"""Labelled images too many for memory, read by row group, such as ImageNet."""
+"""Labelled images too many for memory, read by row group: ImageNet and Tiny-ImageNet."""
 
 import os
 from collections import OrderedDict
@@ -46,6 +46,8 @@ class ShardedImages:
 
 IMAGENET = ShardedImages("ILSVRC/imagenet-1k", "data", "train", "image", "label", 1000)
 IMAGENET_VALIDATION = replace(IMAGENET, split="validation")
+TINY_IMAGENET = ShardedImages("zh-plus/tiny-imagenet", "data", "train", "image", "label", 200)
+TINY_IMAGENET_VALIDATION = replace(TINY_IMAGENET, split="valid")
 
 
 class Rows(NamedTuple):
