@@ -54,7 +54,7 @@ html_theme = "pydata_sphinx_theme"
 html_title = "rankscope"
 html_static_path = ["_static"]
 html_css_files = ["rankscope.css"]
-html_favicon = "images/logo.svg"
+html_favicon = "pictures/logo.svg"
 html_show_sphinx = False
 html_show_sourcelink = False
 html_copy_source = False
@@ -64,8 +64,8 @@ html_sidebars = {"**": ["sidebar-nav-bs"], **{page: [] for page in WITHOUT_SIDEB
 html_theme_options = {
     "logo": {
         "text": "rankscope",
-        "image_light": "images/logo.svg",
-        "image_dark": "images/logo-dark.svg",
+        "image_light": "pictures/logo.svg",
+        "image_dark": "pictures/logo-dark.svg",
     },
     "header_links_before_dropdown": 6,
     "navbar_align": "left",

@@ -14,7 +14,7 @@ MAY_IMPORT = {
     "metrics": set(),
     "store": set(),
     "provenance": set(),
-    "registration": set(),
+    "xarray_hook": set(),
     "pairs": {"matrices"},
     "spectra": {"matrices"},
     "theory": {"matrices", "spectra"},

@@ -76,11 +76,11 @@ def test_a_broken_hook_does_not_break_xarray(broken: str) -> None:
 import sys, rankscope
 class Broken:
     def find_spec(self, *arguments):
-        if sys._getframe(1).f_globals["__name__"] == "rankscope.registration":
+        if sys._getframe(1).f_globals["__name__"] == "rankscope.xarray_hook":
             raise RuntimeError("broken")
 """ + {
         "find_spec": "sys.meta_path.insert(1, Broken())",
-        "register": "rankscope.registration._accessor = None; rankscope.registration.import_module"
+        "register": "rankscope.xarray_hook._accessor = None; rankscope.xarray_hook.import_module"
         " = lambda name: 1 / 0",
     }[broken]
     assert python(code + "\nimport xarray; print(xarray.Dataset().sizes)").endswith("({})")

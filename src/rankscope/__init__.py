@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from rankscope.registration import register_accessor
+from rankscope.xarray_hook import register_accessor
 
 __version__ = "0.1.0"
 
