@@ -51,5 +51,5 @@ def study(scale: Scale) -> Study:
         claims=(*stages.RULES, *assumption_claims.RULES, *full_matrices.RULES, *vits.RULES),
         figures=FIGURES,
         network_titles=TITLES,
-        highlights=("staircase", "figure-12"),
+        highlights=("staircase-entries", "figure-12"),
     )

@@ -16,8 +16,9 @@ from rankscope.figures.style import (
     numbered,
     shades,
 )
+from rankscope.lab.papers.boix2023.runs import Kind
 
-PRODUCTS = ("vo", "kq")  # in the order of the paper's panels
+PRODUCTS: tuple[Kind, ...] = ("vo", "kq")  # in the order of the paper's panels
 VISIBLE = 0.01  # of the tallest value; lower lines cannot be told from the axis
 
 

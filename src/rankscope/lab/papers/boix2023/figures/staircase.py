@@ -23,17 +23,15 @@ from rankscope.figures.style import (
     power_of_ten,
     shades,
 )
-from rankscope.lab.papers.boix2023.figures.toy import from_the_largest_alpha
+from rankscope.lab.papers.boix2023.figures.toy import Flows
 from rankscope.lab.papers.boix2023.stages import short_names
-
-Runs = Mapping[float | int, xr.Dataset]
 
 LEAST_LOSS = 1e-6  # of the first loss; smaller losses are rounding errors
 WIDE = 4  # points, lines of Algorithm 1
-LABEL_WIDTH = 0.019  # of the width of a panel
+LABEL_WIDTH = 0.171  # inches
 
 
-def flow_and_staircase(algorithm: xr.Dataset, flows: Runs) -> Figure:
+def flow_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
     """Draw flows (thin) over Algorithm 1 (wide and pale), in three panels.
 
     1. z with theta^k, constant from T_k to T_{k+1}.
@@ -41,52 +39,75 @@ def flow_and_staircase(algorithm: xr.Dataset, flows: Runs) -> Figure:
     3. The loss with that of theta^k.
 
     Vertical lines mark the T_k, with the coordinate that wins in its colour. Coordinates that never
-    win are grey. flows: by log10(alpha); the smallest alpha is drawn strongest.
+    win are grey. flows: by log10(alpha), the largest first; the smallest is drawn strongest.
     """
-    flows = from_the_largest_alpha(flows)
-    end = max(float(ds["time"][-1]) for ds in flows.values())
-    winners = [(time, i) for time, i in activations(algorithm) if time <= end]
-    order = dict.fromkeys(i for _, i in winners)  # a coordinate may leave and win again
-    colours = dict(zip(order, shades(len(order)), strict=True))
-
     figure = Figure(figsize=(9, 9), layout="constrained")
     upper, middle, lower = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 2))
-    draw_entries(upper, algorithm, flows, colours, end)
-    draw_log_coordinates(middle, algorithm, flows, colours)
+    end = end_of(flows)
+    winners = winners_until(algorithm, end)
+    draw_entries(upper, algorithm, flows)
+    draw_log_coordinates(middle, algorithm, flows, colours_of(winners))
     draw_losses(lower, algorithm, flows, end)
-    for axes in (upper, middle, lower):
-        for time, _ in winners:
-            axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
-    upper.set_xlim(0, end)
+    for axes in (middle, lower):
+        mark_stages(axes, winners)
+    kinds = set(algorithm["kind"].to_numpy())
+    names = [symbol for kind, symbol in SYMBOLS.items() if kind in kinds]
+    upper.set_ylabel(f"entries of {' and '.join(names)}")
     lower.set_xlabel(RESCALED_TIME)
-    names = short_names(algorithm)
-    label_winners(upper, [(time, names[i], colours[i]) for time, i in winners], end)
-    figure.legend(handles=legend_lines(flows), loc="outside lower center", ncols=5, frameon=False)
+    draw_legend(figure, flows)
     return figure
 
 
-def activations(algorithm: xr.Dataset) -> list[tuple[float, int]]:
+def entries_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
+    """Draw the first panel of `flow_and_staircase` alone."""
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    axes = figure.add_subplot()
+    draw_entries(axes, algorithm, flows)
+    axes.set(xlabel="time / log(1/alpha)", ylabel="entries of the products")
+    draw_legend(figure, flows)
+    return figure
+
+
+def end_of(flows: Flows) -> float:
+    return max(float(ds["time"][-1]) for ds in flows.values())
+
+
+def winners_until(algorithm: xr.Dataset, end: float) -> list[tuple[float, int]]:
     """Return (T_k, winner) of each stage: when it begins, and whose activation begins it."""
     times, winners = (algorithm[name].to_numpy() for name in ("stage_time", "stage_winner"))
-    return [(float(time), int(i)) for time, i in zip(times, winners, strict=True) if i >= 0]
+    stages = zip(times.tolist(), winners.tolist(), strict=True)
+    return [(time, i) for time, i in stages if i >= 0 and time <= end]
 
 
-def draw_entries(
-    axes: Axes, algorithm: xr.Dataset, flows: Runs, colours: Mapping[int, Colour], end: float
-) -> None:
+def colours_of(winners: list[tuple[float, int]]) -> dict[int, Colour]:
+    order = dict.fromkeys(i for _, i in winners)  # a coordinate may leave and win again
+    return dict(zip(order, shades(len(order)), strict=True))
+
+
+def mark_stages(axes: Axes, winners: list[tuple[float, int]]) -> None:
+    for time, _ in winners:
+        axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
+
+
+def draw_entries(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
+    """Draw z with theta^k, and label the stages."""
+    end = end_of(flows)
+    winners = winners_until(algorithm, end)
+    colours = colours_of(winners)
     z = algorithm["stage_z"].transpose("stage", "coordinate").to_numpy()
     for i, colour in reversed(list(colours.items())):  # the next to win is on top at 0
         draw_steps(axes, algorithm, z[:, i], end, colour)
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
         values = ds["z"].transpose("time", "coordinate").to_numpy()
         draw_lines(axes, ds["time"].to_numpy(), values, colours, opacity=opacity)
-    kinds = set(algorithm["kind"].to_numpy())
-    names = [symbol for kind, symbol in SYMBOLS.items() if kind in kinds]
-    axes.set_ylabel(f"entries of {' and '.join(names)}")
+    mark_stages(axes, winners)
+    axes.set_xlim(0, end)
+    names = short_names(algorithm)
+    label_winners(axes, [(time, names[i], colours[i]) for time, i in winners], end)
 
 
 def draw_log_coordinates(
-    axes: Axes, algorithm: xr.Dataset, flows: Runs, colours: Mapping[int, Colour]
+    axes: Axes, algorithm: xr.Dataset, flows: Flows, colours: Mapping[int, Colour]
 ) -> None:
     """Draw y / log(1/alpha), which tends to 1 - log_alpha(u + v); 1 and -1 mean active."""
     b = algorithm["stage_b"].transpose("stage", "coordinate").to_numpy()
@@ -100,7 +121,7 @@ def draw_log_coordinates(
     axes.set_ylabel(r"$y_i \,/\, \log(1/\alpha)$ and $1 - b_i^k$")
 
 
-def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Runs, end: float) -> None:
+def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Flows, end: float) -> None:
     levels = algorithm["stage_loss"].to_numpy()
     draw_steps(axes, algorithm, levels, end, to_rgba(DARK))
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
@@ -141,13 +162,14 @@ def pale(colour: Colour) -> Colour:
     return mixed(colour, 1.0, 0.65)
 
 
-def opacities(flows: Runs) -> list[float]:
+def opacities(flows: Flows) -> list[float]:
     return [float(opacity) for opacity in np.linspace(1, 0.3, len(flows))[::-1]]
 
 
 def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], end: float) -> None:
     """Write names above the panel, moved apart if they would overlap, each tied to its T_k."""
-    places = spread(np.array([time for time, _, _ in winners]), LABEL_WIDTH * end)
+    gap = LABEL_WIDTH * end / axes.figure.get_figwidth()
+    places = spread(np.array([time for time, _, _ in winners]), gap)
     for (time, name, colour), place in zip(winners, places, strict=True):
         axes.annotate(
             name,
@@ -185,17 +207,9 @@ def spread(places: Num[np.ndarray, " n"], gap: float) -> Num[np.ndarray, " n"]:
     return apart
 
 
-def legend_lines(flows: Runs) -> list[Line2D]:
-    algorithm = Line2D([], [], color=pale(to_rgba(DARK)), linewidth=WIDE, label="Algorithm 1")
-    thin = [
-        Line2D(
-            [],
-            [],
-            color=DARK,
-            linewidth=1.2,
-            alpha=opacity,
-            label=rf"flow, $\alpha$ = {power_of_ten(log10_alpha)}",
-        )
-        for opacity, log10_alpha in zip(opacities(flows), flows, strict=True)
-    ]
-    return [algorithm, *thin]
+def draw_legend(figure: Figure, flows: Flows) -> None:
+    lines = [Line2D([], [], color=pale(to_rgba(DARK)), linewidth=WIDE, label="Algorithm 1")]
+    for opacity, log10_alpha in zip(opacities(flows), flows, strict=True):
+        name = rf"flow, $\alpha$ = {power_of_ten(log10_alpha)}"
+        lines.append(Line2D([], [], color=DARK, linewidth=1.2, alpha=opacity, label=name))
+    figure.legend(handles=lines, loc="outside lower center", ncols=5, frameon=False)
