@@ -45,7 +45,7 @@ def flow_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
     upper, middle, lower = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 2))
     end = end_of(flows)
     winners = winners_until(algorithm, end)
-    draw_entries(upper, algorithm, flows)
+    draw_entries(figure, upper, algorithm, flows)
     draw_log_coordinates(middle, algorithm, flows, colours_of(winners))
     draw_losses(lower, algorithm, flows, end)
     for axes in (middle, lower):
@@ -62,7 +62,7 @@ def entries_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
     """Draw the first panel of `flow_and_staircase` alone."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
     axes = figure.add_subplot()
-    draw_entries(axes, algorithm, flows)
+    draw_entries(figure, axes, algorithm, flows)
     axes.set(xlabel="time / log(1/alpha)", ylabel="entries of the products")
     draw_legend(figure, flows)
     return figure
@@ -89,7 +89,7 @@ def mark_stages(axes: Axes, winners: list[tuple[float, int]]) -> None:
         axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
 
 
-def draw_entries(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
+def draw_entries(figure: Figure, axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
     """Draw z with theta^k, and label the stages."""
     end = end_of(flows)
     winners = winners_until(algorithm, end)
@@ -103,7 +103,8 @@ def draw_entries(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
     mark_stages(axes, winners)
     axes.set_xlim(0, end)
     names = short_names(algorithm)
-    label_winners(axes, [(time, names[i], colours[i]) for time, i in winners], end)
+    gap = LABEL_WIDTH * end / figure.get_figwidth()
+    label_winners(axes, [(time, names[i], colours[i]) for time, i in winners], gap)
 
 
 def draw_log_coordinates(
@@ -166,9 +167,8 @@ def opacities(flows: Flows) -> list[float]:
     return [float(opacity) for opacity in np.linspace(1, 0.3, len(flows))[::-1]]
 
 
-def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], end: float) -> None:
+def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], gap: float) -> None:
     """Write names above the panel, moved apart if they would overlap, each tied to its T_k."""
-    gap = LABEL_WIDTH * end / axes.figure.get_figwidth()
     places = spread(np.array([time for time, _, _ in winners]), gap)
     for (time, name, colour), place in zip(winners, places, strict=True):
         axes.annotate(
