@@ -1,6 +1,6 @@
 """Flow trajectories against Algorithm 1's staircase (boix2023, Theorem 4.5; our own figure)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
@@ -43,28 +43,23 @@ def flow_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
     """
     figure = Figure(figsize=(9, 9), layout="constrained")
     upper, middle, lower = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 2))
-    end = end_of(flows)
-    winners = winners_until(algorithm, end)
-    draw_entries(figure, upper, algorithm, flows)
-    draw_log_coordinates(middle, algorithm, flows, colours_of(winners))
-    draw_losses(lower, algorithm, flows, end)
-    for axes in (middle, lower):
-        mark_stages(axes, winners)
+    draw_entries(upper, algorithm, flows)
+    draw_log_coordinates(middle, algorithm, flows)
+    draw_losses(lower, algorithm, flows)
     kinds = set(algorithm["kind"].to_numpy())
     names = [symbol for kind, symbol in SYMBOLS.items() if kind in kinds]
     upper.set_ylabel(f"entries of {' and '.join(names)}")
     lower.set_xlabel(RESCALED_TIME)
-    draw_legend(figure, flows)
+    mark_stages(figure, [upper, middle, lower], algorithm, flows)
     return figure
 
 
 def entries_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
     """Draw the first panel of `flow_and_staircase` alone."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.add_subplot()
-    draw_entries(figure, axes, algorithm, flows)
-    axes.set(xlabel="time / log(1/alpha)", ylabel="entries of the products")
-    draw_legend(figure, flows)
+    axes = figure.add_subplot(xlabel="time / log(1/alpha)", ylabel="entries of the products")
+    draw_entries(axes, algorithm, flows)
+    mark_stages(figure, [axes], algorithm, flows)
     return figure
 
 
@@ -72,45 +67,32 @@ def end_of(flows: Flows) -> float:
     return max(float(ds["time"][-1]) for ds in flows.values())
 
 
-def winners_until(algorithm: xr.Dataset, end: float) -> list[tuple[float, int]]:
-    """Return (T_k, winner) of each stage: when it begins, and whose activation begins it."""
-    times, winners = (algorithm[name].to_numpy() for name in ("stage_time", "stage_winner"))
-    stages = zip(times.tolist(), winners.tolist(), strict=True)
-    return [(time, i) for time, i in stages if i >= 0 and time <= end]
+def winners_of(algorithm: xr.Dataset, flows: Flows) -> list[tuple[float, int]]:
+    """Return (T_k, winner) of each stage that the flows reach: when and whose it begins."""
+    times, winners = (algorithm[f"stage_{name}"].to_numpy().tolist() for name in ("time", "winner"))
+    end = end_of(flows)
+    return [(time, i) for time, i in zip(times, winners, strict=True) if i >= 0 and time <= end]
 
 
-def colours_of(winners: list[tuple[float, int]]) -> dict[int, Colour]:
-    order = dict.fromkeys(i for _, i in winners)  # a coordinate may leave and win again
+def winner_colours(algorithm: xr.Dataset, flows: Flows) -> dict[int, Colour]:
+    """Return colours of the coordinates that win, in that order; one may leave and win again."""
+    order = dict.fromkeys(i for _, i in winners_of(algorithm, flows))
     return dict(zip(order, shades(len(order)), strict=True))
 
 
-def mark_stages(axes: Axes, winners: list[tuple[float, int]]) -> None:
-    for time, _ in winners:
-        axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
-
-
-def draw_entries(figure: Figure, axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
-    """Draw z with theta^k, and label the stages."""
-    end = end_of(flows)
-    winners = winners_until(algorithm, end)
-    colours = colours_of(winners)
+def draw_entries(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
+    colours = winner_colours(algorithm, flows)
     z = algorithm["stage_z"].transpose("stage", "coordinate").to_numpy()
     for i, colour in reversed(list(colours.items())):  # the next to win is on top at 0
-        draw_steps(axes, algorithm, z[:, i], end, colour)
+        draw_steps(axes, algorithm, z[:, i], end_of(flows), colour)
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
         values = ds["z"].transpose("time", "coordinate").to_numpy()
         draw_lines(axes, ds["time"].to_numpy(), values, colours, opacity=opacity)
-    mark_stages(axes, winners)
-    axes.set_xlim(0, end)
-    names = short_names(algorithm)
-    gap = LABEL_WIDTH * end / figure.get_figwidth()
-    label_winners(axes, [(time, names[i], colours[i]) for time, i in winners], gap)
 
 
-def draw_log_coordinates(
-    axes: Axes, algorithm: xr.Dataset, flows: Flows, colours: Mapping[int, Colour]
-) -> None:
+def draw_log_coordinates(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
     """Draw y / log(1/alpha), which tends to 1 - log_alpha(u + v); 1 and -1 mean active."""
+    colours = winner_colours(algorithm, flows)
     b = algorithm["stage_b"].transpose("stage", "coordinate").to_numpy()
     for i, colour in reversed(list(colours.items())):
         draw_wide(axes, algorithm["stage_time"].to_numpy(), 1 - b[:, i], colour)
@@ -122,8 +104,8 @@ def draw_log_coordinates(
     axes.set_ylabel(r"$y_i \,/\, \log(1/\alpha)$ and $1 - b_i^k$")
 
 
-def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Flows, end: float) -> None:
-    levels = algorithm["stage_loss"].to_numpy()
+def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
+    levels, end = algorithm["stage_loss"].to_numpy(), end_of(flows)
     draw_steps(axes, algorithm, levels, end, to_rgba(DARK))
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
         axes.plot(ds["time"], ds["loss"], color=DARK, linewidth=1.2, alpha=opacity)
@@ -167,12 +149,25 @@ def opacities(flows: Flows) -> list[float]:
     return [float(opacity) for opacity in np.linspace(1, 0.3, len(flows))[::-1]]
 
 
-def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], gap: float) -> None:
-    """Write names above the panel, moved apart if they would overlap, each tied to its T_k."""
-    places = spread(np.array([time for time, _, _ in winners]), gap)
-    for (time, name, colour), place in zip(winners, places, strict=True):
-        axes.annotate(
-            name,
+def mark_stages(
+    figure: Figure, panels: Sequence[Axes], algorithm: xr.Dataset, flows: Flows
+) -> None:
+    """Draw lines at the T_k, the names of winners above them, and the legend.
+
+    Names are moved apart if they would overlap, each tied to its T_k.
+    """
+    winners, end = winners_of(algorithm, flows), end_of(flows)
+    for axes in panels:
+        for time, _ in winners:
+            axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
+    panels[0].set_xlim(0, end)
+    names, colours = short_names(algorithm), winner_colours(algorithm, flows)
+    gap = LABEL_WIDTH * end / figure.get_figwidth()
+    for (time, i), place in zip(
+        winners, spread(np.array([time for time, _ in winners]), gap), strict=True
+    ):
+        panels[0].annotate(
+            names[i],
             xy=(time, 1),
             xytext=(place, 1.06),
             xycoords=("data", "axes fraction"),
@@ -180,7 +175,7 @@ def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], gap: flo
             ha="center",
             va="bottom",
             fontsize="small",
-            color=mixed(colour, 0.0, 0.3),
+            color=mixed(colours[i], 0.0, 0.3),
             arrowprops={
                 "arrowstyle": "-",
                 "color": IDLE,
@@ -189,6 +184,11 @@ def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], gap: flo
                 "shrinkB": 0,
             },
         )
+    lines = [Line2D([], [], color=pale(to_rgba(DARK)), linewidth=WIDE, label="Algorithm 1")]
+    for opacity, log10_alpha in zip(opacities(flows), flows, strict=True):
+        name = rf"flow, $\alpha$ = {power_of_ten(log10_alpha)}"
+        lines.append(Line2D([], [], color=DARK, linewidth=1.2, alpha=opacity, label=name))
+    figure.legend(handles=lines, loc="outside lower center", ncols=5, frameon=False)
 
 
 def spread(places: Num[np.ndarray, " n"], gap: float) -> Num[np.ndarray, " n"]:
@@ -205,11 +205,3 @@ def spread(places: Num[np.ndarray, " n"], gap: float) -> Num[np.ndarray, " n"]:
     level = np.array([np.mean(block) for block in blocks for _ in block])
     apart: Num[np.ndarray, " n"] = level + gap * np.arange(len(places))
     return apart
-
-
-def draw_legend(figure: Figure, flows: Flows) -> None:
-    lines = [Line2D([], [], color=pale(to_rgba(DARK)), linewidth=WIDE, label="Algorithm 1")]
-    for opacity, log10_alpha in zip(opacities(flows), flows, strict=True):
-        name = rf"flow, $\alpha$ = {power_of_ten(log10_alpha)}"
-        lines.append(Line2D([], [], color=DARK, linewidth=1.2, alpha=opacity, label=name))
-    figure.legend(handles=lines, loc="outside lower center", ncols=5, frameon=False)

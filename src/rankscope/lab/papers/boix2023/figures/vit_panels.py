@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from rankscope.figures.over_time import trimmed
 from rankscope.figures.seeds import Setting
-from rankscope.lab.judging.runs import Runs, Seeds
+from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.runs import KINDS, Kind, change_ranks, growth_window, times
 from rankscope.lab.training.outcome import collapsed
 
@@ -19,19 +19,18 @@ MOMENTS = 5  # snapshots whose changes are shown
 
 def settings_by_scale(runs: Runs) -> dict[float, Setting]:
     """Return the runs of one network by initial scale, ascending."""
-    by_init_scale = runs.by("scale").items()
-    return {init_scale: _setting(init_scale, seeds) for init_scale, seeds in by_init_scale}
+    settings = {}
+    for init_scale, seeds in runs.by("scale").items():
+        datasets = tuple(seeds[seed] for seed in sorted(seeds))
+        reasons = tuple(map(collapsed, datasets))
+        settings[init_scale] = Setting(f"scale {init_scale:g}", datasets, reasons)
+    return settings
 
 
 def default_setting(runs: Runs) -> Setting:
     """Return the runs of one network at initial scale 1, or at the nearest to it."""
     settings = settings_by_scale(runs)
     return settings[min(settings, key=lambda init_scale: abs(np.log(init_scale)))]
-
-
-def _setting(init_scale: float, seeds: Seeds) -> Setting:
-    datasets = tuple(seeds[seed] for seed in sorted(seeds))
-    return Setting(f"scale {init_scale:g}", datasets, tuple(map(collapsed, datasets)))
 
 
 def all_collapsed(setting: Setting) -> bool:
