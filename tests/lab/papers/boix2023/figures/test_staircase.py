@@ -29,8 +29,9 @@ def flows_from(*powers: float, end: float = 6.0) -> dict[float, xr.Dataset]:
     return {power: flow_run(GOAL, power, end=end) for power in powers}
 
 
-def figure(*powers: float) -> Figure:
-    return flow_and_staircase(algorithm_run(GOAL, STAGES), flows_from(*powers))
+def figure(*powers: float, end: float = 6.0, algorithm: xr.Dataset | None = None) -> Figure:
+    algorithm = algorithm_run(GOAL, STAGES) if algorithm is None else algorithm
+    return flow_and_staircase(algorithm, flows_from(*powers, end=end))
 
 
 def wide(axes: Axes) -> list[np.ndarray]:
@@ -119,7 +120,7 @@ def test_loss_steps_down_by_half_the_square_of_what_was_learned() -> None:
 def test_a_loss_of_nothing_does_not_stretch_the_axis() -> None:
     algorithm = algorithm_run(GOAL, STAGES)
     algorithm["stage_loss"][-1] = 1e-30
-    lower = flow_and_staircase(algorithm, flows_from(-32.0)).axes[2]
+    lower = figure(-32.0, algorithm=algorithm).axes[2]
     assert lower.get_ylim()[0] > 1e-7 * float(algorithm["stage_loss"][0])
 
 
@@ -139,21 +140,21 @@ def test_a_last_stage_without_end_lasts_as_long_as_the_flow_and_one_not_at_rest_
 ) -> None:
     algorithm = algorithm_run(GOAL, STAGES)
     algorithm["stage_until"][-1] = until
-    drawn = flow_and_staircase(algorithm, flows_from(-32.0))
+    drawn = figure(-32.0, algorithm=algorithm)
     assert all(xy[-1, 0] == pytest.approx(end) for xy in wide(drawn.axes[0]))
     assert vertical(drawn.axes[0]) == pytest.approx(T)
 
 
 def test_stages_after_the_end_of_the_flow_are_left_out() -> None:
     end = float(T[:2].mean())
-    axes = flow_and_staircase(algorithm_run(GOAL, STAGES), flows_from(-32.0, end=end)).axes[0]
+    axes = figure(-32.0, end=end).axes[0]
     assert len(axes.texts) == 1 and axes.get_xlim() == (0, end)
 
 
 def test_heads_are_named_where_there_are_several() -> None:
     algorithm = algorithm_run(GOAL, STAGES)
     algorithm["head"][0] = 1
-    axes = flow_and_staircase(algorithm, flows_from(-32.0)).axes[0]
+    axes = figure(-32.0, algorithm=algorithm).axes[0]
     assert all(text.get_text().startswith("l0.h0.") for text in axes.texts)
 
 

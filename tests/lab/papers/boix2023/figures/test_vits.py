@@ -49,10 +49,10 @@ def results(*init_scales: float, **options) -> Runs:
     return by_scale(growing_with(*init_scales, **options))
 
 
-def unequal(*, loss: tuple[float, ...] = (1, 0.5, 0.1, 0.1)) -> Runs:
+def unequal() -> Runs:
     """Two heads whose ranks have the means 2, 2, 6 and the deviations 1, 0, 2."""
     kq = np.array([[0, 0], [1, 3], [2, 2], [4, 8]])[:, None]
-    return by_scale({1.0: {0: vit_run(kq, loss=loss)}})
+    return by_scale({1.0: {0: vit_run(kq)}})
 
 
 def titles(figure: Figure) -> list[str]:
@@ -68,8 +68,8 @@ def names(figure: Figure) -> list[str]:
     return [text.get_text() for text in legend.get_texts()]
 
 
-def band(axes: Axes) -> set[tuple[float, float]]:
-    return set(map(tuple, axes.collections[0].get_paths()[0].vertices))
+def band(axes: Axes, position: int = 0) -> set[tuple[float, float]]:
+    return set(map(tuple, axes.collections[position].get_paths()[0].vertices))
 
 
 def test_figure_1_shows_both_products_of_a_middle_block() -> None:
@@ -82,7 +82,12 @@ def test_figure_1_shows_both_products_of_a_middle_block() -> None:
     assert names(figure) == ["product at the start", *changes]
     colours = [line.get_color() for line in figure.legends[0].get_lines()]
     assert colours == [START, *greens(4)]
-    assert [line.get_color() for line in figure.axes[0].lines] == [*greens(4), START]
+    lines = figure.axes[0].lines
+    assert [line.get_color() for line in lines] == [*greens(4), START]
+    # The start is told from changes, and these from each other, without colour too.
+    assert [line.get_linestyle() for line in lines] == [*"----", "--"]
+    lightness = [sum(colour[:3]) for colour in greens(5)]
+    assert max(np.diff(lightness)) < -0.1
 
 
 def test_spectra_are_divided_by_their_largest_value() -> None:
@@ -93,14 +98,6 @@ def test_spectra_are_divided_by_their_largest_value() -> None:
     for curve, rank in zip(curves(axes), (1, 4, 7, 10, 16), strict=True):
         np.testing.assert_allclose(curve, [*0.5 ** np.arange(rank), *[0] * (32 - rank)])
     assert axes.lines[0].get_xdata().tolist() == list(range(1, 33))
-
-
-def test_the_start_is_told_from_changes_without_colour() -> None:
-    axes = figure_1(results(1, blocks=1)).axes[0]
-    assert [line.get_linestyle() for line in axes.lines] == [*"----", "--"]
-    lightness = [sum(colour[:3]) for colour in greens(5)]
-    assert lightness == sorted(lightness, reverse=True)
-    assert min(np.diff(lightness[::-1])) > 0.1
 
 
 def test_a_change_of_zero_is_not_drawn() -> None:
@@ -151,13 +148,17 @@ def test_figure_2_has_three_scales_from_the_default_down() -> None:
 
 
 @pytest.mark.parametrize(("kind", "factor"), [("kq", 1), ("vo", 2)])
-def test_figure_4_has_the_last_rank_of_each_scale(kind, factor: int) -> None:
-    figure = figure_4(results(1, 0.3, 0.5), kind=kind)
-    assert len(figure.axes) == 6
-    for block, axes in enumerate(figure.axes):
+def test_figures_4_and_5_have_a_panel_for_each_block(kind, factor: int) -> None:
+    """Figure 4 has the last rank of each scale, figure 5 start and end of the default scale."""
+    runs = results(1, 0.3, 0.5, blocks=4)
+    for block, axes in enumerate(figure_4(runs, kind=kind).axes):
         line = axes.lines[0]
         assert line.get_xdata().tolist() == [0.3, 0.5, 1.0]
         assert line.get_ydata().tolist() == [factor * (end + block) for end in (3, 5, 10)]
+    figure = figure_5(runs, kind=kind)
+    sums = [[sum(curve) for curve in curves(axes)] for axes in figure.axes]
+    assert sums == [[16, factor * end] for end in (10, 11, 12, 13)]
+    assert [axes.get_subplotspec().rowspan.start for axes in figure.axes] == [0, 0, 0, 1]
 
 
 def test_figure_4_pools_the_heads_of_seeds_that_did_not_collapse() -> None:
@@ -182,21 +183,12 @@ def test_one_scale_is_too_few_for_figure_4() -> None:
         figure_4(results(1), kind="kq")
 
 
-@pytest.mark.parametrize(("kind", "factor"), [("kq", 1), ("vo", 2)])
-def test_figure_5_shows_start_and_end_of_the_default_scale(kind, factor: int) -> None:
-    figure = figure_5(results(0.3, 1, blocks=4), kind=kind)
-    sums = [[sum(curve) for curve in curves(axes)] for axes in figure.axes]
-    assert sums == [[16, factor * end] for end in (10, 11, 12, 13)]
-    assert [axes.get_subplotspec().rowspan.start for axes in figure.axes] == [0, 0, 0, 1]
-
-
 def test_figure_5_shows_means_of_heads_with_their_deviation() -> None:
     (axes,) = figure_5(unequal(), kind="kq").axes
     start, change = axes.lines
     assert (start.get_color(), change.get_color()) == (START, END)
     assert change.get_ydata()[:9].tolist() == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0]
-    of_change = axes.collections[1].get_paths()[0].vertices
-    assert {(1, 1), (5, 0), (5, 1), (9, 0)} <= set(map(tuple, of_change))
+    assert {(1, 1), (5, 0), (5, 1), (9, 0)} <= band(axes, 1)
 
 
 def test_spectra_of_three_blocks() -> None:

@@ -47,7 +47,11 @@ def figure_3(runs: Runs) -> Figure:
 
 
 def rises_figure(runs: Runs) -> Figure:
-    """Singular values of a full head with their half-rise times and widths."""
+    """Singular values of a full head with their half-rise times and widths.
+
+    Bars reach from 10% to 90% of the rise, with a mark at half. Claim B6 asks that marks are
+    further apart than bars are long.
+    """
     ds = first_seed(runs)
     figure = singular_value_rises(ds, rise_dataset(ds))
     figure.suptitle(_title(runs), fontsize="medium")
@@ -71,7 +75,6 @@ def newly_active_figure(runs: Runs) -> Figure:
 
 
 def _title(runs: Runs) -> str:
-    """Return a title that names the one run and its first seed."""
     (key,) = runs
     return f"{key.title}, seed {min(runs.only)}"
 

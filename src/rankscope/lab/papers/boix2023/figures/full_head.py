@@ -26,8 +26,7 @@ def singular_value_rises(ds: xr.Dataset, rises: xr.Dataset) -> Figure:
     """Draw singular values over time with a dot at each half-rise, and below when each rose.
 
     rises: `half_rise`, `rise_10` and `rise_90` over (product, k), in the time of the run; NaN where
-    a value did not rise. Bars reach from 10% to 90% of the rise, with a mark at half. Claim B6 asks
-    that marks are further apart than bars are long.
+    a value did not rise.
     """
     risen = np.flatnonzero(rises["half_rise"].notnull().any("product").to_numpy())
     rises = rises.isel(k=slice(0, risen[-1] + 1 if len(risen) else 0))

@@ -16,7 +16,6 @@ from matplotlib.typing import ColorType
 from rankscope.figures.over_time import INDEX
 from rankscope.figures.seeds import Setting
 from rankscope.figures.style import (
-    BAND,
     Colour,
     band_of_heads,
     draw_lines,
@@ -32,6 +31,7 @@ from rankscope.lab.papers.boix2023.figures.vit_panels import (
     block_numbers,
     counted,
     default_setting,
+    draw_heads,
     heading,
     moments,
     settings_by_scale,
@@ -129,10 +129,10 @@ def figure_5(runs: Runs, *, kind: Kind) -> Figure:
     figure, grid = _panels(len(blocks), 3, height=2.4)
     for axes, block in zip(grid.flat, blocks, strict=False):
         S = unpadded(change.sel(block=block))
-        _draw_heads(
-            axes, _with_zeros(unpadded(start.sel(block=block)), S.shape[1]), START, style="--"
-        )
-        _draw_heads(axes, S, END)
+        index = np.arange(1, S.shape[1] + 1)
+        S_start = _with_zeros(unpadded(start.sel(block=block)), len(index))
+        draw_heads(axes, index, S_start, START, style="--")
+        draw_heads(axes, index, S, END)
         axes.set_title(title(kind, block), fontsize="medium")
         axes.set_ylim(bottom=0)
     _label_indices(grid, "singular value")
@@ -211,17 +211,6 @@ def _draw_spectrum(
     axes: Axes, S: Float[np.ndarray, " k"], colour: ColorType, *, style: str = "-"
 ) -> None:
     axes.plot(np.arange(1, len(S) + 1), S, color=colour, linestyle=style, linewidth=1.4)
-
-
-def _draw_heads(
-    axes: Axes, S: Float[np.ndarray, "head k"], colour: ColorType, *, style: str = "-"
-) -> None:
-    mean, deviation = S.mean(0), S.std(0)
-    index = np.arange(1, S.shape[1] + 1)
-    axes.fill_between(
-        index, mean - deviation, mean + deviation, color=colour, alpha=BAND, linewidth=0
-    )
-    _draw_spectrum(axes, mean, colour, style=style)
 
 
 def _start_line() -> Line2D:

@@ -14,15 +14,7 @@ from matplotlib.typing import ColorType
 
 from rankscope.figures.over_time import Line
 from rankscope.figures.seeds import Setting, number_of_seeds
-from rankscope.figures.style import (
-    BAND,
-    DARK,
-    band_of_heads,
-    legend_below,
-    log_axis,
-    panels,
-    shades,
-)
+from rankscope.figures.style import DARK, band_of_heads, legend_below, log_axis, panels, shades
 from rankscope.lab.experiment import TooFewRuns
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.figures.vit_panels import (
@@ -30,6 +22,7 @@ from rankscope.lab.papers.boix2023.figures.vit_panels import (
     block_numbers,
     counted,
     default_setting,
+    draw_heads,
     final_ranks,
     heading,
     label,
@@ -165,12 +158,9 @@ def _over_time(titles: Sequence[str], lines: Mapping[str, Courses]) -> Figure:
     for name, (setting, kind, colour, style) in lines.items():
         course = ranks_over_time(setting, kind)
         for axes, ranks in zip(grid, course.ranks, strict=True):
-            mean, deviation = ranks.mean(1), ranks.std(1)
-            band = (mean - deviation, mean + deviation)
-            axes.fill_between(course.time, *band, color=colour, alpha=BAND, linewidth=0)
-            axes.plot(course.time, mean, color=colour, linestyle=style, linewidth=1.4)
+            draw_heads(axes, course.time, ranks.T, colour, style=style)
             if course.settled is not None:
-                height = np.interp(course.settled, course.time, mean)
+                height = np.interp(course.settled, course.time, ranks.mean(1))
                 axes.plot(course.settled, height, "o", color=colour, markersize=DOT)
         handles.append(Line2D([], [], color=colour, linestyle=style, label=name))
         settled |= course.settled is not None

@@ -30,11 +30,7 @@ Flows = Mapping[float, xr.Dataset]
 
 
 def toy_attention(diagonal: xr.Dataset, full: xr.Dataset) -> Figure:
-    """Draw V-O, K-Q and loss over time, diagonal weights above full ones (fig. 3).
-
-    Lines are diagonal entries above and singular values below. Entries that become active have a
-    colour.
-    """
+    """Draw V-O, K-Q and loss over time, diagonal weights above full ones (fig. 3)."""
     figure = Figure(figsize=(10, 5.6), layout="constrained")
     grid = figure.subplots(2, 3)
     upper, lower = (list(row) for row in grid)
@@ -59,11 +55,7 @@ def toy_attention(diagonal: xr.Dataset, full: xr.Dataset) -> Figure:
 
 
 def loss_by_alpha(flows: Flows) -> Figure:
-    """Draw the loss against rescaled time, a panel for each alpha (fig. 6).
-
-    The pale line in each panel is the flow at the smallest alpha, to which the others converge. The
-    axis need not begin at 0, since training may end early.
-    """
+    """Draw the loss against rescaled time, a panel for each alpha (fig. 6)."""
     *_, (log10_smallest, smallest) = flows.items()
     figure, grid = alpha_panels(flows)
     for axes, ds in zip(grid, flows.values(), strict=True):
@@ -76,10 +68,7 @@ def loss_by_alpha(flows: Flows) -> Figure:
 
 
 def entries_by_alpha(flows: Flows, kind: Kind) -> Figure:
-    """Draw entries of K-Q (fig. 7) or V-O (fig. 8) over time, a panel for each alpha.
-
-    Entries that become active at the smallest alpha have a colour, by their order among all kinds.
-    """
+    """Draw entries of K-Q (fig. 7) or V-O (fig. 8) over time, a panel for each alpha."""
     *_, smallest = flows.values()
     colours = activation_colours(smallest)
     figure, grid = alpha_panels(flows)

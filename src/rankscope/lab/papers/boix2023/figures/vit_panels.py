@@ -5,11 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Num
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 
-from rankscope.figures.over_time import trimmed
+from rankscope.figures.over_time import Line, trimmed
 from rankscope.figures.seeds import Setting
+from rankscope.figures.style import BAND
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.runs import KINDS, Kind, change_ranks, growth_window, times
 from rankscope.lab.training.outcome import collapsed
@@ -58,6 +61,20 @@ def heading(figure: Figure, setting: Setting, seeds: str) -> Figure:
     """Return the figure with a heading that names its runs and those that collapsed."""
     figure.suptitle(f"initial {label(setting)}, {seeds}", fontsize="medium")
     return figure
+
+
+def draw_heads(
+    axes: Axes,
+    x: Num[np.ndarray, " x"],
+    values: Float[np.ndarray, "head x"],
+    colour: ColorType,
+    *,
+    style: Line = "-",
+) -> None:
+    """Draw the mean over heads, in a band of one standard deviation."""
+    mean, deviation = values.mean(0), values.std(0)
+    axes.fill_between(x, mean - deviation, mean + deviation, color=colour, alpha=BAND, linewidth=0)
+    axes.plot(x, mean, color=colour, linestyle=style, linewidth=1.4)
 
 
 def block_numbers(setting: Setting) -> list[int]:

@@ -43,7 +43,9 @@ def grokking(runs: Runs) -> Figure:
     grid = figure.subplots(3, len(settings), squeeze=False, sharex=True, sharey="row")
     for column, setting in zip(grid.T, settings, strict=True):
         steps = steps_of([setting])
-        draw_losses(column[0], setting, steps)
+        for kind, colour in (("training", COLOURS(0.0)), ("validation", COLOURS(0.65))):
+            loss = over_seeds(setting, itemgetter(f"{kind}_loss"), steps)
+            draw_alike(column[0], loss, colour, kind)
         draw_seeds(column[1], setting, itemgetter("validation_accuracy"), steps, width=1.4)
         draw_ranks(column[2], setting, steps)
         draw_seeds(column[2], setting, mean_rank, steps, width=BROAD)
@@ -62,12 +64,6 @@ def grokking(runs: Runs) -> Figure:
         axes.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     legend_below(figure, seed_legend(max(settings, key=lambda setting: len(setting.runs))))
     return figure
-
-
-def draw_losses(axes: Axes, setting: Setting, steps: Steps) -> None:
-    """Draw training and validation loss, a line for each seed."""
-    for kind, colour in (("training", COLOURS(0.0)), ("validation", COLOURS(0.65))):
-        draw_alike(axes, over_seeds(setting, itemgetter(f"{kind}_loss"), steps), colour, kind)
 
 
 def draw_ranks(axes: Axes, setting: Setting, steps: Steps) -> None:

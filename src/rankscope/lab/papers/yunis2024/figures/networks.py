@@ -1,16 +1,17 @@
 """Several networks side by side, each averaged over seeds (yunis2024, figs. 1-3)."""
 
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 import xarray as xr
 from jaxtyping import Int
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
@@ -114,7 +115,12 @@ def figure_3(runs: Runs) -> Figure:
         steps = steps_of([setting])
         mesh = draw_diagonal(column[0], average(setting, shown_diagonal, steps).to_numpy())
         figure.colorbar(mesh, ax=column[0], label="alignment $A_{ii}$", aspect=20)
-        draw_every_pair(column[1], column[2], setting, steps)
+        every_pair = average(setting, mean_alignment, steps).to_numpy().T
+        mesh = draw_heat_map(column[1], every_pair, lowest=0.0)
+        figure.colorbar(mesh, ax=column[1], label=MEAN_ALIGNMENT, aspect=THIN)
+        draw_ratios(figure, [column[2]], [setting], steps, aspect=THIN)
+        for axes in column[1:3]:
+            label_rows(axes, [str(pair) for pair in setting.runs[0]["pair"].to_numpy()])
         draw_alignment_lines(column[3], setting, steps)
         column[3].set_ylim(bottom=0)
         titles = (
@@ -132,20 +138,25 @@ def figure_3(runs: Runs) -> Figure:
     return figure
 
 
-def draw_every_pair(raw: Axes, relative: Axes, setting: Setting, steps: Steps) -> None:
-    """Draw a(t) of every pair, and a(t) / background, each with its colour bar."""
-    mesh = draw_heat_map(raw, average(setting, mean_alignment, steps).to_numpy().T, lowest=0.0)
-    raw.figure.colorbar(mesh, ax=raw, label=MEAN_ALIGNMENT, aspect=THIN)
-    ratios = average(setting, relative_alignment, steps).to_numpy().T
-    highest = highest_ratio(ratios)
-    mesh = draw_ratio_map(relative, ratios, highest=highest)
-    ends = ends_of_bar(ratios, highest)
-    bar = relative.figure.colorbar(
-        mesh, ax=relative, label=RELATIVE_ALIGNMENT, aspect=THIN, extend=ends
-    )
-    mark_one(bar, highest)
-    for axes in (raw, relative):
-        label_rows(axes, [str(pair) for pair in setting.runs[0]["pair"].to_numpy()])
+def draw_ratios(
+    part: Figure | SubFigure,
+    column: Sequence[Axes],
+    settings: Sequence[Setting],
+    steps: Steps,
+    *,
+    size: str = "medium",
+    **bar_options: Any,
+) -> None:
+    """Draw every pair's a(t) / background for each setting, on one scale with its bar."""
+    values = [average(setting, relative_alignment, steps).to_numpy().T for setting in settings]
+    all_ratios = np.concatenate([ratios.ravel() for ratios in values])
+    highest = highest_ratio(all_ratios)
+    for axes, ratios in zip(column, values, strict=True):
+        mesh = draw_ratio_map(axes, ratios, highest=highest)
+    ends = ends_of_bar(all_ratios, highest)
+    bar = part.colorbar(mesh, ax=list(column), extend=ends, **bar_options)
+    bar.set_label(RELATIVE_ALIGNMENT, fontsize=size)
+    mark_one(bar, highest, size=size)
 
 
 def draw_diagonal(

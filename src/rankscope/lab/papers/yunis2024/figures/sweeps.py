@@ -16,12 +16,8 @@ from matplotlib.ticker import MaxNLocator
 from rankscope.figures.over_time import (
     INDEX,
     draw_heat_map,
-    draw_ratio_map,
     draw_spectrum,
-    ends_of_bar,
-    highest_ratio,
     label_time,
-    mark_one,
     number_rows,
     share_heights,
 )
@@ -30,14 +26,13 @@ from rankscope.figures.style import COLOURS, legend_below
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.yunis2024.figures.networks import (
     MEAN_ALIGNMENT,
-    RELATIVE_ALIGNMENT,
     SHORT_TIME,
     Steps,
     draw_alignment_lines,
     draw_diagonal,
+    draw_ratios,
     mean_alignment,
     ranks,
-    relative_alignment,
     shown,
     shown_diagonal,
     shown_pair_legend,
@@ -136,31 +131,12 @@ def draw_alignment(part: SubFigure, settings: Sequence[Setting], rows: int) -> N
     draw_levels(levels, settings, steps)
     draw_scale(part, scale, shown_pair, "alignment $A_{ii}$")
     draw_scale(part, mesh, all_pairs, MEAN_ALIGNMENT)
-    draw_ratios(part, relative, settings, steps)
-
-
-def draw_ratios(
-    part: SubFigure, column: Sequence[Axes], settings: Sequence[Setting], steps: Steps
-) -> None:
-    """Draw every pair's a(t) / background for each setting, on one scale with its bar below."""
-    values = [average(setting, relative_alignment, steps).to_numpy().T for setting in settings]
-    all_ratios = np.concatenate([ratios.ravel() for ratios in values])
-    highest = highest_ratio(all_ratios)
-    for axes, ratios in zip(column, values, strict=True):
-        mesh = draw_ratio_map(axes, ratios, highest=highest)
-        number_rows(axes, len(ratios), most=5, size=SMALL)
+    below = {"location": "bottom", "aspect": 30, "pad": 0.01}
+    draw_ratios(part, relative, settings, steps, size=SMALL, **below)
+    for axes in relative:
+        number_rows(axes, settings[0].runs[0].sizes["pair"], most=5, size=SMALL)
         axes.set_ylabel("pair, by depth", fontsize=SMALL)
         label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
-    bar = part.colorbar(
-        mesh,
-        ax=list(column),
-        location="bottom",
-        aspect=30,
-        pad=0.01,
-        extend=ends_of_bar(all_ratios, highest),
-    )
-    bar.set_label(RELATIVE_ALIGNMENT, fontsize=SMALL)
-    mark_one(bar, highest, size=SMALL)
 
 
 def draw_levels(column: Sequence[Axes], settings: Sequence[Setting], steps: Steps) -> None:
