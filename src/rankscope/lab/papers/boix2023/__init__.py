@@ -45,5 +45,5 @@ def study(scale: Scale) -> Study:
         claims=(*STAGE_RULES, B5, B5_LIMIT, B6, *VIT_RULES),
         figures=FIGURES,
         network_titles=TITLES,
-        highlights=("staircase", "figure-12"),
+        highlights=("staircase-entries", "figure-12"),
     )

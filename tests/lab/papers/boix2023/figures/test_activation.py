@@ -39,34 +39,27 @@ def test_resolved_stages_are_filled_and_the_others_hollow(filled: bool) -> None:
     np.testing.assert_allclose(marks(activation_errors(ds).axes[0], filled=filled), want)
 
 
-def test_the_guide_has_slope_one_in_the_middle_of_the_resolved() -> None:
+@pytest.mark.parametrize("some_resolved", [True, False])
+def test_the_guide_has_slope_one_in_the_middle_of_the_resolved_or_of_all(
+    some_resolved: bool,
+) -> None:
     ds = table()
-    (guide,) = (x for x in activation_errors(ds).axes[0].lines if x.get_linestyle() == "--")
+    ds["resolved"] = ds["resolved"] & some_resolved
+    axes = activation_errors(ds).axes[0]
+    (guide,) = (line for line in axes.lines if line.get_linestyle() == "--")
     x, y = guide.get_xydata().T
-    factors = (ds["activation_error"].values / x[:, None])[ds["resolved"].values]
+    chosen = ds["resolved"].values if some_resolved else np.full((len(ALPHAS), STAGES), True)
+    factors = (ds["activation_error"].values / x[:, None])[chosen]
     np.testing.assert_allclose(y / x, np.median(factors))
-    assert activation_errors(ds).axes[0].get_xscale() == "log"
-    assert activation_errors(ds).axes[0].get_yscale() == "log"
-
-
-def test_alphas_below_every_float_are_named_above() -> None:
-    figure = activation_errors(table())
-    above = figure.axes[0].child_axes[0]
-    names = [label.get_text() for label in above.get_xticklabels()]
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    # Their alphas are named above, also those below every float.
+    names = [label.get_text() for label in axes.child_axes[0].get_xticklabels()]
     assert names == ["$10^{-2}$", "$10^{-32}$", "$10^{-300}$", "$10^{-1000}$"]
 
 
 def test_stages_never_reached_leave_a_gap() -> None:
     ds = table()
     ds["activation_error"][0] = np.nan
-    drawn = marks(activation_errors(ds).axes[0], filled=True)
-    drawn += marks(activation_errors(ds).axes[0], filled=False)
+    axes = activation_errors(ds).axes[0]
+    drawn = marks(axes, filled=True) + marks(axes, filled=False)
     assert sum(not math.isnan(y) for _, y in drawn) == STAGES * (len(ALPHAS) - 1)
-
-
-def test_no_resolved_stage_takes_the_guide_from_the_rest() -> None:
-    ds = table()
-    ds["resolved"][:] = False
-    (guide,) = (x for x in activation_errors(ds).axes[0].lines if x.get_linestyle() == "--")
-    x, y = guide.get_xydata().T
-    np.testing.assert_allclose(y / x, np.median(ds["activation_error"].values / x[:, None]))

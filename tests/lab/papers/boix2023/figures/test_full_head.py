@@ -7,36 +7,24 @@ from rankscope.lab.papers.boix2023.figures.full_head import singular_value_rises
 SIZES = np.array([[1.0, 0.6, 0.3], [2.0, 1.0, 0.5]])  # K-Q, V-O
 
 
-def test_dots_stand_on_the_curves_at_half_their_rise() -> None:
+def test_dots_stand_at_half_rises_and_bars_reach_from_10_to_90_percent_in_the_same_colours() -> (
+    None
+):
     axes = singular_value_rises(full_run(SIZES), rises(SIZES)).axes
-    for here, row in ((axes[0], 1), (axes[1], 0)):
-        dots = np.array([line.get_xydata()[0] for line in here.lines if line.get_marker() == "o"])
-        np.testing.assert_allclose(dots[:, 0], rises(SIZES)["half_rise"][row])
-        np.testing.assert_allclose(dots[:, 1], SIZES[row] / 2, rtol=0.02)
-
-
-def test_bars_reach_from_10_to_90_percent_one_row_for_each_value() -> None:
-    found = rises(SIZES)
-    for strip, product in zip(
-        singular_value_rises(full_run(SIZES), found).axes[2:4], ("vo", "kq"), strict=True
-    ):
-        bars = [line.get_xydata() for line in strip.lines if line.get_linewidth() == 5]
-        of = found.sel(product=product)
-        np.testing.assert_allclose(
-            [bar[:, 0] for bar in bars], np.array([of.rise_10, of.rise_90]).T
-        )
-        assert [bar[:, 1].tolist() for bar in bars] == [[k, k] for k in (1, 2, 3)]
+    for upper, strip, product in ((axes[0], axes[2], "vo"), (axes[1], axes[3], "kq")):
+        expected = rises(SIZES).sel(product=product)
+        dots = np.array([line.get_xydata()[0] for line in upper.lines if line.get_marker() == "o"])
+        np.testing.assert_allclose(dots[:, 0], expected["half_rise"])
+        np.testing.assert_allclose(dots[:, 1], SIZES[int(product == "vo")] / 2, rtol=0.02)
+        bars = [line for line in strip.lines if line.get_linewidth() == 5]
+        ends = np.array([expected["rise_10"], expected["rise_90"]])
+        np.testing.assert_allclose([bar.get_xdata() for bar in bars], ends.T)
+        assert [list(bar.get_ydata()) for bar in bars] == [[k, k] for k in (1, 2, 3)]
         assert strip.yaxis_inverted()
-
-
-def test_bars_have_the_colours_of_their_curves() -> None:
-    axes = singular_value_rises(full_run(SIZES), rises(SIZES)).axes
-    for upper, lower in ((axes[0], axes[2]), (axes[1], axes[3])):
         curves = [line for line in upper.lines if line.get_marker() == "None"]
         curves.sort(key=lambda line: -line.get_ydata()[-1])
-        bars = [line for line in lower.lines if line.get_linewidth() == 5]
-        assert [x.get_color() for x in bars] == [x.get_color() for x in curves]
-        assert len({x.get_color() for x in bars}) == 3
+        colours = [bar.get_color() for bar in bars]
+        assert colours == [curve.get_color() for curve in curves] and len(set(colours)) == 3
 
 
 def test_only_the_first_values_may_have_been_measured_and_some_may_not_have_risen() -> None:

@@ -29,22 +29,20 @@ def test_trials_of_a_kind_have_a_panel_each_with_noise_and_time() -> None:
 def test_perturbed_lines_are_solid_and_unperturbed_dashed() -> None:
     ds = perturbation_run(GOAL)
     panel = by_title(perturbations(ds, "plateau"))["tied noise, time 2.2"]
-    trial = ds.isel(trial=7)
     active = np.flatnonzero(1 / abs(GOAL) < 2.2)
     assert 0 < len(active) < len(GOAL)
-    want = trial["perturbed_z"].to_numpy()[:, active].T.tolist()
-    assert trajectories(panel, "-") == sorted(want)
-    want = trial["unperturbed_z"].to_numpy()[:, active].T.tolist()
-    assert trajectories(panel, "--") == sorted(want)
+    for name, style in (("perturbed_z", "-"), ("unperturbed_z", "--")):
+        want = ds[name].isel(trial=7).to_numpy()[:, active].T.tolist()
+        assert trajectories(panel, style) == sorted(want)
 
 
 def test_a_coordinate_has_one_colour_in_all_trials() -> None:
-    found: dict[float, set[object]] = {}
+    colours: dict[float, set[object]] = {}
     for axes in by_title(perturbations(perturbation_run(GOAL), "plateau")).values():
         for line in (line for line in axes.lines if line.get_linestyle() == "-"):
-            found.setdefault(round(line.get_ydata()[-1], 1), set()).add(line.get_color())
-    assert {len(colours) for colours in found.values()} == {1}
-    assert len(set.union(*found.values())) == len(found) > 2
+            colours.setdefault(round(line.get_ydata()[-1], 1), set()).add(line.get_color())
+    assert {len(shades) for shades in colours.values()} == {1}
+    assert len(set.union(*colours.values())) == len(colours) > 2
 
 
 def test_distances_are_relative_to_the_first_with_the_bound() -> None:

@@ -12,7 +12,12 @@ from matplotlib.text import Text
 
 from lab.papers.boix2023.toy_runs import algorithm_run, flow_run, target
 from rankscope.figures.style import IDLE
-from rankscope.lab.papers.boix2023.figures.staircase import WIDE, flow_and_staircase, spread
+from rankscope.lab.papers.boix2023.figures.staircase import (
+    WIDE,
+    entries_and_staircase,
+    flow_and_staircase,
+    spread,
+)
 
 STAGES, P = 3, 4
 GOAL = target(STAGES, P)
@@ -20,9 +25,13 @@ ORDER = np.argsort(-abs(GOAL), kind="stable")[:STAGES]
 T = 1 / abs(GOAL[ORDER])
 
 
-def figure(*powers: float) -> Figure:
-    flows: dict[float | int, xr.Dataset] = {power: flow_run(GOAL, power) for power in powers}
-    return flow_and_staircase(algorithm_run(GOAL, STAGES), flows)
+def flows_from(*powers: float, end: float = 6.0) -> dict[float, xr.Dataset]:
+    return {power: flow_run(GOAL, power, end=end) for power in powers}
+
+
+def figure(*powers: float, end: float = 6.0, algorithm: xr.Dataset | None = None) -> Figure:
+    algorithm = algorithm_run(GOAL, STAGES) if algorithm is None else algorithm
+    return flow_and_staircase(algorithm, flows_from(*powers, end=end))
 
 
 def wide(axes: Axes) -> list[np.ndarray]:
@@ -56,7 +65,7 @@ def test_the_staircase_of_z_jumps_at_the_activation_times() -> None:
 
 def test_flow_lines_are_the_data_and_lie_on_the_staircase() -> None:
     ds = flow_run(GOAL, -1000.0)
-    axes = flow_and_staircase(algorithm_run(GOAL, STAGES), {-1000: ds}).axes[0]
+    axes = flow_and_staircase(algorithm_run(GOAL, STAGES), {-1000.0: ds}).axes[0]
     thin = {line.get_color(): line for line in axes.lines if line.get_linewidth() == 1.2}
     assert len(thin) == STAGES
     for colour, i in zip([text.get_color() for text in axes.texts], ORDER, strict=True):
@@ -93,7 +102,7 @@ def test_coordinates_that_never_win_are_grey_and_drawn() -> None:
 
 
 def test_several_alphas_fade_towards_the_largest() -> None:
-    drawn = figure(-300.0, -4.0, -16.0)
+    drawn = figure(-4.0, -16.0, -300.0)
     opacity = [line.get_alpha() for line in drawn.axes[2].lines if line.get_linewidth() == 1.2]
     assert opacity == sorted(opacity) and opacity[0] < opacity[-1] == 1
     labels = [text.get_text() for text in drawn.legends[0].get_texts()]
@@ -111,54 +120,48 @@ def test_loss_steps_down_by_half_the_square_of_what_was_learned() -> None:
 def test_a_loss_of_nothing_does_not_stretch_the_axis() -> None:
     algorithm = algorithm_run(GOAL, STAGES)
     algorithm["stage_loss"][-1] = 1e-30
-    lower = flow_and_staircase(algorithm, {-32: flow_run(GOAL, -32.0)}).axes[2]
+    lower = figure(-32.0, algorithm=algorithm).axes[2]
     assert lower.get_ylim()[0] > 1e-7 * float(algorithm["stage_loss"][0])
 
 
 def test_losses_that_differ_by_little_fill_a_linear_axis_whatever_comes_after_the_flow() -> None:
     """The flow ends at 1.2, between the first two stages."""
     flow = flow_run(GOAL, -32.0, end=1.2)
-    lower = flow_and_staircase(algorithm_run(GOAL, STAGES), {-32: flow}).axes[2]
+    lower = flow_and_staircase(algorithm_run(GOAL, STAGES), {-32.0: flow}).axes[2]
     assert lower.get_yscale() == "linear"
     low, high = float(flow["loss"].min()), float(flow["loss"].max())
     margin = 0.05 * (high - low)
     np.testing.assert_allclose(lower.get_ylim(), (low - margin, high + margin), rtol=1e-3)
 
 
-def test_a_last_stage_without_end_lasts_as_long_as_the_flow() -> None:
+@pytest.mark.parametrize(("until", "end"), [(math.inf, 6.0), (math.nan, T[-1])])
+def test_a_last_stage_without_end_lasts_as_long_as_the_flow_and_one_not_at_rest_has_no_level(
+    until: float, end: float
+) -> None:
     algorithm = algorithm_run(GOAL, STAGES)
-    algorithm["stage_until"][-1] = math.inf
-    drawn = flow_and_staircase(algorithm, {-32: flow_run(GOAL, -32.0)})
-    assert all(xy[-1, 0] == 6.0 for xy in wide(drawn.axes[0]))
-    assert vertical(drawn.axes[0]) == pytest.approx(T)
-
-
-def test_a_stage_that_did_not_come_to_rest_has_no_level() -> None:
-    algorithm = algorithm_run(GOAL, STAGES)
-    algorithm["stage_until"][-1] = math.nan
-    drawn = flow_and_staircase(algorithm, {-32: flow_run(GOAL, -32.0)})
-    assert all(xy[-1, 0] == pytest.approx(T[-1]) for xy in wide(drawn.axes[0]))
+    algorithm["stage_until"][-1] = until
+    drawn = figure(-32.0, algorithm=algorithm)
+    assert all(xy[-1, 0] == pytest.approx(end) for xy in wide(drawn.axes[0]))
     assert vertical(drawn.axes[0]) == pytest.approx(T)
 
 
 def test_stages_after_the_end_of_the_flow_are_left_out() -> None:
     end = float(T[:2].mean())
-    flows: dict[float | int, xr.Dataset] = {-32: flow_run(GOAL, -32.0, end=end)}
-    axes = flow_and_staircase(algorithm_run(GOAL, STAGES), flows).axes[0]
+    axes = figure(-32.0, end=end).axes[0]
     assert len(axes.texts) == 1 and axes.get_xlim() == (0, end)
 
 
 def test_heads_are_named_where_there_are_several() -> None:
     algorithm = algorithm_run(GOAL, STAGES)
     algorithm["head"][0] = 1
-    axes = flow_and_staircase(algorithm, {-32: flow_run(GOAL, -32.0)}).axes[0]
+    axes = figure(-32.0, algorithm=algorithm).axes[0]
     assert all(text.get_text().startswith("l0.h0.") for text in axes.texts)
 
 
-def test_twenty_labels_do_not_touch_each_other_and_the_legend_no_panel() -> None:
+@pytest.mark.parametrize("draw", [flow_and_staircase, entries_and_staircase])
+def test_many_labels_do_not_touch_each_other_and_the_legend_no_panel(draw) -> None:
     goal = target(20, 20)
-    flows: dict[float | int, xr.Dataset] = {-32: flow_run(goal, -32.0)}
-    drawn = flow_and_staircase(algorithm_run(goal, 20), flows)
+    drawn = draw(algorithm_run(goal, 20), {-32.0: flow_run(goal, -32.0)})
     drawn.draw_without_rendering()
     # An annotation's own box includes its leader; the words are what must not touch.
     boxes = [Text.get_window_extent(text) for text in drawn.axes[0].texts]
@@ -166,6 +169,18 @@ def test_twenty_labels_do_not_touch_each_other_and_the_legend_no_panel() -> None
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
     legend = drawn.legends[0].get_window_extent()
     assert not any(legend.overlaps(axes.get_window_extent()) for axes in drawn.axes)
+
+
+def test_the_first_panel_alone_draws_the_same_lines() -> None:
+    upper, *_ = figure(-8.0, -32.0).axes
+    (alone,) = entries_and_staircase(algorithm_run(GOAL, STAGES), flows_from(-8.0, -32.0)).axes
+    for line, same in zip(upper.lines, alone.lines, strict=True):
+        np.testing.assert_array_equal(line.get_xydata(), same.get_xydata())
+    assert [text.get_text() for text in alone.texts] == [text.get_text() for text in upper.texts]
+    assert (alone.get_xlabel(), alone.get_ylabel()) == (
+        "time / log(1/alpha)",
+        "entries of the products",
+    )
 
 
 @settings(max_examples=25, deadline=None)

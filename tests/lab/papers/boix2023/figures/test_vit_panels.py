@@ -7,26 +7,14 @@ import xarray as xr
 from lab.papers.boix2023.vit_runs import HEAD_WIDTH, courses, vit_run
 from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.figures.vit_panels import (
-    all_collapsed,
-    block_numbers,
-    counted,
     default_setting,
     final_ranks,
-    head_spectra,
-    heads_of_blocks,
-    label,
-    leading,
     moments,
     settings_by_scale,
     settled_time,
     unpadded,
 )
-from rankscope.lab.papers.boix2023.figures.vit_panels import (
-    courses as courses_of,
-)
 from rankscope.lab.running.run import RunKey
-
-ILL = [1.0, 1.0, 1.0]  # a constant predictor's loss is 1
 
 
 def run(end: int = 3, **options) -> xr.Dataset:
@@ -53,35 +41,6 @@ def test_the_default_is_the_scale_nearest_to_one(scales: tuple[str, ...], neares
     assert setting.title == f"scale {nearest}"
 
 
-@pytest.mark.parametrize(
-    ("ill", "kept", "name"),
-    [
-        ((), [3, 4, 5], "scale 1"),
-        ((0,), [4, 5], "scale 1 (1 of 3 seeds left out: collapsed)"),
-        ((0, 1, 2), [3, 4, 5], "scale 1 (collapsed)"),
-    ],
-)
-def test_runs_that_collapsed_count_only_if_all_did(
-    ill: tuple[int, ...], kept: list[int], name: str
-) -> None:
-    seeds = {i: run(3 + i, loss=ILL if i in ill else None) for i in range(3)}
-    setting = default_setting(results(**{"1": seeds}))
-    assert final_ranks(setting, "vo")[0, ::2].tolist() == [2 * rank for rank in kept]
-    assert len(counted(setting)) == len(kept) and label(setting) == name
-    assert all_collapsed(setting) is (len(ill) == 3)
-
-
-def test_spectra_of_the_first_head_at_the_start_and_at_moments() -> None:
-    ds = run()
-    assert block_numbers(ds) == [1, 2]
-    head = head_spectra(ds, "vo", 2)
-    assert head.start.tolist() == [1.0] * HEAD_WIDTH
-    assert list(head.changes) == ["epoch 1", "epoch 2"]
-    # of rank 4 and 8, as long as a change can be
-    assert [S.sum() for S in head.changes.values()] == [4, 8]
-    assert {len(S) for S in head.changes.values()} == {2 * HEAD_WIDTH}
-
-
 def test_moments_are_at_equal_distances_in_log_time() -> None:
     steps = [0, 5, *range(10, 170, 10)]
     ds = vit_run(courses(range(len(steps))), steps=steps)
@@ -90,30 +49,10 @@ def test_moments_are_at_equal_distances_in_log_time() -> None:
     assert moments(ds.isel(step=slice(2))) == [1] and moments(ds.isel(step=[0])) == [0]
 
 
-def test_heads_of_every_block_at_the_end() -> None:
-    found = heads_of_blocks(run(5), "kq")
-    assert list(found) == ["K-Q, block 1", "K-Q, block 2"]
-    start, change = found["K-Q, block 2"]
-    assert start.sum(1).tolist() == [HEAD_WIDTH] * 2 and change.sum(1).tolist() == [6, 6]
-
-
-def test_values_over_training() -> None:
-    values = leading(run(), "kq", 1)
-    assert values.time.tolist() == [0, 1, 2] and values.unit == "epoch"
-    assert values.S.sum(1).tolist() == [0, 1, 3]
-
-
 def test_padding_is_cut_and_zeros_are_not() -> None:
     S = xr.DataArray([[2.0, 0, np.nan, np.nan], [1.0, 1.0, 0.0, np.nan]], dims=("row", "k"))
     np.testing.assert_array_equal(unpadded(S), [[2, 0, np.nan], [1, 1, 0]])
-
-
-def test_courses_pool_heads_at_the_snapshots_that_all_seeds_have() -> None:
-    short = run(7).isel(step=slice(2))
-    setting = default_setting(results(**{"1": {0: run(3), 1: short}}))
-    first, second = courses_of(setting, "kq")
-    assert first.time.tolist() == [1] and first.ranks.tolist() == [[1, 1, 1, 1]]
-    assert second.ranks.tolist() == [[2, 2, 2, 2]] and second.settled is None
+    assert unpadded(run()["product_singular_values"][0]).shape[1] == HEAD_WIDTH
 
 
 def test_all_have_settled_when_the_last_one_has() -> None:

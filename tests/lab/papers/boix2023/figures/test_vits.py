@@ -11,17 +11,22 @@ from matplotlib.figure import Figure
 from lab.papers.boix2023.vit_runs import STEPS_PER_EPOCH, courses, vit_run
 from rankscope.lab.experiment import FigureRule, TooFewRuns
 from rankscope.lab.judging.runs import Runs
-from rankscope.lab.papers.boix2023.figures.vits import (
-    VIT_FIGURES,
+from rankscope.lab.papers.boix2023.figures.products import (
+    END,
+    START,
     figure_1,
     figure_2,
-    figure_4,
     figure_5,
+    greens,
+    spectra_in_training,
+)
+from rankscope.lab.papers.boix2023.figures.stable_ranks import (
+    figure_4,
     ranks_by_scale,
     ranks_by_variant,
     ranks_in_training,
-    spectra_in_training,
 )
+from rankscope.lab.papers.boix2023.figures.vits import VIT_FIGURES
 from rankscope.lab.running.run import RunKey
 
 
@@ -44,6 +49,12 @@ def results(*init_scales: float, **options) -> Runs:
     return by_scale(growing_with(*init_scales, **options))
 
 
+def unequal() -> Runs:
+    """Two heads whose ranks have the means 2, 2, 6 and the deviations 1, 0, 2."""
+    kq = np.array([[0, 0], [1, 3], [2, 2], [4, 8]])[:, None]
+    return by_scale({1.0: {0: vit_run(kq)}})
+
+
 def titles(figure: Figure) -> list[str]:
     return [axes.get_title() for axes in figure.axes if axes.get_title()]
 
@@ -52,16 +63,46 @@ def curves(axes: Axes) -> list[list[float]]:
     return [line.get_ydata().tolist() for line in axes.lines if len(line.get_ydata()) > 2]
 
 
+def names(figure: Figure) -> list[str]:
+    (legend,) = figure.legends
+    return [text.get_text() for text in legend.get_texts()]
+
+
+def band(axes: Axes, position: int = 0) -> set[tuple[float, float]]:
+    return set(map(tuple, axes.collections[position].get_paths()[0].vertices))
+
+
 def test_figure_1_shows_both_products_of_a_middle_block() -> None:
     figure = figure_1(results(0.1, 1))
     assert titles(figure) == ["K-Q, block 3, head 1", "V-O, block 3, head 1"]
     # ranks 3, 6, 9, 12 of block 3 at epochs 1 to 4, as many ones; the start has 16
     sums = [[sum(curve) for curve in curves(axes)] for axes in figure.axes]
     assert sums == [[3, 6, 9, 12, 16], [6, 12, 18, 24, 16]]
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()][1:] == [
-        f"its change, epoch {epoch}" for epoch in (1, 2, 3, 4)
-    ]
+    changes = [f"its change, epoch {epoch}" for epoch in (1, 2, 3, 4)]
+    assert names(figure) == ["product at the start", *changes]
+    colours = [line.get_color() for line in figure.legends[0].get_lines()]
+    assert colours == [START, *greens(4)]
+    lines = figure.axes[0].lines
+    assert [line.get_color() for line in lines] == [*greens(4), START]
+    # The start is told from changes, and these from each other, without colour too.
+    assert [line.get_linestyle() for line in lines] == [*"----", "--"]
+    lightness = [sum(colour[:3]) for colour in greens(5)]
+    assert max(np.diff(lightness)) < -0.1
+
+
+def test_spectra_are_divided_by_their_largest_value() -> None:
+    ds = growing(10, blocks=1)
+    for name in ("product_singular_values", "product_change_singular_values"):
+        ds[name] = ds[name] * xr.DataArray(8 * 0.5 ** np.arange(ds.sizes["k"]), dims="k")
+    axes = figure_1(by_scale({1.0: {0: ds}})).axes[0]
+    for curve, rank in zip(curves(axes), (1, 4, 7, 10, 16), strict=True):
+        np.testing.assert_allclose(curve, [*0.5 ** np.arange(rank), *[0] * (32 - rank)])
+    assert axes.lines[0].get_xdata().tolist() == list(range(1, 33))
+
+
+def test_a_change_of_zero_is_not_drawn() -> None:
+    axes = figure_1(by_scale({1.0: {0: vit_run(courses((0, 0, 1)))}})).axes[0]
+    assert [sum(curve) for curve in curves(axes)] == [1, 16]
 
 
 def test_figures_of_one_seed_show_the_first_that_did_not_collapse() -> None:
@@ -100,16 +141,24 @@ def test_figure_2_has_three_scales_from_the_default_down() -> None:
     # of block 2 at scale 1: 2, 5, 8 and 11 values are 1, from the smallest drawn to the largest
     assert np.sum(first, axis=0).tolist() == [0, 2, 5, 8, 11]
     assert first[-1] == [0, 1, 1, 1, 1]
+    largest, *_, smallest = figure.axes[0].lines[::-1]
+    assert largest.get_xdata().tolist() == [0, 1, 2, 3, 4]
+    assert largest.get_color() != smallest.get_color()
+    assert figure.axes[0].get_xlabel() == "epoch"
 
 
 @pytest.mark.parametrize(("kind", "factor"), [("kq", 1), ("vo", 2)])
-def test_figure_4_has_the_last_rank_of_each_scale(kind, factor: int) -> None:
-    figure = figure_4(results(1, 0.3, 0.5), kind=kind)
-    assert len(figure.axes) == 6
-    for block, axes in enumerate(figure.axes):
+def test_figures_4_and_5_have_a_panel_for_each_block(kind, factor: int) -> None:
+    """Figure 4 has the last rank of each scale, figure 5 start and end of the default scale."""
+    runs = results(1, 0.3, 0.5, blocks=4)
+    for block, axes in enumerate(figure_4(runs, kind=kind).axes):
         line = axes.lines[0]
         assert line.get_xdata().tolist() == [0.3, 0.5, 1.0]
         assert line.get_ydata().tolist() == [factor * (end + block) for end in (3, 5, 10)]
+    figure = figure_5(runs, kind=kind)
+    sums = [[sum(curve) for curve in curves(axes)] for axes in figure.axes]
+    assert sums == [[16, factor * end] for end in (10, 11, 12, 13)]
+    assert [axes.get_subplotspec().rowspan.start for axes in figure.axes] == [0, 0, 0, 1]
 
 
 def test_figure_4_pools_the_heads_of_seeds_that_did_not_collapse() -> None:
@@ -124,6 +173,9 @@ def test_figure_4_pools_the_heads_of_seeds_that_did_not_collapse() -> None:
     hollow = [bar[0] for bar in axes.containers if bar[0].get_markerfacecolor() == "white"]
     assert [(mark.get_xdata()[0], mark.get_ydata()[0]) for mark in hollow] == [(0.1, 8)]
     assert axes.containers[-1][2][0].get_segments()[0][:, 1].tolist() == [6, 10]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["0.1", "0.3", "1"]
+    assert "hollow: collapsed, in no line" in names(axes.figure)
+    assert len(names(figure_4(results(1, 0.3), kind="kq"))) == 1
 
 
 def test_one_scale_is_too_few_for_figure_4() -> None:
@@ -131,11 +183,12 @@ def test_one_scale_is_too_few_for_figure_4() -> None:
         figure_4(results(1), kind="kq")
 
 
-@pytest.mark.parametrize(("kind", "factor"), [("kq", 1), ("vo", 2)])
-def test_figure_5_shows_start_and_end_of_the_default_scale(kind, factor: int) -> None:
-    figure = figure_5(results(0.3, 1, blocks=3), kind=kind)
-    sums = [[sum(curve) for curve in curves(axes)] for axes in figure.axes]
-    assert sums == [[16, factor * end] for end in (10, 11, 12)]
+def test_figure_5_shows_means_of_heads_with_their_deviation() -> None:
+    (axes,) = figure_5(unequal(), kind="kq").axes
+    start, change = axes.lines
+    assert (start.get_color(), change.get_color()) == (START, END)
+    assert change.get_ydata()[:9].tolist() == [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0]
+    assert {(1, 1), (5, 0), (5, 1), (9, 0)} <= band(axes, 1)
 
 
 def test_spectra_of_three_blocks() -> None:
@@ -153,11 +206,32 @@ def test_ranks_of_both_products_over_epochs() -> None:
         kq = [block + rank for rank in (1.0, 4.0, 7.0, 10.0)]
         assert curves(axes) == [kq, [2 * rank for rank in kq]]
         assert axes.lines[0].get_xdata().tolist() == [1, 2, 3, 4]
-        dots = [line for line in axes.lines if len(line.get_ydata()) == 1]
-        assert [(dot.get_xdata()[0], dot.get_ydata()[0]) for dot in dots] == [
-            (3, kq[2]),
-            (3, 2 * kq[2]),
-        ]
+        dots = [line.get_xydata()[0] for line in axes.lines if len(line.get_ydata()) == 1]
+        np.testing.assert_array_equal(dots, [(3, kq[2]), (3, 2 * kq[2])])
+    assert names(figure) == [
+        "K-Q",
+        "V-O",
+        "epoch 1",
+        "training loss < 0.001",
+        "band: std over heads",
+    ]
+    assert [line.get_xdata() for line in axes.lines if line.get_linestyle() == ":"] == [[1, 1]]
+    assert (axes.get_xscale(), axes.get_xlabel()) == ("log", "epoch (log scale)")
+
+
+def test_ranks_have_bands_of_heads_and_those_of_1_or_more_can_be_seen() -> None:
+    (axes,) = ranks_in_training(unequal()).axes
+    assert curves(axes) == [[2, 2, 6]] * 2
+    assert {(1, 1), (1, 3), (2, 2), (3, 4), (3, 8)} <= band(axes)
+    low, high = axes.get_ylim()
+    assert 0 < low < 1 and high >= 8
+
+
+@pytest.mark.parametrize("count", [3, 6, 12])
+def test_every_block_has_its_panel(count: int) -> None:
+    figure = ranks_in_training(results(1, blocks=count))
+    assert titles(figure) == [f"block {block + 1}" for block in range(count)]
+    assert figure.get_figwidth() < 10
 
 
 def test_ranks_by_scale_name_what_collapsed() -> None:
@@ -165,8 +239,7 @@ def test_ranks_by_scale_name_what_collapsed() -> None:
     sweep[0.1] = {0: growing(8, blocks=1, loss=[1.0] * 5)}
     sweep[1.0][1] = growing(1, blocks=1, loss=[1.0] * 5)
     figure = ranks_by_scale(by_scale(sweep), kind="kq")
-    (legend,) = figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == [
+    assert names(figure) == [
         "scale 0.1 (collapsed)",
         "scale 0.3",
         "scale 1 (1 of 2 seeds left out: collapsed)",
@@ -194,6 +267,9 @@ def test_variants_have_columns_and_lines_for_their_blocks() -> None:
     assert titles(figure) == ["depth-3, K-Q", "depth-6, K-Q", "depth-3, V-O", "depth-6, V-O"]
     assert [len(axes.lines) for axes in figure.axes] == [3, 6, 3, 6]
     assert curves(figure.axes[0]) == [[1 + b, 4 + b, 7 + b, 10 + b] for b in range(3)]
+    lightness = [sum(line.get_color()[:3]) for line in figure.axes[1].lines]
+    assert lightness == sorted(lightness)
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
 
 
 def test_time_is_the_step_where_epochs_are_not_declared() -> None:
@@ -201,6 +277,7 @@ def test_time_is_the_step_where_epochs_are_not_declared() -> None:
     figure = ranks_in_training(results(1, blocks=1, declaration=every))
     assert figure.axes[0].get_xlabel() == "step (log scale)"
     assert figure.axes[0].lines[0].get_xdata().tolist() == [10, 20, 30, 40]
+    assert names(figure) == ["K-Q", "V-O", "band: std over heads"]
 
 
 @pytest.mark.parametrize("figure", VIT_FIGURES, ids=lambda figure: figure.name)

@@ -1,40 +1,26 @@
-import math
-
 import numpy as np
 import pytest
-import xarray as xr
 
-from lab.papers.yunis2024.figures.closed_form import training
-from rankscope.figures.seeds import Setting
-from rankscope.lab.papers.yunis2024.figures.grokking import grokking_by_decay
-
-
-def settings() -> list[Setting]:
-    return [
-        Setting(f"weight decay {decay:g}", tuple(training(s, decay=decay) for s in range(3)))
-        for decay in (0.0, 1.0)
-    ]
+from lab.papers.yunis2024.figures.closed_form import NAMES, STEPS, ranks, sweep
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.papers.yunis2024.claims.grokking import steepest_drop
+from rankscope.lab.papers.yunis2024.figures.grokking import grokking
 
 
-def mean(ds: xr.Dataset) -> xr.DataArray:
-    return ds["validation_accuracy"] * 0 + ds.attrs["seed"]
+def runs() -> Runs:
+    """At the largest decay, seed 2 never gets half of the held-out sums right."""
+    runs = sweep("grok", 0.0, 1.0)
+    runs.by("decay")[1.0][2]["validation_accuracy"] *= 0.4
+    return runs
 
 
-def jump(ds: xr.Dataset) -> float:
-    """After 10, 100 steps and never."""
-    return (1.0, 2.0, math.nan)[ds.attrs["seed"]]
-
-
-def drop(ds: xr.Dataset) -> float:
-    return math.log10(50)
-
-
-FIGURE = grokking_by_decay(settings(), mean=mean, jump=jump, drop=drop)
+RUNS = runs()
+FIGURE = grokking(RUNS)
 
 
 def marks(style: str) -> list[list[float]]:
     return [
-        [round(line.get_xdata()[0], 9) for line in axes.lines if line.get_linestyle() == style]
+        [line.get_xdata()[0] for line in axes.lines if line.get_linestyle() == style]
         for axes in FIGURE.axes
     ]
 
@@ -45,19 +31,18 @@ def test_columns_by_decay_rows_by_what_is_measured() -> None:
     headings = [each.get_title(loc="left") for each in axes[:2]]
     assert headings == ["weight decay 0, 3 seeds", "weight decay 1, 3 seeds"]
     assert {each.get_xscale() for each in axes} == {"log"}
-    np.testing.assert_array_equal(axes[1].lines[0].get_xdata(), training(0)["step"] + 1)
+    np.testing.assert_array_equal(axes[1].lines[0].get_xdata(), np.array(STEPS) + 1)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_line_is_one_seed(seed: int) -> None:
-    losses, accuracies, ranks = FIGURE.axes[1::2]
-    ds = training(seed, decay=1.0)
-    each = ds.rankscope.normalized_effective_rank().to_numpy()[:, :3]
+    losses, accuracies, ranked = FIGURE.axes[1::2]
+    ds = RUNS.by("decay")[1.0][seed]
     for lines, want in (
         (losses.lines[seed:6:3], [ds["training_loss"], ds["validation_loss"]]),
         (accuracies.lines[seed:3:3], [ds["validation_accuracy"]]),
-        (ranks.lines[seed:9:3], each.T),
-        (ranks.lines[9 + seed : 12 : 3], np.full((1, 6), seed)),
+        (ranked.lines[seed:9:3], ranks(ds).T),
+        (ranked.lines[9 + seed : 12 : 3], [ranks(ds).mean(1)]),
     ):
         np.testing.assert_allclose([line.get_ydata() for line in lines], np.array(want))
 
@@ -65,13 +50,23 @@ def test_every_line_is_one_seed(seed: int) -> None:
 def test_lines_of_a_matrix_have_its_colour_and_one_place_in_the_legend() -> None:
     lines = FIGURE.axes[5].lines[:9]
     assert [len({line.get_color() for line in lines[j : j + 3]}) for j in (0, 3, 6)] == [1, 1, 1]
-    names = [text.get_text() for text in FIGURE.axes[5].get_legend().get_texts()]
-    assert names == ["layers.0.weight", "layers.1.weight", "layers.2.weight"]
+    assert [text.get_text() for text in FIGURE.axes[5].get_legend().get_texts()] == NAMES
+
+
+def jump(seed: int) -> float:
+    """Accuracy (0, 1, 4, 9, 16, 25) / 25 (0.9 + 0.1 seed) / 1.1 has one half after step 90."""
+    low, high = (square / 25 * (0.9 + 0.1 * seed) / 1.1 for square in (9, 16))
+    part = (0.5 - low) / (high - low)
+    return float(90 * (160 / 90) ** part)
 
 
 def test_moments_of_each_seed_are_marked_where_they_are_and_in_the_legend() -> None:
-    assert marks(":") == [[11, 101]] * 6
-    assert marks("--") == [[], [], [], [51] * 3, [], [51] * 3]
+    jumps = [jump(seed) + 1 for seed in range(3)]
+    for axes in (0, 2, 4):
+        assert marks(":")[axes] == pytest.approx(jumps)
+        assert marks(":")[axes + 1] == pytest.approx(jumps[:2])
+    drops = [10 ** steepest_drop(ds) + 1 for ds in RUNS.by("decay")[1.0].values()]
+    assert marks("--") == [[], [], [], drops, [], drops]
     accuracy = FIGURE.axes[3].lines
     solid, dotted, dashed = (
         [line.get_color() for line in accuracy if line.get_linestyle() == style]

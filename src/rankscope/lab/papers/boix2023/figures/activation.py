@@ -3,7 +3,6 @@
 import numpy as np
 import xarray as xr
 from jaxtyping import Bool, Float
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import NullFormatter, NullLocator
@@ -25,7 +24,10 @@ def activation_errors(errors: xr.Dataset) -> Figure:
     resolved = errors["resolved"].transpose("alpha", "stage").to_numpy().astype(bool)
     figure = Figure(figsize=(6.5, 5), layout="constrained")
     axes = figure.add_subplot(xscale="log", yscale="log")
-    draw_errors(axes, x, error, resolved)
+    for j, colour in enumerate(shades(error.shape[1])):
+        axes.plot(x, error[:, j], color=colour, linewidth=0.7, alpha=0.5)
+        for shown, face in ((resolved[:, j], colour), (~resolved[:, j], "white")):
+            axes.plot(x[shown], error[shown, j], "o", color=colour, markerfacecolor=face, ms=5)
     axes.plot(x, slope_one(x, error, resolved), color="black", linewidth=1, linestyle="--")
     axes.set(xlabel=r"$1 \,/\, \log(1/\alpha)$", ylabel=r"relative error $|t_k - T_k| \,/\, T_k$")
     axes.xaxis.set_minor_formatter(NullFormatter())  # they would overlap on half a decade
@@ -34,20 +36,13 @@ def activation_errors(errors: xr.Dataset) -> Figure:
     above.xaxis.set_minor_locator(NullLocator())
     above.set_xlabel(r"$\alpha$")
     draw_order_bar(figure, [axes], errors.sizes["stage"], "stage $k$")
-    figure.legend(handles=legend_marks(), loc="outside lower center", ncols=3, frameon=False)
+    lines = [
+        Line2D([], [], color=DARK, marker="o", linestyle="", label="resolved"),
+        Line2D([], [], color=DARK, marker="o", mfc="white", linestyle="", label="not resolved"),
+        Line2D([], [], color="black", linewidth=1, linestyle="--", label="slope 1"),
+    ]
+    figure.legend(handles=lines, loc="outside lower center", ncols=3, frameon=False)
     return figure
-
-
-def draw_errors(
-    axes: Axes,
-    x: Float[np.ndarray, " alpha"],
-    error: Float[np.ndarray, "alpha stage"],
-    resolved: Bool[np.ndarray, "alpha stage"],
-) -> None:
-    for j, colour in enumerate(shades(error.shape[1])):
-        axes.plot(x, error[:, j], color=colour, linewidth=0.7, alpha=0.5)
-        for shown, face in ((resolved[:, j], colour), (~resolved[:, j], "white")):
-            axes.plot(x[shown], error[shown, j], "o", color=colour, markerfacecolor=face, ms=5)
 
 
 def slope_one(
@@ -59,11 +54,3 @@ def slope_one(
     known = ~np.isnan(error)
     chosen = known & resolved if (known & resolved).any() else known
     return x * np.median(factors[chosen]) if chosen.any() else np.full_like(x, np.nan)
-
-
-def legend_marks() -> list[Line2D]:
-    return [
-        Line2D([], [], color=DARK, marker="o", linestyle="", label="resolved"),
-        Line2D([], [], color=DARK, marker="o", mfc="white", linestyle="", label="not resolved"),
-        Line2D([], [], color="black", linewidth=1, linestyle="--", label="slope 1"),
-    ]

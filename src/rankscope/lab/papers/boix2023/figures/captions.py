@@ -12,7 +12,10 @@ from rankscope.lab.papers.boix2023.claims.full_matrices import rise_dataset
 from rankscope.lab.papers.boix2023.figures.activation import activation_errors
 from rankscope.lab.papers.boix2023.figures.full_head import singular_value_rises
 from rankscope.lab.papers.boix2023.figures.perturbation import perturbations
-from rankscope.lab.papers.boix2023.figures.staircase import flow_and_staircase
+from rankscope.lab.papers.boix2023.figures.staircase import (
+    entries_and_staircase,
+    flow_and_staircase,
+)
 from rankscope.lab.papers.boix2023.figures.toy import (
     entries_by_alpha,
     loss_by_alpha,
@@ -44,7 +47,11 @@ def figure_3(runs: Runs) -> Figure:
 
 
 def rises_figure(runs: Runs) -> Figure:
-    """Singular values of a full head with their half-rise times and widths."""
+    """Singular values of a full head with their half-rise times and widths.
+
+    Bars reach from 10% to 90% of the rise, with a mark at half. Claim B6 asks that marks are
+    further apart than bars are long.
+    """
     ds = first_seed(runs)
     figure = singular_value_rises(ds, rise_dataset(ds))
     figure.suptitle(_title(runs), fontsize="medium")
@@ -68,7 +75,6 @@ def newly_active_figure(runs: Runs) -> Figure:
 
 
 def _title(runs: Runs) -> str:
-    """Return a title that names the one run and its first seed."""
     (key,) = runs
     return f"{key.title}, seed {min(runs.only)}"
 
@@ -125,10 +131,22 @@ def _staircase(runs: Runs) -> Figure:
     The panels show entries of the products, their logarithmic coordinates, and the loss. Broad
     lines are Algorithm 1. The theorem says that the flow approaches this staircase as alpha falls.
     """
+    return flow_and_staircase(_algorithm(runs), _drawn_flows(runs))
+
+
+def _staircase_entries(runs: Runs) -> Figure:
+    """Entries of the products in gradient flow beside Algorithm 1's staircase (not in the paper).
+
+    Broad lines are Algorithm 1, labelled with the entry that each stage activates; the theorem says
+    that flows (thin lines) approach them as alpha falls.
+    """
+    return entries_and_staircase(_algorithm(runs), _drawn_flows(runs))
+
+
+def _drawn_flows(runs: Runs) -> dict[float, xr.Dataset]:
     flows = first_flows(runs)
     small = sorted(alpha for alpha in flows if alpha <= LARGEST_ALPHA)
-    drawn = {small[i]: flows[small[i]] for i in evenly(len(small), MOST_ALPHAS)}
-    return flow_and_staircase(_algorithm(runs), drawn)
+    return {small[i]: flows[small[i]] for i in reversed(evenly(len(small), MOST_ALPHAS))}
 
 
 def _errors(runs: Runs) -> Figure:
@@ -138,46 +156,33 @@ def _errors(runs: Runs) -> Figure:
     the algorithm. The theorem says that it falls in proportion to 1 / log(1/alpha), parallel to the
     dashed line.
     """
-    flows = first_flows(runs)
-    compared = stages_in_flows(_algorithm(runs), flows)
+    compared = stages_in_flows(_algorithm(runs), first_flows(runs))
     return activation_errors(error_dataset(compared))
-
-
-def _stage_figures(experiment: str, network: str, names: dict[str, str]) -> list[FigureRule]:
-    """Return the figures of one diagonal network. names: file names that differ from ours."""
-    needs = runs_of(network, experiment=experiment)
-    drawings = {
-        "loss": _loss,
-        "entries-kq": _entries_kq,
-        "entries-vo": _entries_vo,
-        "staircase": _staircase,
-        "activation-errors": _errors,
-    }
-    return [FigureRule(names.get(name, name), draw, needs) for name, draw in drawings.items()]
 
 
 def _perturbed_runs(keys: Sequence[RunKey]) -> list[RunKey]:
     return [key for key in keys if key == PERTURBED]
 
 
+HEAD = runs_of("teacher-1", experiment="boix2023/toy-diag")
+TRANSFORMER = runs_of("bases", experiment="boix2023/diag-transformer")
+
 FIGURES: tuple[FigureRule, ...] = (
     FigureRule("figure-3", figure_3, runs_of("aligned-1e-4", "diagonal")),
-    *_stage_figures(
-        "boix2023/toy-diag",
-        "teacher-1",
-        {"loss": "figure-6", "entries-kq": "figure-7", "entries-vo": "figure-8"},
-    ),
+    FigureRule("figure-6", _loss, HEAD),
+    FigureRule("figure-7", _entries_kq, HEAD),
+    FigureRule("figure-8", _entries_vo, HEAD),
+    FigureRule("staircase", _staircase, HEAD),
+    FigureRule("staircase-entries", _staircase_entries, HEAD),
+    FigureRule("activation-errors", _errors, HEAD),
     FigureRule("figure-9", plateau_figure, _perturbed_runs),
     FigureRule("figure-10", newly_active_figure, _perturbed_runs),
     *VIT_FIGURES,
-    *_stage_figures(
-        "boix2023/diag-transformer",
-        "bases",
-        {
-            name: f"diag-transformer-{name}"
-            for name in ("loss", "entries-kq", "entries-vo", "staircase", "activation-errors")
-        },
-    ),
+    FigureRule("diag-transformer-loss", _loss, TRANSFORMER),
+    FigureRule("diag-transformer-entries-kq", _entries_kq, TRANSFORMER),
+    FigureRule("diag-transformer-entries-vo", _entries_vo, TRANSFORMER),
+    FigureRule("diag-transformer-staircase", _staircase, TRANSFORMER),
+    FigureRule("diag-transformer-activation-errors", _errors, TRANSFORMER),
     *(
         FigureRule(f"rises-{network}", rises_figure, runs_of(network, kind="full"))
         for network in FULL_HEADS

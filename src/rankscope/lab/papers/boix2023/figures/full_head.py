@@ -9,8 +9,9 @@ from matplotlib.figure import Figure
 
 from rankscope.figures.style import Colour, draw_lines, draw_order_bar, numbered, shades
 from rankscope.lab.papers.boix2023.figures.axes import RESCALED_TIME, SYMBOLS
+from rankscope.lab.papers.boix2023.runs import Kind
 
-PRODUCTS = ("vo", "kq")  # in the order of the paper's panels
+PRODUCTS: tuple[Kind, ...] = ("vo", "kq")  # in the order of the paper's panels
 VISIBLE = 0.01  # of the tallest value; lower lines cannot be told from the axis
 
 
@@ -18,8 +19,7 @@ def singular_value_rises(ds: xr.Dataset, rises: xr.Dataset) -> Figure:
     """Draw singular values over time with a dot at each half-rise, and below when each rose.
 
     rises: `half_rise`, `rise_10` and `rise_90` over (product, k), in the time of the run; NaN where
-    a value did not rise. Bars reach from 10% to 90% of the rise, with a mark at half. Claim B6 asks
-    that marks are further apart than bars are long.
+    a value did not rise.
     """
     risen = np.flatnonzero(rises["half_rise"].notnull().any("product").to_numpy())
     rises = rises.isel(k=slice(0, risen[-1] + 1 if len(risen) else 0))

@@ -43,18 +43,24 @@ def perturbations(
     grid = figure.subplots(
         2 * len(rows), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights
     )
-    colours = coordinate_colours(trials)
     for row, upper, lower in zip(rows, grid[::2], grid[1::2], strict=True):
-        draw_row(trials, row, list(upper), list(lower), colours)
+        draw_row(trials, row, list(upper), list(lower))
     for j in range(columns):  # below the lowest panel of a column may be an empty place
         lowest = max(i for i, row in enumerate(rows) if j < len(row))
         grid[2 * lowest + 1, j].tick_params(axis="x", labelbottom=True, labelsize="small")
-    label_time(grid[0, 0], float(ds["time"][-1]))
+    span = float(ds["time"][-1])
+    ticks = [0.0, *(span / 10**decades for decades in (3, 2, 1, 0))]
+    grid[0, 0].set_xscale("symlog", linthresh=ticks[1])
+    grid[0, 0].set_xlim(0, span)
+    grid[0, 0].set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
     figure.supxlabel("epochs since the perturbation", fontsize="medium")
+    lines = [
+        Line2D([], [], color=DARK, linewidth=1.5, label="perturbed"),
+        Line2D([], [], color="black", linewidth=0.8, linestyle="--", label="unperturbed"),
+        Line2D([], [], color="black", linewidth=0.8, linestyle=":", label="5% of the perturbation"),
+    ]
     # A title of the figure would overlap the legend at its top, so the legend has the title.
-    figure.legend(
-        handles=legend_lines(), title=title, loc="outside upper center", ncols=3, frameon=False
-    )
+    figure.legend(handles=lines, title=title, loc="outside upper center", ncols=3, frameon=False)
     return figure
 
 
@@ -76,22 +82,19 @@ def coordinate_colours(ds: xr.Dataset) -> dict[int, Colour]:
     return dict(zip(order, shades(len(order)), strict=True))
 
 
-def draw_row(
-    ds: xr.Dataset,
-    row: list[int],
-    upper: list[Axes],
-    lower: list[Axes],
-    colours: dict[int, Colour],
-) -> None:
+def draw_row(ds: xr.Dataset, row: list[int], upper: list[Axes], lower: list[Axes]) -> None:
+    """Draw trials at these positions, and remove panels that are left over."""
+    colours = coordinate_colours(ds)
+    share = ds["distance"] / ds["distance"].isel(time=0)
     for j, above, below in zip(row, upper, lower, strict=False):
         trial = ds.isel(trial=j)
         draw_trajectories(above, trial, colours)
-        draw_distance(below, trial)
+        below.plot(trial["time"], share.isel(trial=j), color=DARK, linewidth=1.2)
+        below.axhline(BOUND, color="black", linewidth=0.8, linestyle=":")
         title = f"{trial['noise'].item()} noise, time {trial['start_time'].item():.3g}"
         above.set_title(title, fontsize="small")
     for axes in (*upper[len(row) :], *lower[len(row) :]):
         axes.remove()
-    share = ds["distance"] / ds["distance"].isel(time=0)
     lower[0].set(yscale="log", ylim=(LEAST_SHARE, 2 * float(share.max())))
     ticks = [tick for tick in SHARES if tick <= 2 * share.max()]
     lower[0].set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks], fontsize="small")
@@ -107,24 +110,3 @@ def draw_trajectories(axes: Axes, trial: xr.Dataset, colours: dict[int, Colour])
     for i in np.flatnonzero(~np.isnan(perturbed).all(axis=0)).tolist():
         axes.plot(time, perturbed[:, i], color=colours[i], linewidth=1.5)
         axes.plot(time, unperturbed[:, i], color="black", linewidth=0.8, linestyle="--")
-
-
-def draw_distance(axes: Axes, trial: xr.Dataset) -> None:
-    distance = trial["distance"].to_numpy()
-    axes.plot(trial["time"], distance / distance[0], color=DARK, linewidth=1.2)
-    axes.axhline(BOUND, color="black", linewidth=0.8, linestyle=":")
-
-
-def label_time(axes: Axes, span: float) -> None:
-    ticks = [0.0, *(span / 10**decades for decades in (3, 2, 1, 0))]
-    axes.set_xscale("symlog", linthresh=ticks[1])
-    axes.set_xlim(0, span)
-    axes.set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
-
-
-def legend_lines() -> list[Line2D]:
-    return [
-        Line2D([], [], color=DARK, linewidth=1.5, label="perturbed"),
-        Line2D([], [], color="black", linewidth=0.8, linestyle="--", label="unperturbed"),
-        Line2D([], [], color="black", linewidth=0.8, linestyle=":", label="5% of the perturbation"),
-    ]

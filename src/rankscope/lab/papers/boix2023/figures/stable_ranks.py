@@ -1,155 +1,194 @@
 """Stable rank of the change of attention heads' products (boix2023, figs. 4, 12, 14, 16).
 
-Panels are passed by title. Most show one block of a network.
+Docstrings of public functions are captions.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
 
 from rankscope.figures.over_time import Line
-from rankscope.figures.style import BAND, DARK, legend_below, log_axis, panels, shades
+from rankscope.figures.seeds import Setting, number_of_seeds
+from rankscope.figures.style import DARK, legend_below, log_axis, panels, shades
+from rankscope.lab.experiment import TooFewRuns
+from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.boix2023.figures.axes import band_of_heads
+from rankscope.lab.papers.boix2023.figures.vit_panels import (
+    all_collapsed,
+    block_numbers,
+    counted,
+    default_setting,
+    draw_heads,
+    final_ranks,
+    heading,
+    label,
+    ranks_over_time,
+    settings_by_scale,
+    title,
+)
+from rankscope.lab.papers.boix2023.runs import KINDS, SETTLED, Kind, time_unit
 
-KIND_COLOURS = {"K-Q": "#0072b2", "V-O": "#d55e00"}  # blue and red, also with colour blindness
+KIND_COLOURS = {"kq": "#0072b2", "vo": "#d55e00"}  # blue and red, also with colour blindness
 STABLE_RANK = "stable rank of the change"
 DOT = 4.5  # points
-HOLLOW = "hollow: collapsed, in no line"
+LEAST_SCALES = 2
 
 
-class Course(NamedTuple):
-    """Stable ranks of heads over time; `head` may include those of several seeds.
+def figure_4(runs: Runs, *, kind: Kind) -> Figure:
+    """Stable rank of the change at the end of training by initial scale, for every block.
 
-    settled: the time at which the training loss settled; None if it did not.
+    Points are means over the heads of all seeds, bars one standard deviation. Hollow points are
+    runs that collapsed. Runs that stopped once their training loss had settled are read there. The
+    paper shows K-Q at layers 1, 3 and 5, without saying whether it counts from 0, and announces
+    V-O. We count blocks from 1. The paper says that the rank is lower at smaller scales.
     """
-
-    time: Float[np.ndarray, " step"]
-    ranks: Float[np.ndarray, "step head"]
-    settled: float | None = None
-
-
-class Looks(NamedTuple):
-    """Colour and style of a line."""
-
-    colour: ColorType
-    style: Line = "-"
-
-
-def stable_ranks_over_time(
-    blocks: Mapping[str, Mapping[str, Course]],
-    looks: Mapping[str, Looks],
-    *,
-    unit: str = "step",
-    begin: float | None = None,
-    settled: str = "training loss settled",
-) -> Figure:
-    """Draw mean and standard deviation over heads against time, a panel for each block.
-
-    looks: by name of the line. begin: a time to mark by a dotted line. settled: the label of dots,
-    which mark where the loss settled. Time is logarithmic: the change has no rank at step 0.
-    """
-    figure, grid = _block_panels(len(blocks))
-    for axes, (title, courses) in zip(grid, blocks.items(), strict=True):
-        for name, course in courses.items():
-            draw_course(axes, course, looks[name])
-        if begin is not None:
-            axes.axvline(begin, color=DARK, linewidth=0.8, linestyle=":")
-        axes.set_title(title, fontsize="medium")
-    _finish(grid, f"{unit} (log scale)")
-    drawn = dict.fromkeys(name for courses in blocks.values() for name in courses)
-    lines = [
-        Line2D([], [], color=looks[name].colour, linestyle=looks[name].style, label=name)
-        for name in drawn
-    ]
-    if begin is not None:
-        lines.append(Line2D([], [], color=DARK, linewidth=0.8, linestyle=":"))
-        lines[-1].set_label(f"{unit} {begin:g}")
-    all_courses = [course for courses in blocks.values() for course in courses.values()]
-    legend_below(figure, [*lines, *_settled_dot(all_courses, settled), band_of_heads()])
-    return figure
-
-
-def stable_ranks_by_scale(
-    blocks: Mapping[str, Mapping[float, Float[np.ndarray, " head"]]],
-    *,
-    hollow: Collection[float] = (),
-) -> Figure:
-    """Draw mean and standard deviation over heads against initial scale (fig. 4).
-
-    hollow: initial scales at which runs collapsed. No line goes through them.
-    """
-    figure, grid = _block_panels(len(blocks))
-    for axes, (title, ranks) in zip(grid, blocks.items(), strict=True):
-        counted = [init_scale for init_scale in ranks if init_scale not in hollow]
-        means = [ranks[init_scale].mean() for init_scale in counted]
-        axes.plot(counted, means, color=DARK, linewidth=1.2)
-        for init_scale, heads in ranks.items():
+    settings = settings_by_scale(runs)
+    if len(settings) < LEAST_SCALES:
+        raise TooFewRuns(
+            f"this figure needs runs of {LEAST_SCALES} initial scales; the results have "
+            f"{', '.join(f'{init_scale:g}' for init_scale in settings)}"
+        )
+    hollow = [init_scale for init_scale in settings if all_collapsed(settings[init_scale])]
+    ends = {init_scale: final_ranks(setting, kind) for init_scale, setting in settings.items()}
+    figure, grid = _block_panels([title(kind, block) for block in _blocks(settings)])
+    for i, axes in enumerate(grid):
+        means = {s: ranks[i].mean() for s, ranks in ends.items() if s not in hollow}
+        axes.plot(list(means), list(means.values()), color=DARK, linewidth=1.2)
+        for init_scale, ranks in ends.items():
             axes.errorbar(
                 init_scale,
-                heads.mean(),
-                heads.std(),
+                ranks[i].mean(),
+                ranks[i].std(),
                 fmt="o",
                 color=DARK,
                 markersize=DOT,
                 capsize=3,
                 markerfacecolor="white" if init_scale in hollow else DARK,
             )
-        axes.set_title(title, fontsize="medium")
     _finish(grid, "initial scale (1: default)")
     for axes in grid:
-        axes.set_xticks(sorted({init_scale for ranks in blocks.values() for init_scale in ranks}))
+        axes.set_xticks(list(settings))
         axes.minorticks_off()
     bar = Line2D([], [], color=DARK, marker="o", markersize=DOT, label="mean of heads, bar: std")
     ring = Line2D([], [], color=DARK, marker="o", linestyle="", markerfacecolor="white")
-    ring.set_label(HOLLOW)
+    ring.set_label("hollow: collapsed, in no line")
     legend_below(figure, [bar, *([ring] if hollow else [])])
     return figure
 
 
-def stable_ranks_by_block(
-    networks: Mapping[str, Sequence[Course]], *, columns: int, unit: str = "step"
-) -> Figure:
-    """Draw the mean over heads of every block against time, a panel for each network.
+def ranks_in_training(runs: Runs) -> Figure:
+    """Stable rank of the change of K-Q and of V-O over training, for every block.
 
-    The first block is darkest. Panels stand in rows of `columns` and share axes.
+    Lines are means over the heads of all seeds and bands one standard deviation, at the default
+    initial scale. Time is logarithmic, since the change has no rank at step 0. Claim B7 is about
+    the time between the dotted line at epoch 1 and the dot, where the training loss of all seeds is
+    below 1e-3; without a dot it is about the time until the end. The paper says that the stable
+    rank grows gradually.
     """
-    rows = -(-len(networks) // columns)
-    size = (1.2 + 2.7 * min(columns, len(networks)), 0.9 + 2.5 * rows)
-    figure = Figure(figsize=size, layout="constrained")
-    grid = panels(figure, len(networks), columns=columns)
-    for axes, (title, courses) in zip(grid, networks.items(), strict=True):
-        for course, colour in zip(courses, shades(len(courses)), strict=True):
-            axes.plot(course.time, course.ranks.mean(1), color=colour, linewidth=1.2)
-        axes.set_title(title, fontsize="medium")
-    _finish(grid, f"{unit} (log scale)")
-    first, *_, last = shades(2)
+    setting = default_setting(runs)
+    lines = {name: Courses(setting, kind, KIND_COLOURS[kind]) for kind, name in KINDS.items()}
+    figure = _over_time([f"block {block}" for block in block_numbers(setting)], lines)
+    return heading(figure, setting, f"heads of {number_of_seeds(len(counted(setting)))}")
+
+
+def ranks_by_scale(runs: Runs, *, kind: Kind) -> Figure:
+    """Stable rank of the change over training by initial scale, for every block (not in the paper).
+
+    Lines are means over the heads of all seeds that did not collapse, bands one standard deviation.
+    Claim B7 is about the time between the vertical line at epoch 1 and the dot, where the training
+    loss of all seeds is below 1e-3; without a dot it is about the time until the end. Dotted lines
+    are scales at which every seed collapsed.
+    """
+    settings = settings_by_scale(runs)
+    lines = {
+        label(setting): Courses(setting, kind, colour, ":" if all_collapsed(setting) else "-")
+        for setting, colour in zip(settings.values(), shades(len(settings)), strict=True)
+    }
+    return _over_time([title(kind, block) for block in _blocks(settings)], lines)
+
+
+def ranks_by_variant(runs: Runs) -> Figure:
+    """Stable rank of the change over training for variants of the network (not in the paper).
+
+    Columns are networks of other sizes, and one that learns from augmented images. K-Q is above and
+    V-O below, at the default initial scale. Each line is the mean over the heads of one block, in
+    all seeds; the first block is darkest. Section 5 of the paper says that models of different
+    sizes show similar trends.
+    """
+    settings = [default_setting(runs.of(network)) for network in runs.networks]
+    columns = len(settings)
+    figure = Figure(figsize=(1.2 + 2.7 * columns, 0.9 + 2.5 * len(KINDS)), layout="constrained")
+    grid = panels(figure, len(KINDS) * columns, columns=columns)
+    shown = [
+        (kind, *named) for kind in KINDS for named in zip(runs.networks, settings, strict=True)
+    ]
+    for axes, (kind, network, setting) in zip(grid, shown, strict=True):
+        course = ranks_over_time(setting, kind)
+        for ranks, colour in zip(course.ranks, shades(len(course.ranks)), strict=True):
+            axes.plot(course.time, ranks.mean(1), color=colour, linewidth=1.2)
+        axes.set_title(f"{network}, {KINDS[kind]}", fontsize="medium")
+    _finish(grid, f"{time_unit(settings[0].runs[0])} (log scale)")
+    first, last = shades(2)
     ends = {"first block": first, "last block": last}
     legend_below(figure, [Line2D([], [], color=c, label=name) for name, c in ends.items()])
     return figure
 
 
-def draw_course(axes: Axes, course: Course, looks: Looks) -> None:
-    """Draw the mean over heads with its band, and a dot where the loss settled."""
-    mean, deviation = course.ranks.mean(1), course.ranks.std(1)
-    colour, style = looks
-    band = (mean - deviation, mean + deviation)
-    axes.fill_between(course.time, *band, color=colour, alpha=BAND, linewidth=0)
-    axes.plot(course.time, mean, color=colour, linestyle=style, linewidth=1.4)
-    if course.settled is not None:
-        height = np.interp(course.settled, course.time, mean)
-        axes.plot(course.settled, height, "o", color=colour, markersize=DOT)
+class Courses(NamedTuple):
+    """Stable ranks of one kind of product over training, drawn in one colour in every panel."""
+
+    setting: Setting
+    kind: Kind
+    colour: ColorType
+    style: Line = "-"
 
 
-def _block_panels(count: int) -> tuple[Figure, list[Axes]]:
-    columns = 3 if count <= 6 else 4
-    figure = Figure(figsize=(9.5, 0.9 + 2.4 * -(-count // columns)), layout="constrained")
-    return figure, panels(figure, count, columns=columns)
+def _over_time(titles: Sequence[str], lines: Mapping[str, Courses]) -> Figure:
+    """Draw mean and standard deviation over heads against time, a panel for each block.
+
+    Time is logarithmic: the change has no rank at step 0. Dots mark where the loss settled.
+    """
+    figure, grid = _block_panels(titles)
+    unit = time_unit(next(iter(lines.values())).setting.runs[0])
+    handles, settled = [], False
+    for name, (setting, kind, colour, style) in lines.items():
+        course = ranks_over_time(setting, kind)
+        for axes, ranks in zip(grid, course.ranks, strict=True):
+            draw_heads(axes, course.time, ranks.T, colour, style=style)
+            if course.settled is not None:
+                height = np.interp(course.settled, course.time, ranks.mean(1))
+                axes.plot(course.settled, height, "o", color=colour, markersize=DOT)
+        handles.append(Line2D([], [], color=colour, linestyle=style, label=name))
+        settled |= course.settled is not None
+    if unit == "epoch":
+        for axes in grid:
+            begin = axes.axvline(1.0, color=DARK, linewidth=0.8, linestyle=":", label="epoch 1")
+        handles.append(begin)
+    if settled:
+        dot = Line2D([], [], color=DARK, marker="o", linestyle="", markersize=DOT)
+        dot.set_label(f"training loss < {SETTLED:g}")
+        handles.append(dot)
+    _finish(grid, f"{unit} (log scale)")
+    legend_below(figure, [*handles, band_of_heads()])
+    return figure
+
+
+def _blocks(settings: Mapping[float, Setting]) -> list[int]:
+    return block_numbers(next(iter(settings.values())))
+
+
+def _block_panels(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
+    columns = 3 if len(titles) <= 6 else 4
+    figure = Figure(figsize=(9.5, 0.9 + 2.4 * -(-len(titles) // columns)), layout="constrained")
+    grid = panels(figure, len(titles), columns=columns)
+    for axes, text in zip(grid, titles, strict=True):
+        axes.set_title(text, fontsize="medium")
+    return figure, grid
 
 
 def _finish(grid: Sequence[Axes], label: str) -> None:
@@ -162,9 +201,3 @@ def _finish(grid: Sequence[Axes], label: str) -> None:
             axes.set_xlabel(label)
         if axes.yaxis.get_tick_params()["labelleft"]:
             axes.set_ylabel(STABLE_RANK)
-
-
-def _settled_dot(courses: Sequence[Course], label: str) -> list[Line2D]:
-    if all(course.settled is None for course in courses):
-        return []
-    return [Line2D([], [], color=DARK, marker="o", linestyle="", markersize=DOT, label=label)]

@@ -1,6 +1,6 @@
 """Flow trajectories against Algorithm 1's staircase (boix2023, Theorem 4.5; our own figure)."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
@@ -17,17 +17,15 @@ from rankscope.lab.papers.boix2023.figures.axes import (
     log_inverse,
     power_of_ten,
 )
-from rankscope.lab.papers.boix2023.figures.toy import from_the_largest_alpha
+from rankscope.lab.papers.boix2023.figures.toy import Flows
 from rankscope.lab.papers.boix2023.stages import short_names
-
-Runs = Mapping[float | int, xr.Dataset]
 
 LEAST_LOSS = 1e-6  # of the first loss; smaller losses are rounding errors
 WIDE = 4  # points, lines of Algorithm 1
-LABEL_WIDTH = 0.019  # of the width of a panel
+LABEL_WIDTH = 0.171  # inches
 
 
-def flow_and_staircase(algorithm: xr.Dataset, flows: Runs) -> Figure:
+def flow_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
     """Draw flows (thin) over Algorithm 1 (wide and pale), in three panels.
 
     1. z with theta^k, constant from T_k to T_{k+1}.
@@ -35,54 +33,60 @@ def flow_and_staircase(algorithm: xr.Dataset, flows: Runs) -> Figure:
     3. The loss with that of theta^k.
 
     Vertical lines mark the T_k, with the coordinate that wins in its colour. Coordinates that never
-    win are grey. flows: by log10(alpha); the smallest alpha is drawn strongest.
+    win are grey. flows: by log10(alpha), the largest first; the smallest is drawn strongest.
     """
-    flows = from_the_largest_alpha(flows)
-    end = max(float(ds["time"][-1]) for ds in flows.values())
-    winners = [(time, i) for time, i in activations(algorithm) if time <= end]
-    order = dict.fromkeys(i for _, i in winners)  # a coordinate may leave and win again
-    colours = dict(zip(order, shades(len(order)), strict=True))
-
     figure = Figure(figsize=(9, 9), layout="constrained")
     upper, middle, lower = figure.subplots(3, 1, sharex=True, height_ratios=(3, 3, 2))
-    draw_entries(upper, algorithm, flows, colours, end)
-    draw_log_coordinates(middle, algorithm, flows, colours)
-    draw_losses(lower, algorithm, flows, end)
-    for axes in (upper, middle, lower):
-        for time, _ in winners:
-            axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
-    upper.set_xlim(0, end)
+    draw_entries(upper, algorithm, flows)
+    draw_log_coordinates(middle, algorithm, flows)
+    draw_losses(lower, algorithm, flows)
+    kinds = set(algorithm["kind"].to_numpy())
+    names = [symbol for kind, symbol in SYMBOLS.items() if kind in kinds]
+    upper.set_ylabel(f"entries of {' and '.join(names)}")
     lower.set_xlabel(RESCALED_TIME)
-    names = short_names(algorithm)
-    label_winners(upper, [(time, names[i], colours[i]) for time, i in winners], end)
-    figure.legend(handles=legend_lines(flows), loc="outside lower center", ncols=5, frameon=False)
+    mark_stages(figure, [upper, middle, lower], algorithm, flows)
     return figure
 
 
-def activations(algorithm: xr.Dataset) -> list[tuple[float, int]]:
-    """Return (T_k, winner) of each stage: when it begins, and whose activation begins it."""
-    times, winners = (algorithm[name].to_numpy() for name in ("stage_time", "stage_winner"))
-    return [(float(time), int(i)) for time, i in zip(times, winners, strict=True) if i >= 0]
+def entries_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
+    """Draw the first panel of `flow_and_staircase` alone."""
+    figure = Figure(figsize=(7, 3.2), layout="constrained")
+    axes = figure.add_subplot(xlabel="time / log(1/alpha)", ylabel="entries of the products")
+    draw_entries(axes, algorithm, flows)
+    mark_stages(figure, [axes], algorithm, flows)
+    return figure
 
 
-def draw_entries(
-    axes: Axes, algorithm: xr.Dataset, flows: Runs, colours: Mapping[int, Colour], end: float
-) -> None:
+def end_of(flows: Flows) -> float:
+    return max(float(ds["time"][-1]) for ds in flows.values())
+
+
+def winners_of(algorithm: xr.Dataset, flows: Flows) -> list[tuple[float, int]]:
+    """Return (T_k, winner) of each stage that the flows reach: when and whose it begins."""
+    times, winners = (algorithm[f"stage_{name}"].to_numpy().tolist() for name in ("time", "winner"))
+    end = end_of(flows)
+    return [(time, i) for time, i in zip(times, winners, strict=True) if i >= 0 and time <= end]
+
+
+def winner_colours(algorithm: xr.Dataset, flows: Flows) -> dict[int, Colour]:
+    """Return colours of the coordinates that win, in that order; one may leave and win again."""
+    order = dict.fromkeys(i for _, i in winners_of(algorithm, flows))
+    return dict(zip(order, shades(len(order)), strict=True))
+
+
+def draw_entries(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
+    colours = winner_colours(algorithm, flows)
     z = algorithm["stage_z"].transpose("stage", "coordinate").to_numpy()
     for i, colour in reversed(list(colours.items())):  # the next to win is on top at 0
-        draw_steps(axes, algorithm, z[:, i], end, colour)
+        draw_steps(axes, algorithm, z[:, i], end_of(flows), colour)
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
         values = ds["z"].transpose("time", "coordinate").to_numpy()
         draw_lines(axes, ds["time"].to_numpy(), values, colours, opacity=opacity)
-    kinds = set(algorithm["kind"].to_numpy())
-    names = [symbol for kind, symbol in SYMBOLS.items() if kind in kinds]
-    axes.set_ylabel(f"entries of {' and '.join(names)}")
 
 
-def draw_log_coordinates(
-    axes: Axes, algorithm: xr.Dataset, flows: Runs, colours: Mapping[int, Colour]
-) -> None:
+def draw_log_coordinates(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
     """Draw y / log(1/alpha), which tends to 1 - log_alpha(u + v); 1 and -1 mean active."""
+    colours = winner_colours(algorithm, flows)
     b = algorithm["stage_b"].transpose("stage", "coordinate").to_numpy()
     for i, colour in reversed(list(colours.items())):
         draw_wide(axes, algorithm["stage_time"].to_numpy(), 1 - b[:, i], colour)
@@ -94,8 +98,8 @@ def draw_log_coordinates(
     axes.set_ylabel(r"$y_i \,/\, \log(1/\alpha)$ and $1 - b_i^k$")
 
 
-def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Runs, end: float) -> None:
-    levels = algorithm["stage_loss"].to_numpy()
+def draw_losses(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
+    levels, end = algorithm["stage_loss"].to_numpy(), end_of(flows)
     draw_steps(axes, algorithm, levels, end, to_rgba(DARK))
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
         axes.plot(ds["time"], ds["loss"], color=DARK, linewidth=1.2, alpha=opacity)
@@ -135,16 +139,29 @@ def pale(colour: Colour) -> Colour:
     return mixed(colour, 1.0, 0.65)
 
 
-def opacities(flows: Runs) -> list[float]:
+def opacities(flows: Flows) -> list[float]:
     return [float(opacity) for opacity in np.linspace(1, 0.3, len(flows))[::-1]]
 
 
-def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], end: float) -> None:
-    """Write names above the panel, moved apart if they would overlap, each tied to its T_k."""
-    places = spread(np.array([time for time, _, _ in winners]), LABEL_WIDTH * end)
-    for (time, name, colour), place in zip(winners, places, strict=True):
-        axes.annotate(
-            name,
+def mark_stages(
+    figure: Figure, panels: Sequence[Axes], algorithm: xr.Dataset, flows: Flows
+) -> None:
+    """Draw lines at the T_k, the names of winners above them, and the legend.
+
+    Names are moved apart if they would overlap, each tied to its T_k.
+    """
+    winners, end = winners_of(algorithm, flows), end_of(flows)
+    for axes in panels:
+        for time, _ in winners:
+            axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
+    panels[0].set_xlim(0, end)
+    names, colours = short_names(algorithm), winner_colours(algorithm, flows)
+    gap = LABEL_WIDTH * end / figure.get_figwidth()
+    for (time, i), place in zip(
+        winners, spread(np.array([time for time, _ in winners]), gap), strict=True
+    ):
+        panels[0].annotate(
+            names[i],
             xy=(time, 1),
             xytext=(place, 1.06),
             xycoords=("data", "axes fraction"),
@@ -152,7 +169,7 @@ def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], end: flo
             ha="center",
             va="bottom",
             fontsize="small",
-            color=mixed(colour, 0.0, 0.3),
+            color=mixed(colours[i], 0.0, 0.3),
             arrowprops={
                 "arrowstyle": "-",
                 "color": IDLE,
@@ -161,6 +178,11 @@ def label_winners(axes: Axes, winners: list[tuple[float, str, Colour]], end: flo
                 "shrinkB": 0,
             },
         )
+    lines = [Line2D([], [], color=pale(to_rgba(DARK)), linewidth=WIDE, label="Algorithm 1")]
+    for opacity, log10_alpha in zip(opacities(flows), flows, strict=True):
+        name = rf"flow, $\alpha$ = {power_of_ten(log10_alpha)}"
+        lines.append(Line2D([], [], color=DARK, linewidth=1.2, alpha=opacity, label=name))
+    figure.legend(handles=lines, loc="outside lower center", ncols=5, frameon=False)
 
 
 def spread(places: Num[np.ndarray, " n"], gap: float) -> Num[np.ndarray, " n"]:
@@ -177,19 +199,3 @@ def spread(places: Num[np.ndarray, " n"], gap: float) -> Num[np.ndarray, " n"]:
     level = np.array([np.mean(block) for block in blocks for _ in block])
     apart: Num[np.ndarray, " n"] = level + gap * np.arange(len(places))
     return apart
-
-
-def legend_lines(flows: Runs) -> list[Line2D]:
-    algorithm = Line2D([], [], color=pale(to_rgba(DARK)), linewidth=WIDE, label="Algorithm 1")
-    thin = [
-        Line2D(
-            [],
-            [],
-            color=DARK,
-            linewidth=1.2,
-            alpha=opacity,
-            label=rf"flow, $\alpha$ = {power_of_ten(log10_alpha)}",
-        )
-        for opacity, log10_alpha in zip(opacities(flows), flows, strict=True)
-    ]
-    return [algorithm, *thin]

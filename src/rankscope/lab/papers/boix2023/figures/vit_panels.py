@@ -1,28 +1,20 @@
-"""Spectra and stable ranks of vision transformers for the panels of figures."""
+"""Settings, blocks and stable ranks of vision transformers, as their figures show them."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Float
+from jaxtyping import Float, Num
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.typing import ColorType
 
-from rankscope.figures.over_time import trimmed
+from rankscope.figures.over_time import Line, trimmed
 from rankscope.figures.seeds import Setting
-from rankscope.lab.judging.runs import Runs, Seeds
-from rankscope.lab.papers.boix2023.figures.products import HeadSpectra, SpectraOfHeads, Values
-from rankscope.lab.papers.boix2023.figures.stable_ranks import Course
-from rankscope.lab.papers.boix2023.runs import (
-    CHANGE,
-    INITIAL,
-    KINDS,
-    Kind,
-    change_ranks,
-    growth_window,
-    moment,
-    spectra,
-    time_unit,
-    times,
-)
+from rankscope.figures.style import BAND
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.papers.boix2023.runs import KINDS, Kind, change_ranks, growth_window, times
 from rankscope.lab.training.outcome import collapsed
 
 MOMENTS = 5  # snapshots whose changes are shown
@@ -30,19 +22,18 @@ MOMENTS = 5  # snapshots whose changes are shown
 
 def settings_by_scale(runs: Runs) -> dict[float, Setting]:
     """Return the runs of one network by initial scale, ascending."""
-    by_init_scale = runs.by("scale").items()
-    return {init_scale: _setting(init_scale, seeds) for init_scale, seeds in by_init_scale}
+    settings = {}
+    for init_scale, seeds in runs.by("scale").items():
+        datasets = tuple(seeds[seed] for seed in sorted(seeds))
+        reasons = tuple(map(collapsed, datasets))
+        settings[init_scale] = Setting(f"scale {init_scale:g}", datasets, reasons)
+    return settings
 
 
 def default_setting(runs: Runs) -> Setting:
     """Return the runs of one network at initial scale 1, or at the nearest to it."""
     settings = settings_by_scale(runs)
     return settings[min(settings, key=lambda init_scale: abs(np.log(init_scale)))]
-
-
-def _setting(init_scale: float, seeds: Seeds) -> Setting:
-    datasets = tuple(seeds[seed] for seed in sorted(seeds))
-    return Setting(f"scale {init_scale:g}", datasets, tuple(map(collapsed, datasets)))
 
 
 def all_collapsed(setting: Setting) -> bool:
@@ -66,24 +57,36 @@ def label(setting: Setting) -> str:
     return f"{setting.title} ({lost} of {total} seeds left out: collapsed)"
 
 
-def block_numbers(ds: xr.Dataset) -> list[int]:
+def heading(figure: Figure, setting: Setting, seeds: str) -> Figure:
+    """Return the figure with a heading that names its runs and those that collapsed."""
+    figure.suptitle(f"initial {label(setting)}, {seeds}", fontsize="medium")
+    return figure
+
+
+def draw_heads(
+    axes: Axes,
+    x: Num[np.ndarray, " x"],
+    values: Float[np.ndarray, "head x"],
+    colour: ColorType,
+    *,
+    style: Line = "-",
+) -> None:
+    """Draw the mean over heads, in a band of one standard deviation."""
+    mean, deviation = values.mean(0), values.std(0)
+    axes.fill_between(x, mean - deviation, mean + deviation, color=colour, alpha=BAND, linewidth=0)
+    axes.plot(x, mean, color=colour, linestyle=style, linewidth=1.4)
+
+
+def block_numbers(setting: Setting) -> list[int]:
     """Return the numbers of blocks, from 1."""
-    numbers: list[int] = change_ranks(ds.isel(step=[0]), "kq")["block"].to_numpy().tolist()
+    first = setting.runs[0].isel(step=[0])
+    numbers: list[int] = change_ranks(first, "kq")["block"].to_numpy().tolist()
     return numbers
 
 
 def title(kind: Kind, block: int) -> str:
     """Return "K-Q, block 1"."""
     return f"{KINDS[kind]}, block {block}"
-
-
-def head_spectra(ds: xr.Dataset, kind: Kind, block: int) -> HeadSpectra:
-    """Return spectra of a block's first head: at the start, and of the change at some moments."""
-    chosen = moments(ds)
-    start = spectra(ds.isel(step=[0]), kind, of=INITIAL).sel(block=block, head=1)
-    change = spectra(ds.isel(step=chosen), kind, of=CHANGE).sel(block=block, head=1)
-    names = [moment(ds, position) for position in chosen]
-    return HeadSpectra(unpadded(start)[0], dict(zip(names, unpadded(change), strict=True)))
 
 
 def moments(ds: xr.Dataset) -> list[int]:
@@ -93,24 +96,6 @@ def moments(ds: xr.Dataset) -> list[int]:
     wanted = np.geomspace(steps[first], steps[-1], MOMENTS) if steps[first] > 0 else [0.0]
     nearest = (int(np.abs(steps - step).argmin()) for step in wanted)
     return list(dict.fromkeys(nearest))
-
-
-def heads_of_blocks(ds: xr.Dataset, kind: Kind) -> dict[str, SpectraOfHeads]:
-    """Return spectra of all heads of each block: at the start, and of the change at the end."""
-    start = spectra(ds.isel(step=[0]), kind, of=INITIAL)[0]
-    change = spectra(ds.isel(step=[-1]), kind, of=CHANGE)[0]
-    return {
-        title(kind, block): SpectraOfHeads(
-            unpadded(start.sel(block=block)), unpadded(change.sel(block=block))
-        )
-        for block in block_numbers(ds)
-    }
-
-
-def leading(ds: xr.Dataset, kind: Kind, block: int) -> Values:
-    """Return singular values of the change of a block's first head over training."""
-    change = spectra(ds, kind, of=CHANGE).sel(block=block, head=1)
-    return Values(times(ds), unpadded(change), time_unit(ds))
 
 
 def unpadded(S: xr.DataArray) -> Float[np.ndarray, "row k"]:
@@ -124,8 +109,19 @@ def final_ranks(setting: Setting, kind: Kind) -> Float[np.ndarray, "block head"]
     return np.concatenate([end.to_numpy() for end in ends], axis=1).astype(np.float64)
 
 
-def courses(setting: Setting, kind: Kind) -> list[Course]:
-    """Return stable ranks of each block's change over training, for heads of all counted seeds.
+class Course(NamedTuple):
+    """Stable ranks of heads over training.
+
+    settled: when the training loss of all seeds has settled; None if not within these times.
+    """
+
+    time: Float[np.ndarray, " step"]
+    ranks: Float[np.ndarray, "block step head"]
+    settled: float | None
+
+
+def ranks_over_time(setting: Setting, kind: Kind) -> Course:
+    """Return the stable ranks of the change for the heads of all counted seeds.
 
     They are read at the snapshots that all seeds have, so until the first seed stops.
     """
@@ -133,11 +129,8 @@ def courses(setting: Setting, kind: Kind) -> list[Course]:
     ranks = [change_ranks(ds, kind) for ds in runs]
     together = xr.concat(ranks, "head", join="inner", coords="minimal", compat="override")
     together = together.isel(step=slice(1, None)).transpose("block", "step", "head")
-    common = runs[0].sel(step=together["step"])
-    settled = settled_time(runs, times(common))
-    return [
-        Course(times(common), block.to_numpy().astype(np.float64), settled) for block in together
-    ]
+    time = times(runs[0].sel(step=together["step"]))
+    return Course(time, together.to_numpy().astype(np.float64), settled_time(runs, time))
 
 
 def settled_time(runs: Iterable[xr.Dataset], within: Float[np.ndarray, " step"]) -> float | None:

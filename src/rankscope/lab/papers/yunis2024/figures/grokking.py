@@ -1,7 +1,7 @@
 """Generalisation long after memorisation, and the ranks meanwhile (our own figure)."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from itertools import cycle
 from operator import itemgetter
 
@@ -15,11 +15,11 @@ from rankscope.figures.over_time import Line, point_or_line
 from rankscope.figures.seeds import Read, Setting, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, legend_below, shades
 from rankscope.figures.training import whole_matrices
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.papers.yunis2024.claims.grokking import crossing, mean_rank, steepest_drop
 from rankscope.lab.papers.yunis2024.figures.networks import Steps, ranks
+from rankscope.lab.papers.yunis2024.figures.settings import by_decay
 from rankscope.lab.papers.yunis2024.figures.sweeps import head_rows
-
-# Returns log10 of a step, NaN if there is none.
-Moment = Callable[[xr.Dataset], float]
 
 ROWS = ("loss", "validation accuracy", "effective rank / min(m, n)")
 JUMP: Line = ":"
@@ -28,32 +28,35 @@ SEEDS = ("tab:red", "black", "tab:orange")  # colours that no matrix has
 THIN, BROAD = 0.7, 2.4  # points
 
 
-def grokking_by_decay(
-    settings: Sequence[Setting], *, mean: Read, jump: Moment, drop: Moment
-) -> Figure:
-    """Draw loss, validation accuracy and ranks over log steps, a column for each decay.
+def grokking(runs: Runs) -> Figure:
+    """Loss, validation accuracy and effective ranks of modular addition (not in the paper).
 
-    Every line is one seed. Seeds jump at different steps, so means would show stairs that no run
-    has. Colours of seeds: accuracy, `mean` as a broad line among the ranks, and vertical lines.
-    These are dotted where accuracy jumps and, in the last column, dashed where `mean` drops.
+    Columns are decays, steps are logarithmic, and every line is one seed. The broad line among the
+    ranks is their mean over matrices. Accuracy, this mean and vertical lines have a colour for each
+    seed. A dotted line marks where half of the held-out sums are right for the first time. At the
+    largest decay, which is judged, a dashed line marks where the mean rank falls most steeply. The
+    question is whether rank falls when the network begins to generalise.
     """
+    # Seeds jump at different steps, so means would show stairs that no run has.
+    settings = by_decay(runs, "grok")
     figure = Figure(figsize=(1.5 + 3.9 * len(settings), 8.6), layout="constrained")
     grid = figure.subplots(3, len(settings), squeeze=False, sharex=True, sharey="row")
     for column, setting in zip(grid.T, settings, strict=True):
         steps = steps_of([setting])
-        draw_losses(column[0], setting, steps)
+        for kind, colour in (("training", COLOURS(0.0)), ("validation", COLOURS(0.65))):
+            loss = over_seeds(setting, itemgetter(f"{kind}_loss"), steps)
+            draw_alike(column[0], loss, colour, kind)
         draw_seeds(column[1], setting, itemgetter("validation_accuracy"), steps, width=1.4)
         draw_ranks(column[2], setting, steps)
-        draw_seeds(column[2], setting, mean, steps, width=BROAD)
-        mark(column, map(jump, setting.runs), JUMP)
+        draw_seeds(column[2], setting, mean_rank, steps, width=BROAD)
+        mark(column, map(crossing, setting.runs), JUMP)
         column[2].set_xlabel("training step + 1")
-    mark(grid[1:, -1], map(drop, settings[-1].runs), DROP)
+    mark(grid[1:, -1], map(steepest_drop, settings[-1].runs), DROP)
     head_rows(list(grid[0]), settings, width=56)
     grid[0, 0].set(xscale="log", yscale="log")
     start = [steps[1] for setting in settings if len(steps := steps_of([setting])) > 1]
-    grid[0, 0].set_xlim(
-        left=min(start, default=1) / 3
-    )  # there is no snapshot between it and step 0
+    # There is no snapshot between step 0 and the first after it.
+    grid[0, 0].set_xlim(left=min(start, default=1) / 3)
     grid[1, 0].set_ylim(-0.03, 1.03)
     for axes, label in zip(grid[:, 0], ROWS, strict=True):
         axes.set_ylabel(label)
@@ -61,12 +64,6 @@ def grokking_by_decay(
         axes.legend(fontsize="small", frameon=False, loc="upper left", bbox_to_anchor=(1, 1))
     legend_below(figure, seed_legend(max(settings, key=lambda setting: len(setting.runs))))
     return figure
-
-
-def draw_losses(axes: Axes, setting: Setting, steps: Steps) -> None:
-    """Draw training and validation loss, a line for each seed."""
-    for kind, colour in (("training", COLOURS(0.0)), ("validation", COLOURS(0.65))):
-        draw_alike(axes, over_seeds(setting, itemgetter(f"{kind}_loss"), steps), colour, kind)
 
 
 def draw_ranks(axes: Axes, setting: Setting, steps: Steps) -> None:

@@ -1,6 +1,7 @@
 """A network that learns true labels beside one that learns random ones (yunis2024, fig. 7)."""
 
 from collections.abc import Sequence
+from operator import itemgetter
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,33 +18,41 @@ from rankscope.figures.over_time import (
 from rankscope.figures.seeds import Read, Setting, over_seeds, steps_of
 from rankscope.figures.style import DARK, shades
 from rankscope.figures.training import whole_matrices
+from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.yunis2024.figures.networks import (
+    MEAN_ALIGNMENT,
     SHORT_TIME,
     Steps,
-    alignment,
-    background,
+    mean_alignment,
     ranks,
     shown,
     shown_spectrum,
 )
+from rankscope.lab.papers.yunis2024.figures.settings import setting
 
 
-def labels_compared(settings: Sequence[Setting]) -> Figure:
-    """Draw singular values of one matrix, ranks of all and alignment of all pairs, by labels.
+def figure_7(runs: Runs) -> Figure:
+    """A multilayer perceptron that learns true labels (top) and random labels (bottom).
 
-    Rows are labels, and a column shares its vertical axis. Dashed lines are backgrounds of pairs.
+    The columns show singular values of one middle matrix, normalised effective rank of each matrix,
+    and alignment of each neighbouring pair with its background (dashed). Both rows share their
+    vertical axes. With several seeds, lines are means and bands reach from the lowest to the
+    highest. The paper says that with true labels the middle layers have lower rank and stay
+    aligned, while with random labels alignment comes and fades.
     """
+    by_labels = runs.of("mlp").by("labels")
+    settings = [setting(f"{labels} labels", by_labels[labels]) for labels in ("true", "random")]
     steps = steps_of(settings)
     figure = Figure(figsize=(13, 1.4 + 2.9 * len(settings)), layout="constrained")
     grid = figure.subplots(len(settings), 3, squeeze=False)
-    for row, setting in zip(grid, settings, strict=True):
-        shade = draw_spectrum(row[0], over_seeds(setting, shown_spectrum, steps))
-        draw_layers(row[1], setting, ranks, steps)
-        draw_layers(row[2], setting, background, steps, style="--")
-        draw_layers(row[2], setting, alignment, steps)
-        row[0].set_title(f"{setting.heading}: singular values of {shown(setting, 'matrix')}")
+    for row, labelled in zip(grid, settings, strict=True):
+        shade = draw_spectrum(row[0], over_seeds(labelled, shown_spectrum, steps))
+        draw_layers(row[1], labelled, ranks, steps)
+        draw_layers(row[2], labelled, itemgetter("alignment_background"), steps, style="--")
+        draw_layers(row[2], labelled, mean_alignment, steps)
+        row[0].set_title(f"{labelled.heading}: singular values of {shown(labelled, 'matrix')}")
         row[1].set_title("effective rank / min(m, n)")
-        row[2].set_title("mean alignment $a$, $i$ ≤ 10")
+        row[2].set_title(MEAN_ALIGNMENT)
         for axes in row:
             axes.title.set_fontsize("medium")
             label_time(axes, steps, most=5, label=SHORT_TIME)

@@ -2,22 +2,27 @@
 
 import base64
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import xarray as xr
 from jaxtyping import UInt8
 from matplotlib.figure import Figure
 
-from rankscope.figures.seeds import Setting
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.papers.yunis2024.figures.settings import by_decay
 from rankscope.lab.papers.yunis2024.figures.sweeps import head_rows
 
 SHEET = 4.2  # inches
 SEPARATOR = 128  # grey between images
 
 
-def sample_sheets(settings: Sequence[Setting]) -> Figure:
-    """Draw the samples of the first run of each setting, in a row."""
+def samples(runs: Runs) -> Figure:
+    """Images the diffusion network made from noise after training (not in the paper).
+
+    Each weight decay has a sheet, from its first seed. The sheets show whether a network of low
+    rank still does its work.
+    """
+    settings = by_decay(runs, "unet")
     figure = Figure(figsize=(SHEET * len(settings), SHEET + 0.5), layout="constrained")
     sheets = list(figure.subplots(1, len(settings), squeeze=False)[0])
     first = [

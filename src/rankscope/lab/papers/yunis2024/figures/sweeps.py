@@ -4,7 +4,7 @@ The rows of a network share their colours, so decays can be compared.
 """
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,34 +16,29 @@ from matplotlib.ticker import MaxNLocator
 from rankscope.figures.over_time import (
     INDEX,
     draw_heat_map,
-    draw_ratio_map,
     draw_spectrum,
-    ends_of_bar,
-    highest_ratio,
     label_time,
-    mark_one,
     number_rows,
     share_heights,
 )
 from rankscope.figures.seeds import Read, Setting, average, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, legend_below
+from rankscope.lab.judging.runs import Runs
 from rankscope.lab.papers.yunis2024.figures.networks import (
     MEAN_ALIGNMENT,
-    RELATIVE_ALIGNMENT,
     SHORT_TIME,
     Steps,
-    alignment,
-    alignment_legend,
     draw_alignment_lines,
     draw_diagonal,
+    draw_ratios,
+    mean_alignment,
     ranks,
-    relative_alignment,
     shown,
     shown_diagonal,
+    shown_pair_legend,
     shown_spectrum,
 )
-
-Networks = Mapping[str, Sequence[Setting]]
+from rankscope.lab.papers.yunis2024.figures.settings import sweep_settings
 
 SMALL = "x-small"
 LINES = 40  # singular values in a small panel
@@ -51,17 +46,55 @@ WIDTH = 5.6  # inches for a network
 HEADING = 76  # characters that fit above its two panels
 
 
-def spectra_by_decay(networks: Networks) -> Figure:
-    """Draw singular values of the shown matrix beside the ranks of all, by decay (fig. 4)."""
-    rows = max(map(len, networks.values()))
-    figure = Figure(figsize=(WIDTH * len(networks), 1.4 + 2.1 * rows), layout="constrained")
-    for part, (name, settings) in zip(parts(figure, networks), networks.items(), strict=True):
-        name_network(part, name, f"{shown(settings[0], 'matrix')}, and all matrices")
-        draw_spectra(part, settings, rows=rows)
+def figure_4(runs: Runs) -> Figure:
+    """Singular values and effective ranks over training, for every weight decay.
+
+    Rows are decays, from none at the top. "Base" marks the decay of figures 1-3, which the paper's
+    sweep of the VGG lacks. Left: singular values of one matrix, as in figure 1, each panel with its
+    own vertical axis. Right: normalised effective rank of every matrix, as in figure 2; the rows of
+    a network share one colour scale. Headings name runs that collapsed, whose flat spectra read as
+    high rank. The paper says that more decay gives lower rank.
+    """
+    return by_network(runs, draw_spectra, "matrix", "all matrices", head=1.4, row=2.1)
+
+
+def figure_5(runs: Runs) -> Figure:
+    """Alignment of neighbouring matrices over training, for every weight decay.
+
+    Each decay has two rows. Upper row, as in the paper: overlaps A_ii of one pair on the left, and
+    their mean a over the first ten directions for every pair on the right. Lower row (not in the
+    paper): a of the one pair on the left, raw and normalised, with background and chance; a over
+    background for every pair on the right. White is chance, red above, blue below. Cells are grey
+    and lines end once a matrix has decayed to zero, since its directions are then rounding errors.
+    The decays of a network share scales. The paper says that more decay gives stronger alignment,
+    strongest in the Transformer.
+    """
+    figure = by_network(runs, draw_alignment, "pair", "all pairs", head=2.6, row=4.0)
+    legend_below(figure, shown_pair_legend())
     return figure
 
 
-def draw_spectra(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> None:
+def by_network(
+    runs: Runs,
+    draw: Callable[[SubFigure, Sequence[Setting], int], None],
+    dim: str,
+    others: str,
+    *,
+    head: float,
+    row: float,
+) -> Figure:
+    """Draw the networks side by side. head, row: heights in inches, of the bars and of a decay."""
+    networks = sweep_settings(runs)
+    rows = max(map(len, networks.values()))
+    figure = Figure(figsize=(WIDTH * len(networks), head + row * rows), layout="constrained")
+    parts = figure.subfigures(1, len(networks), squeeze=False)[0]
+    for part, (name, settings) in zip(parts, networks.items(), strict=True):
+        part.suptitle(f"{name}\n{shown(settings[0], dim)}, and {others}", fontsize="medium")
+        draw(part, settings, rows)
+    return figure
+
+
+def draw_spectra(part: SubFigure, settings: Sequence[Setting], rows: int) -> None:
     """Draw one network: a row for each setting, in a grid of `rows`."""
     steps, places = steps_of(settings), part.add_gridspec(rows, 2)
     left, right = ([part.add_subplot(places[i, j]) for i in range(len(settings))] for j in (0, 1))
@@ -77,22 +110,7 @@ def draw_spectra(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> 
     draw_scale(part, mesh, right, "effective rank / min(m, n)")
 
 
-def alignment_by_decay(networks: Networks) -> Figure:
-    """Draw A_ii of the shown pair beside a(t) of all pairs, by decay (fig. 5).
-
-    Below them is what the paper does not draw: a(t) of the shown pair, raw and normalised, with
-    background and chance; and a(t) / background of all pairs.
-    """
-    rows = max(map(len, networks.values()))
-    figure = Figure(figsize=(WIDTH * len(networks), 2.6 + 4.0 * rows), layout="constrained")
-    for part, (name, settings) in zip(parts(figure, networks), networks.items(), strict=True):
-        name_network(part, name, f"{shown(settings[0], 'pair')}, and all pairs")
-        draw_alignment(part, settings, rows=rows)
-    legend_below(figure, alignment_legend())
-    return figure
-
-
-def draw_alignment(part: SubFigure, settings: Sequence[Setting], *, rows: int) -> None:
+def draw_alignment(part: SubFigure, settings: Sequence[Setting], rows: int) -> None:
     """Draw one network: two rows for each setting, the paper's heat maps over ours."""
     places, steps = part.add_gridspec(2 * rows, 2), steps_of(settings)
     shown_pair, all_pairs, levels, relative = (
@@ -104,38 +122,21 @@ def draw_alignment(part: SubFigure, settings: Sequence[Setting], *, rows: int) -
     for axes, diagonal in zip(shown_pair, diagonals, strict=True):
         scale = draw_diagonal(axes, diagonal, highest=greatest(diagonals), size=SMALL)
         axes.set_ylabel("direction $i$", fontsize=SMALL)
-    mesh = draw_maps(all_pairs, settings, alignment, steps, lowest=0.0, ylabel="pair, by depth")
+    mesh = draw_maps(
+        all_pairs, settings, mean_alignment, steps, lowest=0.0, ylabel="pair, by depth"
+    )
     head_rows(shown_pair, settings)
     for axes in (*shown_pair, *all_pairs):
         label_time(axes, steps, most=5, size=SMALL, label="")
     draw_levels(levels, settings, steps)
     draw_scale(part, scale, shown_pair, "alignment $A_{ii}$")
     draw_scale(part, mesh, all_pairs, MEAN_ALIGNMENT)
-    draw_ratios(part, relative, settings, steps)
-
-
-def draw_ratios(
-    part: SubFigure, column: Sequence[Axes], settings: Sequence[Setting], steps: Steps
-) -> None:
-    """Draw every pair's a(t) / background for each setting, on one scale with its bar below."""
-    values = [average(setting, relative_alignment, steps).to_numpy().T for setting in settings]
-    all_ratios = np.concatenate([ratios.ravel() for ratios in values])
-    highest = highest_ratio(all_ratios)
-    for axes, ratios in zip(column, values, strict=True):
-        mesh = draw_ratio_map(axes, ratios, highest=highest)
-        number_rows(axes, len(ratios), most=5, size=SMALL)
+    below = {"location": "bottom", "aspect": 30, "pad": 0.01}
+    draw_ratios(part, relative, settings, steps, size=SMALL, **below)
+    for axes in relative:
+        number_rows(axes, settings[0].runs[0].sizes["pair"], most=5, size=SMALL)
         axes.set_ylabel("pair, by depth", fontsize=SMALL)
         label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
-    bar = part.colorbar(
-        mesh,
-        ax=list(column),
-        location="bottom",
-        aspect=30,
-        pad=0.01,
-        extend=ends_of_bar(all_ratios, highest),
-    )
-    bar.set_label(RELATIVE_ALIGNMENT, fontsize=SMALL)
-    mark_one(bar, highest, size=SMALL)
 
 
 def draw_levels(column: Sequence[Axes], settings: Sequence[Setting], steps: Steps) -> None:
@@ -183,10 +184,6 @@ def draw_scale(
     bar.ax.tick_params(labelsize=SMALL)
 
 
-def name_network(part: SubFigure, name: str, contents: str) -> None:
-    part.suptitle(f"{name}\n{contents}", fontsize="medium")
-
-
 def head_rows(column: Sequence[Axes], settings: Sequence[Setting], *, width: int = HEADING) -> None:
     """Write the heading of each row over its first panel, `width` characters wide."""
     for axes, setting in zip(column, settings, strict=True):
@@ -202,7 +199,3 @@ def label_columns(columns: Sequence[Sequence[Axes]], steps: Steps) -> None:
         for axes in column[:-1]:
             axes.tick_params(labelbottom=False)
             axes.set_xlabel("")
-
-
-def parts(figure: Figure, networks: Networks) -> list[SubFigure]:
-    return list(figure.subfigures(1, len(networks), squeeze=False)[0])

@@ -12,7 +12,9 @@ from matplotlib.lines import Line2D
 from rankscope.figures.over_time import Line, draw_band, share_heights
 from rankscope.figures.seeds import Setting, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, LOG_FROM, Colour, legend_below
-from rankscope.lab.papers.yunis2024.figures.sweeps import Networks, head_rows, label_columns
+from rankscope.lab.judging.runs import Runs
+from rankscope.lab.papers.yunis2024.figures.settings import sweep_settings
+from rankscope.lab.papers.yunis2024.figures.sweeps import head_rows, label_columns
 from rankscope.lab.papers.yunis2024.runs import with_full_loss
 
 # Variable, its name in the legend, colour, line.
@@ -25,11 +27,17 @@ CONSTANT = "0.45"
 HEADING = 50  # characters that fit above a panel
 
 
-def losses_by_decay(networks: Networks) -> Figure:
-    """Draw the loss of the full model and its halves over time, rows by decay.
+def figure_6(runs: Runs) -> Figure:
+    """Training loss of each network, and of the same network with half of each SVD removed.
 
-    A network shares its vertical axis. The dotted line is the loss of the best constant guess.
+    Rows are decays, from none at the top. We replace every matrix but the last linear layer by the
+    top or by the bottom half of its SVD, and measure BatchNorm statistics anew. With several seeds,
+    lines are means and bands reach from the lowest to the highest. Dotted: the loss of the best
+    guess that ignores the input. The paper says that the top half comes close to the full network,
+    closer with more decay, and that the bottom half does not. It also says that training still
+    works at high decay.
     """
+    networks = sweep_settings(runs)
     rows = max(map(len, networks.values()))
     size = (0.5 + 3.6 * len(networks), 0.9 + 2.0 * rows)
     figure = Figure(figsize=size, layout="constrained")
