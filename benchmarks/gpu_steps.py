@@ -22,9 +22,9 @@ from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.tasks.diffusion import Diffusion
 from rankscope.lab.tasks.language import LanguageModelling
 from rankscope.lab.training.execution_context import execution_context
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.step import compiler_at_hand
 from rankscope.lab.training.task import Machine, Task
+from rankscope.lab.training.training_run import TrainingRun
 
 STEPS = 20  # in one measurement
 RUNS = {

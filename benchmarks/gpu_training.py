@@ -20,8 +20,8 @@ from rankscope.lab.running.processes import Ended
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
 from rankscope.lab.tasks.classification import Classification
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Machine
+from rankscope.lab.training.training_run import TrainingRun
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,8 @@ from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.loop import Loop
 from rankscope.lab.training.order import generator
 from rankscope.lab.training.rates import Constant
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Machine
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Every
 
 CPU = torch.device("cpu")

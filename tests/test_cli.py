@@ -1,12 +1,11 @@
 import json
 import re
 from importlib.metadata import version
-from inspect import signature
 from pathlib import Path
 
 import pytest
 
-from rankscope.cli import DEFAULTS, _command, demo, main, reproduce
+from rankscope.cli import main
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
@@ -175,22 +174,6 @@ def test_results(
     Path("results/paper2000/verdicts.json").unlink()
     ran = Ran(monkey, capsys, "results", "check")
     assert ran.code == 1 and "verdicts.json is missing" in ran.out
-
-
-def test_the_defaults_are_those_of_the_commands() -> None:
-    for command in (reproduce, demo):
-        declared = {name: each.default for name, each in signature(command).parameters.items()}
-        for name, default in declared.items():
-            assert default == DEFAULTS.get(name), name
-
-
-def test_the_same_again_has_what_differs_from_the_defaults() -> None:
-    options = {"scale": "small", "seed": None, "out": Path("runs"), "jobs": None, "on": "here"}
-    assert _command("reproduce", **options) == "rankscope reproduce"
-    options |= {"scale": "paper", "seed": [0, 2], "out": Path("my runs"), "on": "ray"}
-    assert _command("reproduce", "boix2023", **options) == (
-        "rankscope reproduce boix2023 --scale paper --seed 0 --seed 2 --out 'my runs' --on ray"
-    )
 
 
 @pytest.mark.usefixtures("toys")

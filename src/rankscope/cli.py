@@ -15,7 +15,6 @@ app = typer.Typer(
 
 RUNS = Path("runs")
 RESULTS = Path("results")
-DEFAULTS = {"scale": "small", "out": RUNS, "on": "here"}  # other options have none
 
 
 def _version(wanted: bool) -> bool:
@@ -108,7 +107,7 @@ def demo(
     """
     from rankscope.lab.papers.demo import demo as run_demo
 
-    if not run_demo(out, command=_command("demo", out=out, jobs=jobs), jobs=jobs):
+    if not run_demo(out, command=_typed(), jobs=jobs):
         raise typer.Exit(1)
 
 
@@ -176,17 +175,7 @@ def reproduce(
         load_studies(scale, paper),
         out,
         commands.report_folder(paper, scale, out),
-        command=_command(
-            "reproduce",
-            paper,
-            scale=scale,
-            seed=seed,
-            out=out,
-            jobs=jobs,
-            data=data,
-            device=device,
-            on=on,
-        ),
+        command=_typed(),
         seeds=tuple(dict.fromkeys(seed)) if seed else None,
         jobs=jobs,
         placement=choose_placement(device=device, data=data, on=on),
@@ -212,8 +201,7 @@ def report(
     """
     from rankscope.lab.commands import report_again
 
-    command = _command("report", str(out), paper, scale=scale)
-    if not report_again(paper, scale, out, command=command):
+    if not report_again(paper, scale, out, command=_typed()):
         raise typer.Exit(1)
 
 
@@ -274,14 +262,9 @@ def results_check(results: ArchiveArgument = RESULTS) -> None:
     typer.echo(f"{results}: all numbers agree.")
 
 
-def _command(name: str, *arguments: str | None, **options: object) -> str:
-    """Return what to type to do the same again, without options that have their default."""
-    words = ["rankscope", name, *filter(None, arguments)]
-    for option, value in options.items():
-        if value and value != DEFAULTS.get(option):
-            for item in value if isinstance(value, list) else [value]:
-                words += [f"--{option}", str(item)]
-    return shlex.join(words)
+def _typed() -> str:
+    """Return the command as it was typed; it makes the same again."""
+    return shlex.join(["rankscope", *sys.argv[1:]])
 
 
 @app.command("list")

@@ -5,8 +5,8 @@ import pytest
 from lab.toy_runs import Decay
 from lab.toy_study import FAST, SLOW, experiment
 from rankscope.lab.experiment import Experiment, FigureRule, Study, select_runs, study_of
-from rankscope.lab.judging.runs import runs_of
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.judging.selected_runs import runs_of
+from rankscope.lab.running.run_key import RunKey
 
 
 def declared(name: str = "paper/x", key: RunKey = FAST, seeds: tuple[int, ...] = (0,)):

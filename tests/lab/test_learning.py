@@ -7,7 +7,7 @@ import xarray as xr
 
 from rankscope import store
 from rankscope.lab.catalogue import load
-from rankscope.lab.running.run import Run
+from rankscope.lab.running.run_key import Run
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from lab.toy_runs import Decay, Log
 from lab.training.toy_together import RUN, PlainCloudTask, exit_codes, forked
 from rankscope.lab.running.placement import trainings_first
 from rankscope.lab.running.processes import Ended
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.torchrun import execute, follow
 from rankscope.lab.training.task import Machine

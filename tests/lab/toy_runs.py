@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from rankscope.lab.running.processes import Ended
-from rankscope.lab.running.run import Run, RunKey
+from rankscope.lab.running.run_key import Run, RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.store import Variable, Writer
 

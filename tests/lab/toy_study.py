@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from lab.toy_runs import Decay
 from rankscope.lab.experiment import Experiment, FigureRule, Scale
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs, runs_of
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.judging.selected_runs import Runs, runs_of
+from rankscope.lab.running.run_key import RunKey
 
 FAST, SLOW = RunKey("fast", {"rate": 2.0}), RunKey("slow", {"rate": 1.0})
 

@@ -2,8 +2,8 @@
 
 from rankscope.lab.experiment import Experiment, FigureRule, Scale, Study, study_of
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs, runs_of
-from rankscope.lab.running.run import Run, RunKey
+from rankscope.lab.judging.selected_runs import Runs, runs_of
+from rankscope.lab.running.run_key import Run, RunKey
 
 __all__ = [
     "Experiment",

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from rankscope.lab.archive.paths import is_archive
+from rankscope.lab.archive.archived_files import is_archive
 from rankscope.lab.experiment import SCALES, Experiment, Scale, Study, study_of
 from rankscope.lab.running.stored_run import seeds_on_disk, stored_runs
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from rankscope.lab.archive.paths import VERDICTS, is_archive
+from rankscope.lab.archive.archived_files import VERDICTS, is_archive
 from rankscope.lab.catalogue import load_studies
 from rankscope.lab.experiment import Experiment, Scale, Study
 from rankscope.lab.judging.available_runs import load_runs, stored_part
@@ -56,10 +56,10 @@ def run_experiment(
         print(json.dumps(verdicts_json(report), indent=1, allow_nan=False))
     elif report.verdicts and not runs.empty:
         Console().print(verdict_table(report.verdicts))
-    for line in (*report.faults, *(() if runs.empty else report.remarks)):
+    remarks = [remark for drawing in report.drawings for remark in drawing.remarks]
+    nothing = ["No run is whole, so there are no verdicts and no figures."]
+    for line in (*report.faults, *(nothing if runs.empty else remarks)):
         say(talk, line)
-    if runs.empty:
-        say(talk, "No run is whole, so there are no verdicts and no figures.")
     for path in (
         folder / VERDICTS,
         *(path for drawing in report.drawings for path in drawing.files),

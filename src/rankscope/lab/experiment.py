@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 
 from rankscope.lab.archive.compaction import Compaction
 from rankscope.lab.judging.rule import Rule
-from rankscope.lab.judging.runs import Needs, Runs, all_runs
-from rankscope.lab.running.run import Run, RunKey
+from rankscope.lab.judging.selected_runs import Needs, Runs, all_runs
+from rankscope.lab.running.run_key import Run, RunKey
 
 Scale = Literal["paper", "small", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
@@ -137,11 +137,13 @@ class Study:
         Claims and figures that need none of their runs are left out.
         """
         part = replace(self, experiments=tuple(experiments))
-        keys = part.keys
+        figures = tuple(figure for figure in self.figures if figure.needs(part.keys))
+        names = {figure.name for figure in figures}
         return replace(
             part,
-            claims=tuple(rule for rule in self.claims if rule.needs(keys)),
-            figures=tuple(figure for figure in self.figures if figure.needs(keys)),
+            claims=tuple(rule for rule in self.claims if rule.needs(part.keys)),
+            figures=figures,
+            highlights=tuple(name for name in self.highlights if name in names),
         )
 
 

@@ -20,10 +20,10 @@ from lab.papers.yunis2024.closed_form_runs import (
     seeds,
     training_run,
 )
+from rankscope.lab.archive.archived_files import archive_path, is_archive
 from rankscope.lab.archive.compaction import Compaction, compact, rounded
-from rankscope.lab.archive.paths import archive_path, is_archive
 from rankscope.lab.papers.yunis2024 import CLAIMS, vgg
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.metrics import normalized_effective_rank
 from rankscope.store.archive import packed
 

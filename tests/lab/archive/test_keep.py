@@ -6,11 +6,11 @@ import pytest
 
 from lab.toy_runs import Decay, Log
 from lab.toy_study import FAST, experiment
+from rankscope.lab.archive.archived_files import is_archive
 from rankscope.lab.archive.check import problems
 from rankscope.lab.archive.compaction import Compaction
 from rankscope.lab.archive.documents import archive_table
 from rankscope.lab.archive.keep import keep
-from rankscope.lab.archive.paths import is_archive
 from rankscope.lab.experiment import Study, study_of
 from rankscope.lab.judging.study import read_json, write_json
 from rankscope.lab.running.processes import execute

@@ -6,10 +6,10 @@ import xarray as xr
 from lab.toy_runs import Decay, Log
 from lab.toy_study import FAST, SLOW, experiment
 from rankscope.lab.judging.available_runs import AvailableRuns, load_runs
-from rankscope.lab.judging.runs import all_runs, runs_of
+from rankscope.lab.judging.selected_runs import all_runs, runs_of
 from rankscope.lab.judging.verdict import Missing
 from rankscope.lab.running.processes import execute
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import stored_runs
 
 WHOLE = xr.Dataset()

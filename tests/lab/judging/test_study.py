@@ -10,7 +10,7 @@ from lab.toy_study import FALLS, FAST, SLOW, experiment
 from rankscope.lab.experiment import FigureRule, TooFewRuns, study_of
 from rankscope.lab.judging.available_runs import AvailableRuns, load_runs
 from rankscope.lab.judging.rule import Measured
-from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.judging.selected_runs import Runs, runs_of
 from rankscope.lab.judging.study import (
     judge,
     judge_study,
@@ -83,7 +83,7 @@ def test_one_mistake_does_not_cost_the_other_claims(runs: AvailableRuns, tmp_pat
     assert report.verdicts[0].fault == "could not be judged: ZeroDivisionError: no rate"
     assert [verdict.claim for verdict in report.verdicts] == ["P0", "P1", "P2"]
     assert len(report.faults) == 2 and all("ZeroDivisionError" in f for f in report.faults)
-    assert report.remarks == (
+    assert tuple(remark for drawing in report.drawings for remark in drawing.remarks) == (
         "broken could not be drawn: ZeroDivisionError: no rate",
         "few could not be drawn: this figure needs two networks",
         "none could not be drawn: no seed has all the runs it needs",

@@ -6,14 +6,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from lab.training.test_run import executed
+from lab.training.test_training_run import executed
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.models.vit import Vit, VitConfig
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import AdamW
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.step import mixed_precision
 from rankscope.lab.training.task import Machine
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.matrices import named_tensors, views
 from rankscope.tracker import Every
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rankscope.lab.judging.available_runs import AvailableRuns, load_runs
 from rankscope.lab.judging.rule import Rule
-from rankscope.lab.judging.runs import all_runs
+from rankscope.lab.judging.selected_runs import all_runs
 from rankscope.lab.judging.study import judge
 from rankscope.lab.judging.verdict import Cell, Table, Verdict
 from rankscope.lab.reporting.evidence import Measure

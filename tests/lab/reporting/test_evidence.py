@@ -5,7 +5,7 @@ import pytest
 
 from lab import toy_study
 from rankscope.lab.experiment import study_of
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.reporting.evidence import main
 

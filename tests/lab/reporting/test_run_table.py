@@ -2,7 +2,7 @@ import xarray as xr
 
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.reporting.run_table import ORIGIN, origin_table, records_of, run_table
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 KEY = RunKey("net", {"decay": 0.1}, experiment="p/e")
 TRAINED = xr.Dataset(

@@ -8,11 +8,11 @@ from lab.toy_study import experiment
 from rankscope.lab.running import threads as thread_runs
 from rankscope.lab.running.placement import choose_placement, placed
 from rankscope.lab.running.processes import execute
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import stored_runs
 from rankscope.lab.training.optimizers import AdamW
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Machine, Problem
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Every
 
 TOY = experiment("smoke")

@@ -16,7 +16,7 @@ from rankscope import store
 from rankscope.lab.running import ray as ray_execution
 from rankscope.lab.running.processes import throttled
 from rankscope.lab.running.ray import Mailbox, execute
-from rankscope.lab.running.run import Progress
+from rankscope.lab.running.run_key import Progress
 from rankscope.store.lock import Holder
 
 SOON = 120.0  # seconds; on a busy machine all this is slow, but what fails would take for ever

@@ -7,7 +7,7 @@ import pytest
 from lab.toy_runs import Decay, Surroundings
 from rankscope import store
 from rankscope.lab.experiment import Experiment
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import StoredRun, stored_runs
 from rankscope.store.lock import Lock
 

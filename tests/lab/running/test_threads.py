@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lab.toy_runs import Decay, Log, stored
-from rankscope.lab.running.run import Progress
+from rankscope.lab.running.run_key import Progress
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
 

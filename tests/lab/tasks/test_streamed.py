@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from lab.tasks.linear import LinearConfig
-from lab.training.test_run import executed, same_but_for_times
+from lab.training.test_training_run import executed, same_but_for_times
 from rankscope.lab.data.crops import Crops
 from rankscope.lab.data.patterns import Patterns
 from rankscope.lab.data.shards import IMAGENET, TINY_IMAGENET, TINY_IMAGENET_VALIDATION
@@ -20,8 +20,8 @@ from rankscope.lab.tasks.streamed import StreamedClassification, StreamedProblem
 from rankscope.lab.training import loop
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.order import generator
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Batch, Machine
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Every
 
 SIZE, COUNT, HELD = 12, 230, 90

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from lab.training.test_run import RUN as NORMED
-from lab.training.test_run import executed, same_but_for_times
+from lab.training.test_training_run import RUN as NORMED
+from lab.training.test_training_run import executed, same_but_for_times
 from lab.training.toy_together import IN_PARTS, RUN
 from rankscope import store
 from rankscope.lab.training import run as module

@@ -10,16 +10,16 @@ import pytest
 
 from lab.toy_runs import Log
 from lab.training.test_loop import killed_at_35
-from lab.training.test_run import RUN, executed
+from lab.training.test_training_run import RUN, executed
 from lab.training.toy_task import CloudTask, silent
 from rankscope import store
 from rankscope.lab.running.processes import attempt
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
 from rankscope.lab.training.optimizers import AdamW, Sgd
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Machine
+from rankscope.lab.training.training_run import TrainingRun
 
 pytestmark = pytest.mark.gpu
 

@@ -13,17 +13,17 @@ from typing import Any
 import pytest
 import torch
 
-from lab.training.test_run import RUN, executed, same_but_for_times
+from lab.training.test_training_run import RUN, executed, same_but_for_times
 from lab.training.toy_task import silent
 from rankscope import store
 from rankscope.lab.running.processes import attempt
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.training import loop
 from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.rates import Cosine
-from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Tracker
 
 

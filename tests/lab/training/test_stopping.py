@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from lab.training.test_run import RUN, executed
+from lab.training.test_training_run import RUN, executed
 from rankscope.lab.training.stopping import Settled
 
 

@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from lab.training.test_run import RUN
+from lab.training.test_training_run import RUN
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.models.vit import VitConfig
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import Sgd
 from rankscope.lab.training.rates import Constant, Drops
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.sweep import acting_like, decay_sweep, scale_sweep
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Every
 
 SECONDS = {"paper": 90, "small": 60, "smoke": None}

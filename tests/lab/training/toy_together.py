@@ -26,9 +26,9 @@ from rankscope.lab.tasks.streamed import StreamedClassification
 from rankscope.lab.training import loop
 from rankscope.lab.training.distributed import SharedFailure, current_group
 from rankscope.lab.training.optimizers import AdamW, Sgd
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.task import Batch, Machine
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Every
 
 

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from rankscope.lab.archive.archived_files import VERDICTS, is_archive
 from rankscope.lab.archive.documents import outdated_documents
-from rankscope.lab.archive.paths import VERDICTS, is_archive
 from rankscope.lab.catalogue import load_studies
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging.available_runs import load_runs, stored_part

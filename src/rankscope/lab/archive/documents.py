@@ -14,7 +14,7 @@ from typing import Any
 from PIL import Image
 
 from rankscope.lab.experiment import Experiment, Study
-from rankscope.lab.judging.runs import Seeds, all_runs
+from rankscope.lab.judging.selected_runs import Seeds, all_runs
 from rankscope.lab.judging.study import StudyReport, judge_study
 from rankscope.lab.reporting.markdown import claim_block, claims_table, fill, outcome_table, table
 from rankscope.lab.reporting.terminal import duration

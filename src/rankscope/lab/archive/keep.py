@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 
 from rankscope import store
+from rankscope.lab.archive.archived_files import VERDICTS, archive_path, is_archive
 from rankscope.lab.archive.check import numbers
 from rankscope.lab.archive.compaction import compact
 from rankscope.lab.archive.documents import write_documents
-from rankscope.lab.archive.paths import VERDICTS, archive_path, is_archive
 from rankscope.lab.catalogue import load_studies
 from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.judging.available_runs import REASONS, AvailableRuns, load_runs

@@ -12,9 +12,9 @@ import xarray as xr
 
 from rankscope import store
 from rankscope.lab.experiment import Experiment, Study
-from rankscope.lab.judging.runs import Needs, Runs
+from rankscope.lab.judging.selected_runs import Needs, Runs
 from rankscope.lab.judging.verdict import Missing
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import State, StoredRun, seeds_on_disk, stored_runs
 
 REASONS: dict[State, str] = {

@@ -6,10 +6,10 @@ from typing import SupportsFloat
 
 import numpy as np
 
-from rankscope.lab.judging.runs import Needs, Runs, all_runs
+from rankscope.lab.judging.selected_runs import Needs, Runs, all_runs
 from rankscope.lab.judging.tally import Tally
 from rankscope.lab.judging.verdict import Cell
-from rankscope.lab.running.run import RunKey, Value
+from rankscope.lab.running.run_key import RunKey, Value
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from rankscope.lab.judging.verdict import (
     finite,
     without_nan,
 )
-from rankscope.lab.running.run import variant_title
+from rankscope.lab.running.run_key import variant_title
 from rankscope.store.files import replace_file
 
 # Writes a matplotlib figure below a path without suffix, and returns the files.
@@ -50,11 +50,6 @@ class StudyReport:
     verdicts: tuple[Verdict, ...]
     drawings: tuple[Drawing, ...]
     faults: tuple[str, ...]
-
-    @property
-    def remarks(self) -> tuple[str, ...]:
-        """Sentences on what figures lack."""
-        return tuple(remark for drawing in self.drawings for remark in drawing.remarks)
 
 
 def judge_study(

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, Literal, SupportsFloat
 
-from rankscope.lab.running.run import Value, variant_title
+from rankscope.lab.running.run_key import Value, variant_title
 
 Word = Literal["holds", "fails", "mixed", "holds so far", "fails so far", "mixed so far", "no data"]
 MARKS: dict[Word, str] = {

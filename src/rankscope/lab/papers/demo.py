@@ -16,10 +16,10 @@ from rankscope.lab.catalogue import load_study
 from rankscope.lab.commands import make_report, run_studies, say, show
 from rankscope.lab.experiment import Scale, Study, select_runs
 from rankscope.lab.judging.available_runs import AvailableRuns
-from rankscope.lab.judging.runs import Runs, all_runs
+from rankscope.lab.judging.selected_runs import Runs, all_runs
 from rankscope.lab.papers.boix2023.stages import flows_of, stages_in_flows
 from rankscope.lab.running.placement import Placement
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 HEAD = "teacher-1"
 RUNS: dict[str, dict[str, tuple[RunKey, ...]]] = {

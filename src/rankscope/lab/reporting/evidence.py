@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as RichTable
 
-from rankscope.lab.archive.paths import is_archive
+from rankscope.lab.archive.archived_files import is_archive
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging.available_runs import load_runs
-from rankscope.lab.judging.runs import Runs, all_runs
+from rankscope.lab.judging.selected_runs import Runs, all_runs
 from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.reporting.terminal import filled_table, plain_table
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from rankscope.lab.experiment import Study
-from rankscope.lab.judging.runs import Seeds
+from rankscope.lab.judging.selected_runs import Seeds
 from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Verdict
 from rankscope.lab.reporting.terminal import label, number, span, variants_by_title
 

@@ -26,6 +26,7 @@ RULES = (
     "rules, with a longer key, give their reason."
 )
 SVG_DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")
+OUTCOMES = {True: "met", False: "missed", None: "cannot tell"}
 TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
@@ -139,7 +140,7 @@ def _claim(study: StudyReport, verdict: Verdict) -> str:
                 number(network.value),
                 span(network.interval),
                 "; ".join(
-                    f"{outcome.seed}: {number(outcome.value)} ({_outcome(outcome.met)})"
+                    f"{outcome.seed}: {number(outcome.value)} ({OUTCOMES[outcome.met]})"
                     for outcome in network.seeds
                 ),
             )
@@ -154,10 +155,6 @@ def _claim(study: StudyReport, verdict: Verdict) -> str:
         f"<details id='{_place(study, verdict.claim)}'><summary>{summary}</summary>"
         f"{''.join(content)}</details>"
     )
-
-
-def _outcome(met: bool | None) -> str:
-    return {True: "met", False: "missed", None: "cannot tell"}[met]
 
 
 def _folded(study: StudyReport, drawing: Drawing) -> str:

@@ -9,7 +9,7 @@ import xarray as xr
 
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.verdict import Cell, Table
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.training.outcome import collapsed
 
 # Attributes that `provenance.origin` stores and that may differ between runs.

@@ -13,8 +13,8 @@ from rankscope.lab.experiment import Experiment
 from rankscope.lab.running import processes, threads, torchrun
 from rankscope.lab.running.processes import Ended, Watcher
 from rankscope.lab.running.stored_run import StoredRun
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Machine
+from rankscope.lab.training.training_run import TrainingRun
 
 Device = Literal["cpu", "cuda"]
 On = Literal["here", "ray"]

@@ -25,10 +25,10 @@ from typing import Any, Literal
 import torch
 
 from rankscope import store
-from rankscope.lab.archive.paths import archive_path, is_archive
+from rankscope.lab.archive.archived_files import archive_path, is_archive
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.running.identity import changes, declaration, identity_of
-from rankscope.lab.running.run import ResumableRun, Run, RunKey
+from rankscope.lab.running.run_key import ResumableRun, Run, RunKey
 from rankscope.provenance import origin
 from rankscope.store.archive import SUFFIX, archive_attrs
 from rankscope.store.creation import read_contents

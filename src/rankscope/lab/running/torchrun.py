@@ -21,11 +21,11 @@ import torch
 import torch.distributed as dist
 
 from rankscope.lab.running.processes import Ended, Watcher, sentence
-from rankscope.lab.running.run import Progress
+from rankscope.lab.running.run_key import Progress
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.training.distributed import SharedFailure, joined
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.task import Machine
+from rankscope.lab.training.training_run import TrainingRun
 
 
 def in_group() -> bool:

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from rankscope import store
-from rankscope.lab.running.run import Progress
+from rankscope.lab.running.run_key import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.distributed import Group
 from rankscope.lab.training.optimizers import set_rate

@@ -1,13 +1,13 @@
 """Experiments made of trainings: at several weight decays, at several initial scales, or named."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rankscope.lab.archive.compaction import Compaction
 from rankscope.lab.experiment import Experiment, Scale
-from rankscope.lab.running.run import RunKey
-from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.running.run_key import RunKey
+from rankscope.lab.training.training_run import TrainingRun
 
 
 def decay_sweep(
@@ -28,6 +28,13 @@ def decay_sweep(
         assert run.paper_decay is not None, "declare the paper's decay that the run stands for"
         keyed[RunKey(network, {"decay": run.paper_decay})] = run
     return trainings(name, scale, keyed, seconds=seconds, compaction=compaction)
+
+
+def at_decays(
+    run: TrainingRun, decays: Iterable[float], *, acting: Callable[[float], float] = float
+) -> list[TrainingRun]:
+    """Return the run at each decay of the paper; `acting` gives the decay that stands for it."""
+    return [run.with_decay(acting(decay), paper=decay) for decay in decays]
 
 
 def scale_sweep(

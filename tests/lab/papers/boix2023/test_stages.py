@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from lab.papers.boix2023.toy_runs import ALPHAS, GOAL, STAGES, algorithm_run, flow_run
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.stages import (
     StageInFlow,
     error_dataset,
@@ -15,7 +15,7 @@ from rankscope.lab.papers.boix2023.stages import (
     short_names,
     stages_in_flows,
 )
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 ALGORITHM, FLOW = algorithm_run(GOAL, STAGES), flow_run(GOAL, -1000.0)
 

@@ -7,7 +7,7 @@ import numpy as np
 import xarray as xr
 
 from rankscope.lab.experiment import Experiment
-from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.training_run import TrainingRun
 
 WIDTH, HEAD_WIDTH = 40, 16
 STEPS_PER_EPOCH = 10

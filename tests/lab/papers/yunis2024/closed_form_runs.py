@@ -11,7 +11,7 @@ from rankscope.lab.judging.rule import Rule
 from rankscope.lab.judging.study import judge
 from rankscope.lab.judging.verdict import NetworkVerdict, Verdict
 from rankscope.lab.papers.yunis2024.runs import BASE
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 I = 100  # noqa: E741
 DECAYS = (0, 0.1, 1, 10)

@@ -1,7 +1,7 @@
 import pytest
 
 from rankscope.lab.papers.yunis2024 import lstm
-from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.training_run import TrainingRun
 
 
 def test_paper_has_the_published_network_fractions_of_training_and_sum_of_rates() -> None:

@@ -17,7 +17,7 @@ from lab.papers.yunis2024.closed_form_runs import (
     words,
 )
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.runs import (
     base_runs,
     base_runs_of,
@@ -29,7 +29,7 @@ from rankscope.lab.papers.yunis2024.runs import (
     with_full_loss,
     with_values,
 )
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 
 @per_base_run

@@ -4,7 +4,7 @@ from torch import Tensor
 
 from rankscope.lab.models.unet import UnetConfig
 from rankscope.lab.papers.yunis2024 import unet
-from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.training_run import TrainingRun
 
 
 def gradients(shape: tuple[int, ...], padding: int) -> dict[str, Tensor]:

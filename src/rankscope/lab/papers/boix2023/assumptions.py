@@ -40,7 +40,7 @@ back at 1e-32, so B5 fails there too.
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.papers.boix2023.simulations.perturbation import PerturbationRun
 from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask
-from rankscope.lab.running.run import Run, RunKey
+from rankscope.lab.running.run_key import Run, RunKey
 
 SIZES = {  # d, tokens, samples, stages, random epochs
     "paper": (50, 10, 1000, 4, 5),

@@ -39,7 +39,7 @@ from rankscope.lab.papers.boix2023.simulations.algorithm import AlgorithmRun
 from rankscope.lab.papers.boix2023.simulations.flow import FlowRun
 from rankscope.lab.papers.boix2023.simulations.transformer_task import TransformerTask
 from rankscope.lab.papers.boix2023.toy_diag import FLOWS
-from rankscope.lab.running.run import Run, RunKey
+from rankscope.lab.running.run_key import Run, RunKey
 
 # log10. Both layers add to one residual stream, so that the same entry of both comes at nearly
 # the same time: such stages are resolved from 1e-1000 on.

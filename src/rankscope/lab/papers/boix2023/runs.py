@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import xarray as xr
 
-from rankscope.lab.judging.runs import Runs, Seeds
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.judging.selected_runs import Runs, Seeds
+from rankscope.lab.running.run_key import RunKey
 
 Kind = Literal["kq", "vo"]
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import xarray as xr
 
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.theory.algorithm import MANY
 
 LARGEST_ALPHA = -8.0  # log10: above it no stage is called resolved

@@ -37,7 +37,7 @@ from rankscope.lab.papers.boix2023.simulations.algorithm import AlgorithmRun
 from rankscope.lab.papers.boix2023.simulations.conservation import ConservationRun
 from rankscope.lab.papers.boix2023.simulations.flow import FlowRun
 from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask
-from rankscope.lab.running.run import Run, RunKey
+from rankscope.lab.running.run_key import Run, RunKey
 
 ALPHAS = (-1.0, -2.0, -4.0, -8.0, -16.0, -32.0, -64.0, -300.0, -1000.0)  # log10
 SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages

@@ -32,7 +32,7 @@ from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.papers.boix2023.simulations.flow import FlowRun
 from rankscope.lab.papers.boix2023.simulations.full import FullRun, FullTask
 from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask
-from rankscope.lab.running.run import Run, RunKey
+from rankscope.lab.running.run_key import Run, RunKey
 
 SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages of fig. 3 a-c
     "paper": (50, 10, 1000, 12),

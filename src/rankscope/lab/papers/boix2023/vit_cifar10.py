@@ -53,9 +53,9 @@ from rankscope.lab.models.vit import VitConfig
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.rates import Cosine
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.sweep import scale_sweep
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Epochs, LogEpochs
 
 INIT_SCALES = (1.0, 0.3, 0.1, 0.03)

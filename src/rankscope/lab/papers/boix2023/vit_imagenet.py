@@ -50,8 +50,8 @@ from rankscope.lab.papers.boix2023.vit_cifar10 import VIT
 from rankscope.lab.tasks.streamed import StreamedClassification
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.rates import Cosine
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.sweep import scale_sweep
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Epochs, LogEpochs
 
 INIT_SCALES = (1.0, 0.1)

@@ -38,11 +38,10 @@ from operator import mul
 
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.modular import ModularConfig
-from rankscope.lab.papers.yunis2024.decays import at_decays
 from rankscope.lab.tasks.modular import ModularAddition
 from rankscope.lab.training.optimizers import AdamW
-from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.sweep import decay_sweep
+from rankscope.lab.training.sweep import at_decays, decay_sweep
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Every
 
 DECAYS = (1.0, 0.1, 0.0)

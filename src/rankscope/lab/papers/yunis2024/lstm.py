@@ -60,13 +60,12 @@ from rankscope.lab.data.mixed_speech import MixedSpeech
 from rankscope.lab.data.speech import LibriSpeech
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.lstm import BiLstmConfig
-from rankscope.lab.papers.yunis2024.decays import at_decays
 from rankscope.lab.tasks.speech import SpeechRecognition
 from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import AdamW
 from rankscope.lab.training.rates import Cosine
-from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.sweep import acting_like, decay_sweep
+from rankscope.lab.training.sweep import acting_like, at_decays, decay_sweep
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Epochs
 
 DECAYS = (10.0, 1.0, 0.1, 0.0)

@@ -38,11 +38,11 @@ from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import CIFAR10
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.mlp import MlpConfig
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.optimizers import Sgd
-from rankscope.lab.training.run import TrainingRun
 from rankscope.lab.training.sweep import trainings
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Epochs
 
 EPOCH = 351  # steps: 45,000 images // 128

@@ -8,10 +8,10 @@ import numpy as np
 import xarray as xr
 
 from rankscope.lab.judging.rule import Measured
-from rankscope.lab.judging.runs import Needs, Runs, runs_of
+from rankscope.lab.judging.selected_runs import Needs, Runs, runs_of
 from rankscope.lab.judging.tally import Tally
 from rankscope.lab.judging.verdict import Cell
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.training.outcome import collapsed
 
 # The decay of figures 1-3. The paper prints none for the UNet; AdamW's is 0 in its code.

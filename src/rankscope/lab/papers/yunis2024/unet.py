@@ -56,12 +56,11 @@ from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import MNIST
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.unet import UnetConfig
-from rankscope.lab.papers.yunis2024.decays import at_decays
 from rankscope.lab.tasks.diffusion import Diffusion
 from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import AdamW
-from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.sweep import decay_sweep
+from rankscope.lab.training.sweep import at_decays, decay_sweep
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Epochs, Every
 
 DECAYS = (10.0, 1.0, 0.1, 0.0)

@@ -47,13 +47,12 @@ from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import CIFAR10
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.vgg import VggConfig
-from rankscope.lab.papers.yunis2024.decays import at_decays
 from rankscope.lab.tasks.classification import Classification
 from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import Sgd
 from rankscope.lab.training.rates import Drops
-from rankscope.lab.training.run import TrainingRun
-from rankscope.lab.training.sweep import acting_like, decay_sweep
+from rankscope.lab.training.sweep import acting_like, at_decays, decay_sweep
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Epochs
 
 DECAYS = (0.1, 0.01, 0.001, 1e-4, 0.0)

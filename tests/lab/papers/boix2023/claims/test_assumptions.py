@@ -7,7 +7,7 @@ from rankscope.lab.judging.rule import Rule
 from rankscope.lab.judging.study import judge
 from rankscope.lab.judging.verdict import NetworkVerdict, Verdict
 from rankscope.lab.papers.boix2023.claims.assumptions import B5, B5_LIMIT
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 STAGES = {
     "relative_margin": (0.2, 0.1),

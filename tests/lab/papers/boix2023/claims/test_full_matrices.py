@@ -7,7 +7,7 @@ from lab.papers.boix2023.toy_runs import full_run, rises
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.study import judge
 from rankscope.lab.papers.boix2023.claims.full_matrices import B6, rise_dataset
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 # Gaps 1/s' - 1/s against widths log(81) / (2 s log(1/alpha)): apart at 1e-8 in both products.
 APART = np.array([[2.0, 1.0, 0.5, 0.25], [3.0, 1.5, 0.75, 0.4]])

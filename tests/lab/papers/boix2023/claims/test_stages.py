@@ -24,7 +24,7 @@ from rankscope.lab.papers.boix2023.claims.stages import (
     steepest_share,
 )
 from rankscope.lab.papers.boix2023.stages import stages_in_flows
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 FLOWS = {log10_alpha: flow_run(GOAL, log10_alpha) for log10_alpha in ALPHAS}
 SHORT = FLOWS[-300.0].isel(crossing=slice(0, -1))  # the last coordinate stays at zero

@@ -21,7 +21,7 @@ from rankscope.lab.papers.boix2023.claims.vits import (
     share_of_all,
 )
 from rankscope.lab.papers.boix2023.runs import stop_of
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 UP, DOWN = (0, 1, 2, 3, 4, 5), (0, 5, 4, 3, 2, 1)
 STOP = {"stop": {"class": "Settled", "loss": 1e-3, "steps": 2 * STEPS_PER_EPOCH}}

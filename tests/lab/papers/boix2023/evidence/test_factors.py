@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from lab.papers.archived import by_name
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.evidence import factors
 from rankscope.lab.papers.boix2023.evidence.factors import parts_of
 from rankscope.metrics import stable_rank

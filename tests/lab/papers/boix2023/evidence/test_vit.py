@@ -6,7 +6,7 @@ import xarray as xr
 
 from lab.papers.archived import table, verdict
 from lab.papers.boix2023.vit_runs import STEPS_PER_EPOCH, courses, vit_run
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.claims.vits import B9
 from rankscope.lab.papers.boix2023.evidence import vit
 from rankscope.lab.papers.boix2023.evidence.vit import VIT

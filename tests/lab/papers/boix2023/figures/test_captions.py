@@ -1,14 +1,14 @@
 import numpy as np
 
 from lab.papers.boix2023.toy_runs import full_run, perturbation_run, target
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.figures.captions import (
     FIGURES,
     newly_active_figure,
     plateau_figure,
     rises_figure,
 )
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 CAPTIONS = {figure.name: figure.caption for figure in FIGURES}
 

@@ -5,7 +5,7 @@ import pytest
 import xarray as xr
 
 from lab.papers.boix2023.vit_runs import HEAD_WIDTH, courses, vit_run
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.figures.vit_panels import (
     default_setting,
     final_ranks,
@@ -14,7 +14,7 @@ from rankscope.lab.papers.boix2023.figures.vit_panels import (
     settled_time,
     unpadded,
 )
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 
 def run(end: int = 3, **options) -> xr.Dataset:

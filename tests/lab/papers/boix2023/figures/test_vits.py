@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from lab.papers.boix2023.vit_runs import STEPS_PER_EPOCH, courses, vit_run
 from rankscope.lab.experiment import FigureRule, TooFewRuns
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.figures.products import (
     END,
     START,
@@ -27,7 +27,7 @@ from rankscope.lab.papers.boix2023.figures.stable_ranks import (
     ranks_in_training,
 )
 from rankscope.lab.papers.boix2023.figures.vits import VIT_FIGURES
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 
 def growing(end: int, *, blocks: int = 6, **options) -> xr.Dataset:

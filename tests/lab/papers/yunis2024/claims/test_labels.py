@@ -15,7 +15,7 @@ from lab.papers.yunis2024.closed_form_runs import (
     training_run,
 )
 from rankscope.lab.papers.yunis2024.claims.labels import RANDOM, TRUE, Y8, alignment_kept
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 
 def network(middle: tuple[int, int], a: tuple[float, ...], **options):

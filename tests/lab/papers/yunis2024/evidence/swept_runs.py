@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import xarray as xr
 
 from lab.papers.yunis2024.closed_form_runs import decay_key
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 
 
 def swept(network: str, by_decay: Mapping[float, xr.Dataset | Mapping[int, xr.Dataset]]) -> Runs:

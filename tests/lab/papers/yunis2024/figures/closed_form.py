@@ -15,9 +15,9 @@ from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 
 from rankscope.lab.experiment import FigureRule
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.runs import BASE
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 DECAYS = {
     "vgg": (0.0, 1e-4, 0.001, 0.01, 0.1),

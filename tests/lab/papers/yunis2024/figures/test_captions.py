@@ -9,11 +9,11 @@ from lab.papers.yunis2024.figures.closed_form import (
     trainings,
 )
 from rankscope.lab.experiment import FigureRule
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.captions import FIGURES
 from rankscope.lab.papers.yunis2024.figures.networks import figure_2
 from rankscope.lab.papers.yunis2024.figures.settings import setting
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 BY_NAME = {figure.name: figure for figure in FIGURES}
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lab.papers.yunis2024.figures.closed_form import NAMES, STEPS, ranks, sweep
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.claims.grokking import steepest_drop
 from rankscope.lab.papers.yunis2024.figures.grokking import grokking
 

@@ -15,7 +15,7 @@ from lab.papers.yunis2024.figures.closed_form import (
     training,
     trainings,
 )
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.sweeps import figure_4, figure_5
 
 DECAYS = (0.0, 10.0)

@@ -1,7 +1,7 @@
 import numpy as np
 
 from lab.papers.yunis2024.figures.closed_form import CONSTANT, sweep, together, training
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.truncated import figure_6
 
 

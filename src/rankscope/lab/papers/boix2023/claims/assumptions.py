@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.judging.selected_runs import Runs, runs_of
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.boix2023.runs import by_network
 from rankscope.theory.perturbation import NOISES

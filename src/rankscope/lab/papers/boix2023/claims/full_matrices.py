@@ -6,7 +6,7 @@ import torch
 import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.judging.selected_runs import Runs, runs_of
 from rankscope.lab.papers.boix2023.runs import KINDS
 from rankscope.theory import Rises, rise_times
 

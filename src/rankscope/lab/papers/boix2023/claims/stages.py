@@ -14,7 +14,7 @@ import numpy as np
 import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.judging.selected_runs import Runs, runs_of
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.boix2023.stages import (
     LARGEST_ALPHA,
@@ -22,7 +22,7 @@ from rankscope.lab.papers.boix2023.stages import (
     flows_of,
     stages_in_flows,
 )
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 ALGORITHM = "algorithm"
 CONSERVATION = "conservation"

@@ -13,7 +13,7 @@ import xarray as xr
 
 from rankscope.lab.judging.correlation import rank_correlation
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.judging.selected_runs import Runs, runs_of
 from rankscope.lab.judging.tally import Tally, count
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.boix2023.runs import (
@@ -29,7 +29,7 @@ from rankscope.lab.papers.boix2023.runs import (
     stop_of,
     stop_steps,
 )
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.training.outcome import collapsed
 
 BLOCKS = 5 / 6  # share of blocks in which a trend has to be seen

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.papers.boix2023.claims.assumptions import (
     BOUND,

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.lab.data.digits import Digits
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.models.vit import Vit, VitConfig
 from rankscope.lab.reporting.evidence import Row

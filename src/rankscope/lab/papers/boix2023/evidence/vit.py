@@ -3,13 +3,13 @@
 import numpy as np
 import xarray as xr
 
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.papers.boix2023.claims.vits import LOWER
 from rankscope.lab.papers.boix2023.runs import by_network, change_ranks, initial_ranks, times
 from rankscope.lab.reporting import terminal
 from rankscope.lab.reporting.evidence import Row
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 VIT = RunKey("vit", experiment="boix2023/vit-cifar10")
 EPOCHS = (10, 13, 16, 20, 26, 32, 100, 500)

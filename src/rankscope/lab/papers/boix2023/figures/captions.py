@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from rankscope.figures.style import evenly
 from rankscope.lab.experiment import FigureRule
-from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.judging.selected_runs import Runs, runs_of
 from rankscope.lab.papers.boix2023.claims.full_matrices import rise_dataset
 from rankscope.lab.papers.boix2023.figures.activation import activation_errors
 from rankscope.lab.papers.boix2023.figures.full_head import singular_value_rises
@@ -28,7 +28,7 @@ from rankscope.lab.papers.boix2023.stages import (
     flows_of,
     stages_in_flows,
 )
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 MOST_ALPHAS = 3  # drawn against Algorithm 1
 PERTURBED = RunKey("teacher-1", {"log10_alpha": -32.0}, experiment="boix2023/assumptions")

@@ -24,7 +24,7 @@ from rankscope.figures.style import (
     log_axis,
     shades,
 )
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.figures.axes import band_of_heads
 from rankscope.lab.papers.boix2023.figures.vit_panels import (
     all_collapsed,

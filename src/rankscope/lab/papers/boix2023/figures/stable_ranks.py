@@ -16,7 +16,7 @@ from rankscope.figures.over_time import Line
 from rankscope.figures.seeds import Setting, number_of_seeds
 from rankscope.figures.style import DARK, legend_below, log_axis, panels, shades
 from rankscope.lab.experiment import TooFewRuns
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.figures.axes import band_of_heads
 from rankscope.lab.papers.boix2023.figures.vit_panels import (
     all_collapsed,

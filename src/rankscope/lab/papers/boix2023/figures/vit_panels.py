@@ -13,7 +13,7 @@ from matplotlib.typing import ColorType
 from rankscope.figures.over_time import Line, trimmed
 from rankscope.figures.seeds import Setting
 from rankscope.figures.style import BAND
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.runs import KINDS, Kind, change_ranks, growth_window, times
 from rankscope.lab.training.outcome import collapsed
 

@@ -3,7 +3,7 @@
 from functools import partial
 
 from rankscope.lab.experiment import FigureRule
-from rankscope.lab.judging.runs import runs_of
+from rankscope.lab.judging.selected_runs import runs_of
 from rankscope.lab.papers.boix2023.figures.products import (
     figure_1,
     figure_2,

@@ -8,7 +8,7 @@ import xarray as xr
 
 from rankscope.lab.judging.correlation import rank_correlation
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import Tally, all_met, count
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.claims.ranks import final_ranks

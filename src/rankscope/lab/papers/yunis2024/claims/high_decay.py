@@ -6,10 +6,10 @@ from dataclasses import replace
 import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.runs import collapse_remark, decay_of, decay_sweeps
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.training.outcome import collapsed, diverged
 
 TRAINS = 0.5

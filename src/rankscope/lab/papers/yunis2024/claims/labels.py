@@ -7,10 +7,10 @@ import numpy as np
 import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs, runs_of
+from rankscope.lab.judging.selected_runs import Runs, runs_of
 from rankscope.lab.judging.tally import all_met
 from rankscope.lab.papers.yunis2024.runs import collapse_remark, neighbours, overlaps
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.training.outcome import collapsed
 
 TRUE, RANDOM = "true", "random"

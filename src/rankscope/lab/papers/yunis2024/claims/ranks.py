@@ -9,7 +9,7 @@ from dataclasses import replace
 import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import Tally, count
 from rankscope.lab.papers.yunis2024.runs import (
     base_runs,

@@ -8,7 +8,7 @@ import xarray as xr
 
 from rankscope.lab.judging.correlation import rank_correlation
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import all_met
 from rankscope.lab.papers.yunis2024.runs import (
     LEAST_DECAYS,

@@ -3,7 +3,7 @@
 import numpy as np
 import xarray as xr
 
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import Tally
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.papers.yunis2024.claims.alignment import AT_CHANCE, has_fallen, weakness

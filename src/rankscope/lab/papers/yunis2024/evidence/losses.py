@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rankscope.lab.data.images import MNIST
 from rankscope.lab.data.splits import split
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.papers.yunis2024 import lm, unet
 from rankscope.lab.papers.yunis2024.claims.truncation import quotient, second_half

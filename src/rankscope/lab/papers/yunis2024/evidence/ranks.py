@@ -5,7 +5,7 @@ import math
 import numpy as np
 import xarray as xr
 
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.papers.yunis2024.claims.grokking import SPACING, crossing, mean_rank, steepest
 from rankscope.lab.papers.yunis2024.claims.growth import lead_of_large_values

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import xarray as xr
 
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.papers.yunis2024.runs import BASE, base_runs_of
 from rankscope.lab.reporting.evidence import Row

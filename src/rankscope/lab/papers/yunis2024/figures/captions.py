@@ -1,7 +1,7 @@
 """The figures of yunis2024 by number. The docstring of each function is its caption."""
 
 from rankscope.lab.experiment import FigureRule
-from rankscope.lab.judging.runs import runs_of
+from rankscope.lab.judging.selected_runs import runs_of
 from rankscope.lab.papers.yunis2024.figures.decay import decay_overview, rank_by_decay
 from rankscope.lab.papers.yunis2024.figures.grokking import grokking
 from rankscope.lab.papers.yunis2024.figures.memorization import figure_7

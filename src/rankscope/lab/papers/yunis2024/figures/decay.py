@@ -13,7 +13,7 @@ from matplotlib.typing import ColorType
 from rankscope.figures.over_time import Line
 from rankscope.figures.seeds import Read, Setting
 from rankscope.figures.style import legend_below
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.networks import (
     CHANCE,
     NARROW,

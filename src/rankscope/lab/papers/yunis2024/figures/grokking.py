@@ -15,7 +15,7 @@ from rankscope.figures.over_time import Line, point_or_line
 from rankscope.figures.seeds import Read, Setting, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, legend_below, shades
 from rankscope.figures.training import whole_matrices
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.claims.grokking import crossing, mean_rank, steepest_drop
 from rankscope.lab.papers.yunis2024.figures.networks import Steps, ranks
 from rankscope.lab.papers.yunis2024.figures.settings import by_decay

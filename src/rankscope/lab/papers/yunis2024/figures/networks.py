@@ -35,7 +35,7 @@ from rankscope.figures.over_time import (
 from rankscope.figures.seeds import Setting, average, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, legend_below
 from rankscope.figures.training import heat_map_height, select, whole_matrices
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.settings import base_settings
 
 Steps = Int[np.ndarray, " step"]

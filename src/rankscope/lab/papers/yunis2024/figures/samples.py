@@ -8,7 +8,7 @@ import xarray as xr
 from jaxtyping import UInt8
 from matplotlib.figure import Figure
 
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.settings import by_decay
 from rankscope.lab.papers.yunis2024.figures.sweeps import head_rows
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from rankscope.figures.seeds import Setting
-from rankscope.lab.judging.runs import Runs, Seeds
+from rankscope.lab.judging.selected_runs import Runs, Seeds
 from rankscope.lab.papers.yunis2024.runs import BASE, decay_of, neighbours, overlaps
 from rankscope.lab.training.outcome import collapsed
 

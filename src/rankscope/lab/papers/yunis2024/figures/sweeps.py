@@ -23,7 +23,7 @@ from rankscope.figures.over_time import (
 )
 from rankscope.figures.seeds import Read, Setting, average, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, legend_below
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.networks import (
     MEAN_ALIGNMENT,
     SHORT_TIME,

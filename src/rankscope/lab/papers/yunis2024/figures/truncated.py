@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from rankscope.figures.over_time import Line, draw_band, share_heights
 from rankscope.figures.seeds import Setting, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, LOG_FROM, Colour, legend_below
-from rankscope.lab.judging.runs import Runs
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.settings import sweep_settings
 from rankscope.lab.papers.yunis2024.figures.sweeps import head_rows, label_columns
 from rankscope.lab.papers.yunis2024.runs import with_full_loss

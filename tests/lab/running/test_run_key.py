@@ -1,6 +1,6 @@
 import pytest
 
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 
 
 @pytest.mark.parametrize(

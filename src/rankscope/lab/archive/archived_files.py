@@ -1,12 +1,8 @@
-"""Where an archive keeps its files.
-
-<archive>/<paper>/verdicts.json
-<archive>/<paper>/<experiment>/<run>/seed-0.zarr.zip
-"""
+"""The files of an archive: <paper>/verdicts.json, <paper>/<experiment>/<run>/seed-0.zarr.zip."""
 
 from pathlib import Path
 
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.store.archive import SUFFIX
 
 VERDICTS = "verdicts.json"

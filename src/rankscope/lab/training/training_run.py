@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from rankscope import store
-from rankscope.lab.running.run import Progress
+from rankscope.lab.running.run_key import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.distributed import Alone, Group, current_group
 from rankscope.lab.training.evaluation import Evaluation, Truncation

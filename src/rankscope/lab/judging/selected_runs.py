@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rankscope.lab.running.run import RunKey, Value
+from rankscope.lab.running.run_key import RunKey, Value
 
 # Seed -> the xarray Dataset of that run.
 Seeds = Mapping[int, Any]
@@ -30,15 +30,13 @@ class Runs:
         """Return the runs of one kind, such as "algorithm"."""
         return self._where(lambda key: key.kind == kind)
 
-    def varying(self, parameter: str) -> "Runs":
-        """Return the runs whose variant has this parameter."""
-        return self._where(lambda key: parameter in key.variant)
-
     def by(self, parameter: str) -> dict[Any, Seeds]:
         """Return value -> seeds for the runs that have this parameter, by ascending value."""
         by_value: dict[Value, Seeds] = {}
-        for key, seeds in self.varying(parameter).entries.items():
-            value = key.variant[parameter]
+        for key, seeds in self.entries.items():
+            value = key.variant.get(parameter)
+            if value is None:
+                continue
             if value in by_value:
                 raise ValueError(f"two runs have {parameter} {value}: select one network first")
             by_value[value] = seeds

@@ -14,14 +14,14 @@ from lab.training.toy_task import Clouds, CloudTask, silent
 from rankscope import store, truncate
 from rankscope.interventions import reestimate_batchnorm
 from rankscope.lab.running.processes import attempt
-from rankscope.lab.running.run import RunKey
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.training import loop
 from rankscope.lab.training.evaluation import Truncation
 from rankscope.lab.training.optimizers import AdamW, Sgd
 from rankscope.lab.training.order import Order, generator
 from rankscope.lab.training.rates import Drops
-from rankscope.lab.training.run import TrainingRun
+from rankscope.lab.training.training_run import TrainingRun
 from rankscope.tracker import Epochs, Every
 
 RUN = TrainingRun(
