@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,12 @@ def test_an_unknown_name_gets_a_hint() -> None:
         catalogue.load("vgg", "small")
     with pytest.raises(ValueError, match=r"no paper 'yunis2023'; did you mean yunis2024"):
         catalogue.load_study("yunis2023", "small")
+
+
+@pytest.fixture(autouse=True)
+def own_search_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Folders of experiments that tests load are forgotten afterwards."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
 
 
 def test_an_own_experiment_comes_from_a_module_or_a_file(tmp_path: Path) -> None:

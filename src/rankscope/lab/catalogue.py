@@ -137,7 +137,7 @@ def _module_of_file(path: Path) -> ModuleType:
         raise ValueError(f"{path} is not a file; give a Python file, or a name of rankscope list")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
-        sys.path.insert(0, folder)
+        sys.path.append(folder)  # behind the standard library, which other processes import too
     module = import_module(path.stem)
     if Path(module.__file__ or "").resolve() != path.resolve():
         raise ValueError(

@@ -14,7 +14,7 @@ from lab.training.test_training_run import RUN as NORMED
 from lab.training.test_training_run import executed, same_but_for_times
 from lab.training.toy_together import IN_PARTS, RUN
 from rankscope import store
-from rankscope.lab.training import run as module
+from rankscope.lab.training import training_run as module
 from rankscope.lab.training.distributed import Alone, Together, current_group, joined
 from rankscope.lab.training.order import generator
 from rankscope.lab.training.task import Machine
