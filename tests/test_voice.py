@@ -11,10 +11,20 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
 README = ROOT / "README.md"
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
+    *(
+        page
+        for page in sorted((ROOT / "docs").rglob("*.md"))
+        if not page.is_relative_to(ROOT / "docs/_build")
+        and not page.is_relative_to(ROOT / "docs/papers/experiments")
+    ),
+]
 
 # A docstring that opens with one of these only makes sense together with the name above it.
-FRAGMENT = re.compile(r"(Of|Those|With|Within|As|Both|The same|By|What|For|From|Like|Besides?)\b")
+FRAGMENT = re.compile(
+    r"(Of|Those|With|Within|As|Both|The same|By|What|Which|Words|For|From|Like|Besides?)\b"
+)
 # Names that tell how a value was obtained, not what it holds.
 EMPTY_NAMES = {"found", "each", "of", "said", "kept", "every"}
 

@@ -15,6 +15,8 @@ app = typer.Typer(
 
 RUNS = Path("runs")
 RESULTS = Path("results")
+LAB = ("huggingface_hub", "PIL", "pyarrow", "sklearn", "soundfile", "tokenizers")
+EXTRAS = {"ray": "ray", "transformers": "transformers", **dict.fromkeys(LAB, "lab")}
 
 
 def _version(wanted: bool) -> bool:
@@ -74,7 +76,7 @@ SeedOption = Annotated[
 OutOption = Annotated[Path, typer.Option(help="Folder for runs, verdicts and figures.")]
 JobsOption = Annotated[
     int | None,
-    typer.Option(min=1, help="Runs at the same time.", show_default="cores; on a GPU 5"),
+    typer.Option(min=1, help="Runs at the same time.", show_default="one per core, 5 on a GPU"),
 ]
 DataOption = Annotated[
     Path | None,
@@ -224,6 +226,8 @@ def results_list(context: typer.Context) -> None:
     from rankscope.lab.judging.verdict import Table
     from rankscope.lab.reporting.terminal import filled_table
 
+    if not RESULTS.is_dir():
+        raise ValueError(f"no folder {RESULTS} here; run this in a clone of the repository")
     columns, rows = archive_table(load_studies("paper"), RESULTS)
     title = f"Archived runs in {RESULTS}; times are summed over runs"
     table = filled_table(Table(columns, tuple(rows)), title=title)
@@ -300,9 +304,9 @@ def main() -> None:
         typer.echo(f"rankscope: {mistake}", err=True)
         sys.exit(2)
     except ModuleNotFoundError as missing:
-        if missing.name is None or missing.name.split(".")[0] == "rankscope":
+        extra = EXTRAS.get((missing.name or "").split(".")[0])
+        if extra is None:
             raise
-        extra = "ray" if missing.name.split(".")[0] == "ray" else "lab"
         advice = f"install it with pip install 'rankscope[{extra}]'"
         typer.echo(f"rankscope: this needs the package {missing.name}; {advice}", err=True)
         sys.exit(2)

@@ -43,14 +43,12 @@ def load(name: str, scale: Scale) -> Study:
     name: "paper/experiment", the import path of a module ("my_package.my_module"), or a Python
     file ("my_experiment.py"). The module has a function `experiment(scale) -> Experiment`.
     """
+    if str(Path.cwd()) not in sys.path:  # a console script does not look there
+        sys.path.append(str(Path.cwd()))
     if name.endswith(".py") or _importable(name):
         return _own_study(name, scale)
-    studies = {key: load_study(key, scale) for key in study_names()}
-    experiments = {
-        experiment.name: (study, experiment)
-        for study in studies.values()
-        for experiment in study.experiments
-    }
+    studies = load_studies(scale)
+    experiments = {part.name: (study, part) for study in studies for part in study.experiments}
     if name not in experiments:
         raise ValueError(_unknown("experiment", name, list(experiments)))
     study, experiment = experiments[name]
@@ -152,8 +150,10 @@ def _importable(name: str) -> bool:
         return False
     try:
         return importlib.util.find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
+    except ModuleNotFoundError as missing:
+        if missing.name and f"{name}.".startswith(f"{missing.name}."):
+            return False
+        raise
 
 
 def _unknown(kind: str, name: str, known: list[str]) -> str:

@@ -199,7 +199,7 @@ def run_missing(
             say(
                 talk,
                 f"{run.title} was declared differently before ({'; '.join(run.changes())}); it is "
-                f"run again, and the earlier result moves to {run.aside()}",
+                f"run again, and the earlier result moves to {run.free_replaced_path()}",
             )
         elif state == "interrupted":
             begun.setdefault((run.failure, run.checkpointed), []).append(run.title)

@@ -20,8 +20,7 @@ from rankscope.lab.running.run_key import Run, RunKey
 Scale = Literal["paper", "small", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
-FOLDER_NAME = re.compile(r"(?!seed-|report-)[A-Za-z0-9][A-Za-z0-9.,=+_-]*")
-RESERVED = {"figures", "verdicts.json"}
+FOLDER_NAME = re.compile(r"(?!seed-|report-|figures$|verdicts)[A-Za-z0-9][A-Za-z0-9.,=+_-]*")
 
 
 class TooFewRuns(ValueError):
@@ -69,11 +68,13 @@ class Experiment:
     compaction: Compaction = field(default_factory=Compaction)
 
     def __post_init__(self) -> None:
-        _check_folder_name(self.name, f"experiment {self.name!r}")
-        for key in self.runs:
-            _check_folder_name(key.name, f"experiment {self.name!r}")
-            if key.network in RESERVED:
-                raise ValueError(f"experiment {self.name!r}: a run cannot be named {key.network!r}")
+        for name in (self.name, *(key.name for key in self.runs)):
+            if not all(map(FOLDER_NAME.fullmatch, name.split("/"))):
+                raise ValueError(
+                    f"experiment {self.name!r}: {name!r} cannot name a folder; join words of "
+                    "letters, digits and . , = + _ - by '/'; 'figures' and words that begin with "
+                    "'seed-' or 'report-' are taken"
+                )
         if not self.seeds or len(set(self.seeds)) < len(self.seeds) or min(self.seeds) < 0:
             raise ValueError(
                 f"experiment {self.name!r}: seeds must be different whole numbers from 0 on, at "
@@ -92,8 +93,8 @@ class Study:
     """Experiments of one scale whose runs are judged together, with claims and figures.
 
     name: the paper's key; the names of its experiments begin with it: "key/experiment".
-    network_titles: how networks are written for people, by name, or by "experiment: name" where
-    two experiments have a network of the same name.
+    network_titles: how networks are written for people, by experiment and network. The experiment
+    is "" where the title holds in all of them.
     highlights: names of the figures that a report shows first.
     """
 
@@ -103,7 +104,7 @@ class Study:
     experiments: tuple[Experiment, ...]
     claims: tuple[Rule, ...] = ()
     figures: tuple[FigureRule, ...] = ()
-    network_titles: Mapping[str, str] = field(default_factory=dict)
+    network_titles: Mapping[tuple[str, str], str] = field(default_factory=dict)
     highlights: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -129,7 +130,7 @@ class Study:
     def network_title(self, experiment: str, network: str) -> str:
         """Return how a network is written for people."""
         titles = self.network_titles
-        return titles.get(f"{experiment}: {network}", titles.get(network, network))
+        return titles.get((experiment, network), titles.get(("", network), network))
 
     def restrict(self, experiments: Iterable[Experiment]) -> "Study":
         """Return the study of these experiments alone.
@@ -172,11 +173,3 @@ def select_runs(
         seeds=seeds,
         expected_seconds=None if seconds is None else seconds * share,
     )
-
-
-def _check_folder_name(name: str, where: str) -> None:
-    if not all(map(FOLDER_NAME.fullmatch, name.split("/"))):
-        raise ValueError(
-            f"{where}: {name!r} cannot name a folder; join words of letters, digits and "
-            ". , = + _ - by '/', none beginning with 'seed-' or 'report-'"
-        )

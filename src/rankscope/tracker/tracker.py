@@ -329,6 +329,7 @@ class Tracker:
     def close(self) -> None:
         """Commit what is waiting and close the run; safe to call twice."""
         if self._worker is None or self._recorder is None or not self._worker.alive:
+            self._stopped = self._stopped or (self._worker is None and not self._pauses)
             return
         wall = time.perf_counter() - self._began
         try:

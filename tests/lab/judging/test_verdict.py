@@ -91,8 +91,3 @@ def test_numbers_that_are_not_finite_become_none() -> None:
     assert finite(float("nan")) is None and finite(None) is None and finite(2) == 2.0
     table = without_nan(Table(("a",), ((float("nan"),), (1.0,))))
     assert table.rows == ((None,), (1.0,))
-
-
-def test_a_second_rule_has_a_longer_key() -> None:
-    assert Verdict("P1-second", "s").is_second and not Verdict("P1", "s").is_second
-    assert Verdict("P1-second", "s").first_rule == "P1"

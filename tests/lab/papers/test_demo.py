@@ -47,5 +47,5 @@ def test_sentences_count_falling_ranks_and_compare_decays() -> None:
         RunKey("vgg", {"decay": 0.01}): {0: spectra([0.0, 0.0])},
     }
     fell, further = observations(AvailableRuns(runs))
-    assert "effective rank of 1 of its 2 weight matrices fell (median: 25% of full rank)" in fell
+    assert "effective rank of 1 of the VGG's 2 weight matrices fell, in the median by 25%" in fell
     assert further == "With 10 times the weight decay it fell 2.0 times as far."

@@ -30,7 +30,10 @@ def test_variants_stand_side_by_side_and_parts_apart() -> None:
 
 
 def test_the_claims_table_has_first_rules_links_and_a_legend() -> None:
-    verdicts = [Verdict("P1", "it falls", networks=(network(),)), Verdict("P1-other", "it falls")]
+    verdicts = [
+        Verdict("P1", "it falls", networks=(network(),)),
+        Verdict("P1-other", "it falls", first_rule="P1"),
+    ]
     text = claims_table([(STUDY, verdicts)], pages="docs/")
     assert "| P1 it falls | vit ✔ | [evidence](docs/paper2000/slow-decay.md#p1) |" in text
     assert "P1-other" not in text and text.endswith(LEGEND)

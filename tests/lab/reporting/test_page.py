@@ -16,7 +16,7 @@ from rankscope.lab.running.stored_run import stored_runs
 STUDY = replace(
     study_of(experiment("small"), "Losses & their <decay>"),
     highlights=("figure-1",),
-    network_titles={"fast": "Fast <one>"},
+    network_titles={("", "fast"): "Fast <one>"},
 )
 VOID = {"meta", "img", "br", "input"}
 
@@ -81,12 +81,12 @@ def test_the_page_needs_nothing_but_itself(html: str) -> None:
 
 def test_text_is_escaped_and_networks_have_their_titles(html: str) -> None:
     assert "Losses &amp; their &lt;decay&gt;" in html and "<decay>" not in html
-    assert "Fast &lt;one&gt; <b class='holds' title='holds'>✔</b>" in html
+    assert "Fast &lt;one&gt; <b class='green' title='holds'>✔</b>" in html
 
 
 def test_missing_runs_are_named(html: str) -> None:
     assert "missing: slow, seed 2: slow, rate 1: was not run" in html
-    assert "slow <b class='holds' title='holds so far (2 seeds)'>○</b>" in html
+    assert "slow <b class='green' title='holds so far (2 seeds)'>○</b>" in html
 
 
 def test_the_same_runs_give_the_same_page(tmp_path: Path) -> None:

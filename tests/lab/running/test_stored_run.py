@@ -60,12 +60,12 @@ def test_another_declaration_is_put_aside_and_not_lost(tmp_path: Path) -> None:
     first = make(at(tmp_path))
     second = at(tmp_path, Decay(rate=2.0))
     assert second.state == "changed" and second.changes() == ["rate: 1.0 -> 2.0"]
-    aside = second.aside()
+    aside = second.free_replaced_path()
     make(second)
     assert second.state == "whole" and store.open(aside).attrs["rate"] == 1.0
     assert replace(first, path=aside).state == "whole"
     third = at(tmp_path, Decay(rate=3.0))
-    assert third.aside() != aside
+    assert third.free_replaced_path() != aside
     assert at(tmp_path, Decay(rate=2.0, note="other words")).state == "whole"
 
 

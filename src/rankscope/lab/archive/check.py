@@ -16,6 +16,7 @@ from rankscope.lab.running.identity import declaration
 from rankscope.lab.running.stored_run import seeds_on_disk, stored_runs
 from rankscope.store.archive import SUFFIX
 
+Place = tuple[str, ...]
 NOISE = 1e-4  # relative; another machine computes in single precision again
 
 
@@ -35,13 +36,13 @@ def problems(archive: Path, *, studies: tuple[Study, ...] | None = None) -> list
             wrong.append(f"{path} is missing; run rankscope results keep {archive}")
         elif not report.runs.empty:
             reports.append(report)
-            stored = numbers(map(Verdict.from_json, read_json(path)["verdicts"]))
-            now = numbers(report.verdicts)
-            wrong += [
-                f"{path}, {place}: stored is {stored.get(place)}, the runs say {now.get(place)}"
-                for place in {**stored, **now}
-                if not _alike(stored.get(place, ()), now.get(place, ()))
-            ]
+            stored = _numbers(map(Verdict.from_json, read_json(path)["verdicts"]))
+            now = _numbers(report.verdicts)
+            for place in {**stored, **now}:
+                before, after = stored.get(place, ()), now.get(place, ())
+                if not _alike(before, after):
+                    where = f"{path}, {', '.join(place)}"
+                    wrong.append(f"{where}: stored is {before}, the runs say {after}")
     return [*wrong, *outdated_documents(archive, reports)]
 
 
@@ -62,23 +63,34 @@ def _files(studies: Iterable[Study], archive: Path) -> Iterator[str]:
         yield f"{path} belongs to no declared run"
 
 
-def numbers(verdicts: Iterable[Verdict]) -> dict[str, tuple[Any, ...]]:
-    """Return every value, outcome and number of evidence by its place; words are left out."""
-    places: dict[str, tuple[Any, ...]] = {}
-    for verdict in verdicts:
-        for network in verdict.networks:
-            place = f"{verdict.claim}, {network.experiment}, {network.label}"
-            for outcome in network.seeds:
-                places[f"{place}, seed {outcome.seed}"] = (outcome.value, outcome.met)
-        for number_of_table, table in enumerate(verdict.tables):
-            cells = [cell for row in table.rows for cell in row if isinstance(cell, int | float)]
-            places[f"{verdict.claim}, table {number_of_table}"] = tuple(cells)
-    return places
+def outcomes(verdicts: Iterable[Verdict]) -> dict[Place, tuple[Any, ...]]:
+    """Return value and outcome of every seed by claim, experiment, network and seed."""
+    return {
+        (verdict.claim, network.experiment, network.label, f"seed {outcome.seed}"): (
+            outcome.value,
+            outcome.met,
+        )
+        for verdict in verdicts
+        for network in verdict.networks
+        for outcome in network.seeds
+    }
 
 
-def _alike(one: Any, two: Any) -> bool:
-    if isinstance(one, tuple) and isinstance(two, tuple):
-        return len(one) == len(two) and all(map(_alike, one, two))
-    if isinstance(one, float) and isinstance(two, float):
-        return math.isclose(one, two, rel_tol=NOISE, abs_tol=1e-9)
-    return bool(one == two)
+def _numbers(verdicts: Iterable[Verdict]) -> dict[Place, tuple[Any, ...]]:
+    """Return every outcome and every number of evidence by its place; words are left out."""
+    listed = [Verdict.from_json(verdict.to_json()) for verdict in verdicts]
+    return outcomes(listed) | {
+        (verdict.claim, f"table {position}"): tuple(
+            cell for row in table.rows for cell in row if isinstance(cell, int | float)
+        )
+        for verdict in listed
+        for position, table in enumerate(verdict.tables)
+    }
+
+
+def _alike(stored: Any, now: Any) -> bool:
+    if isinstance(stored, tuple) and isinstance(now, tuple):
+        return len(stored) == len(now) and all(map(_alike, stored, now))
+    if isinstance(stored, float) and isinstance(now, float):
+        return math.isclose(stored, now, rel_tol=NOISE, abs_tol=1e-9)
+    return bool(stored == now)

@@ -37,7 +37,7 @@ BITS = dict.fromkeys(
 
 @dataclass(frozen=True)
 class Compaction:
-    """How a run is shortened.
+    """Rules by which a run is shortened.
 
     bits: bits of the mantissa by variable; other variables stay as they are.
     ends: variables of which only the first and the last snapshot are stored.

@@ -83,10 +83,10 @@ def _claim_blocks(report: StudyReport) -> dict[str, str]:
         f"marks {study.name}": claims_table([(study, verdicts)], pages=""),
         **{
             f"claim {first.claim}": claim_block(
-                study, [rule for rule in verdicts if rule.first_rule == first.claim]
+                study, [v for v in verdicts if first.claim in (v.claim, v.first_rule)]
             )
             for first in verdicts
-            if not first.is_second
+            if not first.first_rule
         },
     }
 
@@ -132,8 +132,9 @@ def _archive_row(experiment: Experiment, archive: Path) -> tuple[str, ...]:
     if not files:
         return ()
 
-    def distinct(name: str) -> str:
-        return ", ".join(dict.fromkeys(str(attrs.get(name, "-"))[:30] for attrs, _ in files))
+    def distinct(name: str, characters: int) -> str:
+        values = (str(attrs.get(name, "-"))[:characters] for attrs, _ in files)
+        return ", ".join(dict.fromkeys(values))
 
     return (
         experiment.name,
@@ -141,6 +142,6 @@ def _archive_row(experiment: Experiment, archive: Path) -> tuple[str, ...]:
         ", ".join(map(str, seeds)),
         duration(sum(attrs["wall_seconds"] for attrs, _ in files)),
         f"{sum(size for _, size in files) / 1e6:.1f}",
-        distinct("device"),
-        ", ".join(commit[:7] for commit in distinct("commit").split(", ")),
+        distinct("device", 30),
+        distinct("commit", 7),
     )

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from rankscope import store
 from rankscope.lab.archive.archived_files import VERDICTS, archive_path, is_archive
-from rankscope.lab.archive.check import numbers
+from rankscope.lab.archive.check import outcomes
 from rankscope.lab.archive.compaction import compact
 from rankscope.lab.archive.documents import write_documents
 from rankscope.lab.catalogue import load_studies
@@ -49,7 +49,7 @@ def keep(source: Path, archive: Path, *, studies: tuple[Study, ...] | None = Non
         new = _stage(offered, experiments, archive, staged)
         reports = [_judge(study, source, archive, staged) for study in studies]
         for path in new:
-            replace_file(_made(archive / path), (staged / path).read_bytes(), durable=False)
+            replace_file(_with_parent(archive / path), (staged / path).read_bytes(), durable=False)
     judged = [report for report in reports if not report.runs.empty]
     for report in judged:
         write_json(verdicts_json(report), archive / report.study.name / VERDICTS)
@@ -97,7 +97,7 @@ def _stage(
             raise ValueError(
                 f"{stored.path} was compacted by another declaration; archive the run itself"
             )
-        _made(staged / path).write_bytes(content)
+        _with_parent(staged / path).write_bytes(content)
         new.append(path)
     return new
 
@@ -105,16 +105,16 @@ def _stage(
 def _judge(study: Study, source: Path, archive: Path, staged: Path) -> StudyReport:
     """Judge a study on its archived files; refuse if the runs themselves say something else."""
     files = _joined(*(load_runs(study.experiments, folder) for folder in (archive, staged)))
-    there = {key.experiment for key, seeds in files.entries.items() if seeds}
-    study = study.restrict(part for part in study.experiments if part.name in there)
+    archived = {key.experiment for key, seeds in files.entries.items() if seeds}
+    study = study.restrict(part for part in study.experiments if part.name in archived)
     report = judge_study(study, files)
     if not is_archive(source):
         runs = _joined(files, load_runs(study.experiments, source))
-        by_files, by_runs = numbers(report.verdicts), numbers(judge_study(study, runs).verdicts)
-        for place in (place for place in by_runs if ", seed " in place):
-            if by_runs[place][1] != by_files[place][1]:
+        by_files, by_runs = (outcomes(r.verdicts) for r in (report, judge_study(study, runs)))
+        for place, (_, met) in by_runs.items():
+            if met != by_files[place][1]:
                 raise ValueError(
-                    f"{study.name}, {place}: the run says {by_runs[place][1]}, its archived file "
+                    f"{study.name}, {', '.join(place)}: the run says {met}, its archived file "
                     f"{by_files[place][1]}; declare more bits in the experiment's compaction"
                 )
     return report
@@ -135,6 +135,6 @@ def _joined(*sources: AvailableRuns) -> AvailableRuns:
     )
 
 
-def _made(path: Path) -> Path:
+def _with_parent(path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     return path

@@ -51,7 +51,7 @@ class Measured:
 class Rule:
     """A claim and how it is decided.
 
-    claim: the key. A second rule of the same claim has a longer key: "key-median".
+    claim: the key. first_rule: the key of the claim's first rule, where this is a second one.
     sentence: the claim in our words, the only place where it is written.
     quantity, bound: what a seed's value is, and what it has to meet, as printed: "<= 0.05".
     needs: chooses the runs the rule reads. Seeds that lack one are left out and named.
@@ -68,3 +68,4 @@ class Rule:
     needs: Needs = all_runs
     table: str = ""
     reason: str = ""
+    first_rule: str = ""

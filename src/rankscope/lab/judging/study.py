@@ -21,7 +21,6 @@ from rankscope.lab.judging.verdict import (
     finite,
     without_nan,
 )
-from rankscope.lab.running.run_key import variant_title
 from rankscope.store.files import replace_file
 
 # Writes a matplotlib figure below a path without suffix, and returns the files.
@@ -85,6 +84,7 @@ def judge(rule: Rule, runs: AvailableRuns) -> Verdict:
         rule.sentence,
         rule.bound,
         rule.quantity,
+        first_rule=rule.first_rule,
         networks=(*_networks(measurements), *_without_data(measurements, missing)),
         missing=missing,
         remarks=tuple(
@@ -105,14 +105,14 @@ def _judge_or_fault(rule: Rule, runs: AvailableRuns) -> tuple[Verdict, str]:
     except Exception as error:
         fault = f"could not be judged: {type(error).__name__}: {error}"
         verdict = Verdict(rule.claim, rule.sentence, rule.bound, rule.quantity, fault=fault)
-        return verdict, traceback.format_exc()
+        return replace(verdict, first_rule=rule.first_rule), traceback.format_exc()
 
 
 def _networks(measurements: Iterable[Measured]) -> list[NetworkVerdict]:
     """Put the seeds of each network, variant and part together, in the order they came."""
-    together: dict[tuple[str, ...], list[Measured]] = {}
+    together: dict[tuple[object, ...], list[Measured]] = {}
     for measured in measurements:
-        variant = variant_title(measured.variant)
+        variant = tuple(sorted(measured.variant.items()))
         place = (measured.experiment, measured.network, variant, measured.part)
         together.setdefault(place, []).append(measured)
     return [

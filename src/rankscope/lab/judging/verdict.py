@@ -34,9 +34,7 @@ Cell = str | float | int | bool | None
 
 
 def word_for(outcomes: Iterable[bool | None]) -> Word:
-    """Return the word for the outcomes of a network's seeds; seeds that cannot tell (None) are
-    ignored.
-    """
+    """Return the word for the outcomes of a network's seeds; None is ignored."""
     known = [met for met in outcomes if met is not None]
     if not known:
         return "no data"
@@ -47,7 +45,7 @@ def word_for(outcomes: Iterable[bool | None]) -> Word:
 
 @dataclass(frozen=True)
 class SeedOutcome:
-    """One seed's value and whether it meets the bound; None where there is no finite value."""
+    """One seed's value, None if not finite, and whether it meets the bound, None if unknown."""
 
     seed: int
     value: float | None
@@ -80,7 +78,7 @@ class NetworkVerdict:
     def words(self) -> str:
         """The word, with the number of seeds where they are few: "holds so far (1 seed)"."""
         count = sum(outcome.met is not None for outcome in self.seeds)
-        few = f" ({count} seed{'' if count == 1 else 's'})" if "so far" in self.word else ""
+        few = f" ({count} seed{'' if count == 1 else 's'})" if 0 < count < LEAST_SEEDS else ""
         return f"{self.word}{few}"
 
     @property
@@ -137,6 +135,7 @@ class Verdict:
     claim: its key. sentence: what it says. bound: what a seed has to meet: "<= 0.05".
     missing: runs the rule needs and lacks. remarks: sentences to read beside the values.
     fault: why the claim could not be judged at all; "" if it was.
+    first_rule: the key of the claim's first rule, where this was judged by a second one.
     """
 
     claim: str
@@ -148,16 +147,7 @@ class Verdict:
     remarks: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     fault: str = ""
-
-    @property
-    def first_rule(self) -> str:
-        """The key of the claim's first rule: "key" for "key-median"."""
-        return self.claim.partition("-")[0]
-
-    @property
-    def is_second(self) -> bool:
-        """Whether it was judged by a second rule."""
-        return self.first_rule != self.claim
+    first_rule: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become null."""

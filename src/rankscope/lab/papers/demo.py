@@ -55,7 +55,6 @@ def demo(
     console = Console()
     for line in seen:
         say(console, f"• {line}")
-    say(console, f"Open {folder / 'index.html'} for the pictures.")
     return succeeded and not report.faults
 
 
@@ -74,20 +73,20 @@ def demo_studies(scale: Scale) -> tuple[Study, ...]:
 def observations(available: AvailableRuns) -> Iterator[str]:
     """Yield a sentence with numbers for each thing that the demonstration's runs show."""
     runs, _ = available.select(all_runs)
-    for network, title in (("vgg", "The VGG"), ("lm", "The Transformer")):
+    for network, title in (("vgg", "VGG"), ("lm", "Transformer")):
         if by_decay := runs.of(network).by("decay"):
             yield from _ranks(title, {decay: seeds[0] for decay, seeds in by_decay.items()})
     if runs.of(HEAD):
-        yield _stages(runs)
+        yield from _stages(runs)
 
 
 def _ranks(title: str, by_decay: dict[float, xr.Dataset]) -> Iterator[str]:
-    """How many ranks fell, and how much further with more weight decay."""
+    """Yield how many ranks fell, and how much further with more weight decay."""
     falls = {decay: _falls(ds) for decay, ds in by_decay.items()}
     (low, base), *_, (high, most) = falls.items()
     yield (
-        f"{title} learned, and the effective rank of {int((base > 0).sum())} of its {len(base)} "
-        f"weight matrices fell (median: {np.median(base):.0%} of full rank)."
+        f"The effective rank of {int((base > 0).sum())} of the {title}'s {len(base)} weight "
+        f"matrices fell, in the median by {np.median(base):.0%} of full rank."
     )
     further = float(np.median(most) / np.median(base))
     yield f"With {high / low:g} times the weight decay it fell {further:.1f} times as far."
@@ -102,18 +101,21 @@ def _falls(ds: xr.Dataset) -> np.ndarray:
     return falls
 
 
-def _stages(runs: Runs) -> str:
-    """How the order and the times of the toy head's stages compare with Algorithm 1."""
+def _stages(runs: Runs) -> Iterator[str]:
+    """Yield how order and times of the toy head's resolved stages compare with Algorithm 1."""
     algorithm = runs.of(HEAD).kind("algorithm").only[0]
     flows = flows_of(runs, HEAD, 0)
     smallest = min(flows)
     stages = [
         stage for stage in stages_in_flows(algorithm, {smallest: flows[smallest]}) if stage.resolved
     ]
+    if not stages:
+        return
     times = [stage.time for stage in stages]
     order = "in the order" if times == sorted(times) else "not in the order"
+    single = "one by one, " if all(stage.activations == 1 for stage in stages) else ""
     error = max(abs(stage.error) for stage in stages)
-    return (
-        f"The toy attention head learned {len(stages)} coordinates one by one, {order} that "
+    yield (
+        f"The toy attention head learned {len(stages)} coordinates {single}{order} that "
         f"Algorithm 1 predicts, at times within {error:.1%} of the predicted ones."
     )

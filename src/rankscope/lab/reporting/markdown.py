@@ -28,7 +28,7 @@ def claims_table(studies: Iterable[tuple[Study, Sequence[Verdict]]], *, pages: s
         )
         for study, verdicts in studies
         for verdict in verdicts
-        if not verdict.is_second
+        if not verdict.first_rule
     ]
     return f"{table(('claim', 'marks', ''), rows)}\n\n{LEGEND}"
 

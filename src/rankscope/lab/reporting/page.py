@@ -12,18 +12,17 @@ from rankscope.lab.judging.study import Drawing, StudyReport
 from rankscope.lab.judging.verdict import LEGEND, MARKS, NetworkVerdict, Table, Verdict
 from rankscope.lab.reporting.page_style import STYLE
 from rankscope.lab.reporting.run_table import RunRecord, origin_table, records_of, run_table
-from rankscope.lab.reporting.terminal import cell_text, duration, label, number, span
+from rankscope.lab.reporting.terminal import COLOURS, cell_text, duration, label, number, span
 from rankscope.store.files import replace_file
 
-SCALES = {
+SCALE_SENTENCES = {
     "paper": "the papers' networks and schedules, where the data allow it",
     "small": "small networks and data that need no download",
     "smoke": "seconds per experiment, to see that everything works; the verdicts mean nothing",
 }
 RULES = (
     "Every claim has a rule with a bound. A seed meets the bound or misses it. Three seeds decide "
-    "a network; with fewer we say what they show so far. Rules are fixed before the runs; second "
-    "rules, with a longer key, give their reason."
+    "a network; with fewer we say what they show so far. Second rules give their reason."
 )
 SVG_DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")
 OUTCOMES = {True: "met", False: "missed", None: "cannot tell"}
@@ -58,7 +57,7 @@ def page(report: Report) -> str:
     records = [record for study in report.studies for record in records_of(study.runs)]
     body = [
         f"<h1>{escape(title)}</h1>",
-        f"<p class='faint'>{escape(SCALES[scale].capitalize())}.</p>",
+        f"<p class='faint'>{escape(SCALE_SENTENCES[scale].capitalize())}.</p>",
         _list(report.seen, "seen"),
         _highlights(report.studies),
         "<h2 id='claims'>Claims</h2>",
@@ -116,7 +115,7 @@ def _marks(study: StudyReport) -> str:
 
 def _mark_cells(study: StudyReport, verdict: Verdict) -> str:
     if verdict.fault:
-        return f"<span class='fails'>{escape(verdict.fault)}</span>"
+        return f"<span class='red'>{escape(verdict.fault)}</span>"
     spans = [
         f"<span class='mark'>{escape(label(study.study, network))} {_mark(network)}</span>"
         for network in verdict.networks
@@ -125,8 +124,7 @@ def _mark_cells(study: StudyReport, verdict: Verdict) -> str:
 
 
 def _mark(network: NetworkVerdict) -> str:
-    style = network.word.partition(" ")[0]
-    return f"<b class='{style}' title='{escape(network.words)}'>{network.mark}</b>"
+    return f"<b class='{COLOURS[network.word]}' title='{escape(network.words)}'>{network.mark}</b>"
 
 
 def _claim(study: StudyReport, verdict: Verdict) -> str:

@@ -18,7 +18,7 @@ p, li, figcaption { max-width: 52rem; }
 a { color: var(--link); }
 pre { font: .9em/1.5 ui-monospace, Menlo, Consolas, monospace; background: var(--shade);
   padding: .75rem 1rem; overflow-x: auto; border-radius: 6px; }
-.faint, caption, .legend, cite { color: var(--faint); }
+.faint, .dim, caption, .legend, cite { color: var(--faint); }
 .seen { font-size: 1.05rem; padding-left: 1.2rem; margin: .5rem 0 1rem; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(30rem, 1fr));
   gap: 1rem; align-items: start; }
@@ -35,7 +35,7 @@ caption { text-align: left; padding: .4rem 0; }
 .marks td:nth-child(2) { min-width: 18rem; }
 .key { font-weight: 600; white-space: nowrap; }
 .mark { white-space: nowrap; margin-right: .8em; }
-.holds { color: var(--holds); } .fails { color: var(--fails); } .mixed { color: var(--mixed); }
+.green { color: var(--holds); } .red { color: var(--fails); } .yellow { color: var(--mixed); }
 .scroll { overflow-x: auto; margin: .75rem 0; }
 details { margin: .3rem 0; }
 details[open] { padding-bottom: 1rem; }

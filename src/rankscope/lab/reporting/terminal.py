@@ -11,6 +11,7 @@ from rankscope.lab.catalogue import Entry
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging import verdict
 from rankscope.lab.judging.verdict import NetworkVerdict, Verdict, Word
+from rankscope.lab.running.run_key import variant_title
 
 COLOURS: dict[Word, str] = {
     "holds": "green",
@@ -43,8 +44,8 @@ def mark_table(study: Study, verdicts: Iterable[Verdict]) -> Table:
     """
     table = plain_table("claim", "says", "")
     for judged in verdicts:
-        told = judged.fault or any(network.word != "no data" for network in judged.networks)
-        if judged.is_second or not told:
+        has_data = judged.fault or any(network.word != "no data" for network in judged.networks)
+        if judged.first_rule or not has_data:
             continue
         marks = " · ".join(
             f"{escape(title)} {''.join(f'[{COLOURS[n.word]}]{n.mark}[/]' for n in variants)}"
@@ -68,7 +69,7 @@ def variants_by_title(
 def label(study: Study, network: NetworkVerdict) -> str:
     """Return title, variant and part of a network."""
     title = study.network_title(network.experiment, network.network)
-    return title + network.label.removeprefix(network.network)
+    return ", ".join(filter(None, (title, variant_title(network.variant), network.part)))
 
 
 def _network_line(network: NetworkVerdict) -> str:
@@ -150,7 +151,7 @@ def cell_text(cell: verdict.Cell) -> str:
 
 
 def number(value: float | int | None, *, digits: int = 3) -> str:
-    """Return a number to three digits; "-" for None."""
+    """Return a number to `digits` digits; "-" for None."""
     if value is None:
         return "-"
     return str(value) if isinstance(value, int) else f"{value:.{digits}g}"

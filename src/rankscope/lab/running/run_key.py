@@ -11,7 +11,7 @@ LOG10 = "log10_"
 
 @dataclass(frozen=True)
 class RunKey:
-    """Which run of an experiment this is. Paths and titles derive from it.
+    """Key of one run of an experiment. Paths and titles derive from it.
 
     network: what is trained or simulated, "resnet".
     variant: the parameters in which runs of a network differ, {"decay": 0.001}.
@@ -34,7 +34,7 @@ class RunKey:
 
     @property
     def title(self) -> str:
-        """Words for people: "resnet, decay 0.001"."""
+        """Title as people read it: "resnet, decay 0.001"."""
         return ", ".join(filter(None, (self.network, self.kind, variant_title(self.variant))))
 
 

@@ -51,7 +51,7 @@ class StoredRun:
 
     @property
     def title(self) -> str:
-        """Words for people; they name the experiment if the network does not imply it."""
+        """Title as people read it; names the experiment if the network does not imply it."""
         experiment = self.key.experiment.rpartition("/")[2]
         prefix = "" if experiment in ("", self.key.network) else f"{experiment}: "
         return f"{prefix}{self.key.title}, seed {self.seed}"
@@ -104,7 +104,7 @@ class StoredRun:
         """Differences between the stored declaration and this one."""
         return changes(self.attrs.get("declaration"), self.declaration)
 
-    def aside(self) -> Path:
+    def free_replaced_path(self) -> Path:
         """The first free name for a store of another declaration."""
         names = (self._beside(f"replaced-{number}") for number in count(1))
         return next(name for name in names if not name.exists())
@@ -141,7 +141,7 @@ class StoredRun:
             if state == "whole":
                 return None
             if state == "changed":
-                self.path.rename(self.aside())
+                self.path.rename(self.free_replaced_path())
             if not (self.resumable and self.path.exists()):
                 self._forget()
                 if self.path.exists():

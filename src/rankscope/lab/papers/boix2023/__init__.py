@@ -19,16 +19,16 @@ from rankscope.lab.papers.boix2023.claims.vits import RULES as VIT_RULES
 TOYS = (toy_diag, diag_transformer, assumptions, toy_full)
 VITS = (vit_cifar10, vit_cifar100, vit_imagenet, vit_variants)
 TITLES = {
-    "teacher-1": "head, teacher 1",
-    "teacher-0.5": "head, teacher 1/2",
-    "alike": "Transformer, alike heads",
-    "bases": "Transformer, own bases",
-    "aligned-1e-4": "aligned 1e-4",
-    "gaussian-1e-8": "Gaussian 1e-8",
-    "gaussian-1e-32": "Gaussian 1e-32",
-    "boix2023/vit-cifar10: vit": "ViT, CIFAR-10",
-    "boix2023/vit-cifar100: vit": "ViT, CIFAR-100",
-    "boix2023/vit-imagenet: vit": "ViT, ImageNet",
+    ("", "teacher-1"): "head, teacher 1",
+    ("", "teacher-0.5"): "head, teacher 1/2",
+    ("", "alike"): "Transformer, alike heads",
+    ("", "bases"): "Transformer, own bases",
+    ("", "aligned-1e-4"): "aligned 1e-4",
+    ("", "gaussian-1e-8"): "Gaussian 1e-8",
+    ("", "gaussian-1e-32"): "Gaussian 1e-32",
+    ("boix2023/vit-cifar10", "vit"): "ViT, CIFAR-10",
+    ("boix2023/vit-cifar100", "vit"): "ViT, CIFAR-100",
+    ("boix2023/vit-imagenet", "vit"): "ViT, ImageNet",
 }
 
 

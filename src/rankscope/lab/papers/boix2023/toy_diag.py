@@ -24,7 +24,7 @@ What the paper leaves out, and what we set:
 
 `smoke`: one teacher, three alphas.
 
-Cost: a minute at `small`; at `paper` 4 minutes for one teacher and seed.
+Cost: a minute at `small`; at `paper` 9 minutes for one teacher and seed.
 
 Expected at `small`: B3 and B4 hold, and errors of activation times fall like 1 / log(1/alpha). B1
 holds until the share is 1 (B1-saturated). B2 holds on clear stages (B2-clear); in one seed a late

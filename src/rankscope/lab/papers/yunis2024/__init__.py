@@ -30,6 +30,6 @@ def study(scale: Scale) -> Study:
         experiments=tuple(module.experiment(scale) for module in (vgg, unet, lstm, lm, mlp, grok)),
         claims=CLAIMS,
         figures=FIGURES,
-        network_titles={**TITLES, "mlp": "MLP"},
+        network_titles={("", name): title for name, title in (TITLES | {"mlp": "MLP"}).items()},
         highlights=("figure-1", "figure-2", "rank-by-decay"),
     )

@@ -65,7 +65,8 @@ def per_base_run(
                     measured = Measured(remarks=(collapse_remark(key, seed, reason),))
                 else:
                     measured = measure(ds)
-                yield replace(measured, remarks=(*substitute(key), *measured.remarks)).at(key, seed)
+                remarks = (*stand_in_remark(key), *measured.remarks)
+                yield replace(measured, remarks=remarks).at(key, seed)
 
     return measure_runs
 
@@ -81,7 +82,7 @@ def collapse_remark(key: RunKey, seed: int, reason: str) -> str:
     return f"{key.title}, seed {seed} collapsed: {reason}"
 
 
-def substitute(key: RunKey) -> Iterator[str]:
+def stand_in_remark(key: RunKey) -> Iterator[str]:
     """Yield a remark if a run stands in for one at the base decay."""
     if decay_of(key) != BASE[key.network]:
         yield f"{key.title}: the nearest declared to decay {BASE[key.network]:g}"

@@ -25,9 +25,12 @@ APART = np.array([[2.0, 1.0, 0.5, 0.25], [3.0, 1.5, 0.75, 0.4]])
 def test_products_are_judged_apart(sizes: list[float], word: str, value: int) -> None:
     ds = full_run(np.array([sizes, APART[1]]), -8.0, end=8.0)
     runs = {RunKey("teacher", kind="full"): dict.fromkeys(range(3), ds)}
-    kq, vo = judge(B6, AvailableRuns(runs)).networks
+    verdict = judge(B6, AvailableRuns(runs))
+    (kq, vo), (table,) = verdict.networks, verdict.tables
     assert (kq.network, kq.part, kq.word, kq.seeds[0].value) == ("teacher", "K-Q", word, value)
     assert (vo.network, vo.part, vo.word, vo.seeds[0].value) == ("teacher", "V-O", "holds", 4)
+    assert table.columns[2:4] == ("half-rise 1", "width 1")
+    assert (table.rows[0][2] is None) == (word == "no data")
 
 
 def test_only_full_heads_are_needed() -> None:

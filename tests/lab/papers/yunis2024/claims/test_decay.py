@@ -51,15 +51,15 @@ def test_rank_falls_with_decay_far_enough_in_enough_matrices(
 def test_the_table_lists_ranks_by_decay() -> None:
     verdict = judged(Y4, ranks([90, 90], [80, 95], [60, 99]))
     assert verdict.networks[0].value == 0  # median of -1 and 1
-    assert verdict.tables[0].rows[0] == (
-        "lm", 0, "0, 0.1, 1", "0.9, 0.875, 0.795", 0.0, 0.5, "1 of 2: w1"
-    )  # fmt: skip
+    assert verdict.tables[0].columns[-3:] == ("NER at 0", "NER at 0.1", "NER at 1")
+    assert verdict.tables[0].rows[0][2:5] == (0.0, 0.5, "1 of 2: w1")
+    assert verdict.tables[0].rows[0][5:] == pytest.approx((0.9, 0.875, 0.795))
 
 
 def test_a_matrix_that_died_at_some_decay_cannot_tell() -> None:
     verdict = judged(Y4, ranks([90, 90], [80, 80], [60, 0]))
     assert (only(verdict).word, only(verdict).value) == ("holds", -1)
-    assert rows(verdict)[0]["not"] == "none of 1; 1 cannot tell"
+    assert rows(verdict)[0]["exceptions"] == "none of 1; 1 cannot tell"
     assert verdict.tables[1].rows == (("lm", "changes", "-", "seed 0 1 2: w1"),)
 
 
@@ -74,7 +74,7 @@ def test_a_collapsed_run_reads_as_high_rank_and_is_left_out() -> None:
     verdict = judged(Y4, ranks([90], [80], [60], network="vgg") | collapsed)
     assert only(verdict).word == "holds"
     assert sum("collapsed" in remark for remark in verdict.remarks) == 3
-    assert rows(verdict)[0]["decays"] == "0, 0.1, 1"
+    assert "NER at 10" not in rows(verdict)[0]
 
 
 def test_without_decay_0_there_is_no_drop_from_it() -> None:

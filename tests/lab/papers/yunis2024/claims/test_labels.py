@@ -49,7 +49,7 @@ def test_lower_rank_and_alignment_that_persists() -> None:
     assert only(verdict).word == "holds"
     assert only(verdict).value == pytest.approx(0.1, abs=1e-6)
     row = rows(verdict)[0]
-    assert (row["seed"], row["layers"]) == (0, "fc2 0.1, fc3 0.1")
+    assert [row["fc2 lower by"], row["fc3 lower by"]] == pytest.approx([0.1, 0.1], abs=1e-6)
     assert row["a(end) / max a, true"] == pytest.approx(0.8)
     assert row["a(end) / max a, random"] == pytest.approx(0.6)
 

@@ -13,7 +13,7 @@ from lab.papers.yunis2024.closed_form_runs import (
     rows,
     training_run,
 )
-from rankscope.lab.papers.yunis2024.claims.truncation import Y6, gap
+from rankscope.lab.papers.yunis2024.claims.truncation import Y6, Gap, gap
 
 FULL = 0.5
 
@@ -39,7 +39,7 @@ def test_q_is_a_mean_over_the_second_half() -> None:
 
 @pytest.mark.parametrize("cost", [0.0, -1.0])
 def test_without_a_cost_of_the_bottom_half_there_is_no_q(cost: float) -> None:
-    assert str(gap(truncated(0.1, 0.1, cost=cost))) == "no q (denominator <= 0)"
+    assert gap(truncated(0.1, 0.1, cost=cost)) == Gap(None, "denominator <= 0")
 
 
 @pytest.mark.parametrize("name", ["full_loss", "top_loss", "bottom_loss"])
@@ -47,8 +47,8 @@ def test_without_a_cost_of_the_bottom_half_there_is_no_q(cost: float) -> None:
 def test_every_loss_has_to_be_finite_in_the_second_half(name: str, value: float) -> None:
     run = truncated(0.1, 0.1)
     late, early = ([FULL, value], [value, FULL + 2.0])
-    reason = f"no q ({name.replace('_', ' ')} is not finite)"
-    assert str(gap(run.assign({name: ("step", late)}))) == reason
+    reason = f"{name.replace('_', ' ')} is not finite"
+    assert gap(run.assign({name: ("step", late)})) == Gap(None, reason)
     assert gap(run.assign(bottom_loss=("step", early))).q == pytest.approx(0.1)
 
 
@@ -73,7 +73,7 @@ def test_a_run_without_q_leaves_the_rule_open(at_base: float) -> None:
     without_q = at_decay("lm", 1, truncated(0.1, 0.1, cost=-1.0))
     verdict = judged(Y6, sweep(0.9, at_base, 0.1, 0.05) | without_q)
     assert (only(verdict).word, only(verdict).value) == ("no data", pytest.approx(at_base))
-    assert "1: no q (denominator <= 0)" in rows(verdict)[0]["q by decay"]
+    assert (rows(verdict)[0]["q at 0"], rows(verdict)[0]["q at 1"]) == (pytest.approx(0.9), None)
     assert verdict.remarks[0] == (
         "lm, decay 1, seed 0: no q (denominator <= 0); the seed cannot tell"
     )

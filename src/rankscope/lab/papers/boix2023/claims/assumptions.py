@@ -92,7 +92,9 @@ def measure_stages(runs: Runs) -> Iterator[Measured]:
 B5_LIMIT = replace(
     B5,
     claim="B5-limit",
+    first_rule="B5",
     sentence="Assumptions 4.2-4.4 hold as alpha -> 0, nothing else moving",
+    quantity="largest share of the noise on a stage of Algorithm 1 that is left after 1000 epochs",
     measure=measure_stages,
     table=(
         "direct checks, worst stage: the winner's margin, the smallest eigenvalue, c_k of "
@@ -101,7 +103,7 @@ B5_LIMIT = replace(
     reason=(
         "Made after the first runs: B5 compares runs at equal times. At 1e-32 stages follow each "
         "other within few relaxation times, and noise lets a weight become active earlier, so "
-        "distances tell how far apart in time two runs are that go the same way."
+        "the distance measures a delay between two runs on the same path."
     ),
 )
 
@@ -112,9 +114,9 @@ def shares(ds: xr.Dataset) -> xr.DataArray:
 
 
 def _certified(ds: xr.Dataset) -> bool:
-    """Return whether Assumptions 4.2 and 4.3 hold in every stage; NaN, of one not at rest, fails.
+    """Return whether Assumptions 4.2 and 4.3 hold in every stage.
 
-    Coordinates that left also have to have a drive.
+    A stage that did not come to rest has NaN and fails. Coordinates that left need a drive too.
     """
     unique = (ds["stage_relative_margin"] > TIE).all() and (ds["stage_left_drive"] > TIE).all()
     return bool(unique and (ds["stage_hessian_u"] > 0).all())

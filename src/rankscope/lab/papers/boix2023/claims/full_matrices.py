@@ -35,7 +35,7 @@ B6 = Rule(
     bound=f">= {FIRST}",
     measure=measure_rises,
     needs=runs_of(kind="full"),
-    table="half-rise time (10-90% width) of the first values",
+    table="half-rise times and 10-90% widths of the first values",
 )
 
 
@@ -65,9 +65,7 @@ def _in_turn(rises: Rises) -> bool | None:
     return None if bool(rises.half[rises.separated].isnan()) else False
 
 
-def _half_rises(rises: Rises) -> Mapping[str, str]:
-    pairs = zip(rises.half[: FIRST + 1].tolist(), rises.width[: FIRST + 1].tolist(), strict=True)
-    return {
-        f"value {k}": "-" if half != half else f"{half:.3f} ({width:.3f})"
-        for k, (half, width) in enumerate(pairs, start=1)
-    }
+def _half_rises(rises: Rises) -> Mapping[str, float]:
+    columns = {"half-rise": rises.half.tolist(), "width": rises.width.tolist()}
+    first = range(min(FIRST + 1, len(rises.half)))
+    return {f"{name} {k + 1}": times[k] for k in first for name, times in columns.items()}

@@ -51,7 +51,7 @@ class SeedOfNetwork(NamedTuple):
     algorithm: xr.Dataset
     flows: dict[float, xr.Dataset]
 
-    def measured(self, measured: Measured) -> Measured:
+    def placed(self, measured: Measured) -> Measured:
         """Return the measurement with its place; it cannot tell if a flow is unfinished."""
         placed = measured.at(self.key, self.seed)
         finished = all(flow.attrs["finished"] for flow in self.flows.values())
@@ -77,7 +77,7 @@ def measure_sharpness(runs: Runs, *, saturated: float = math.inf) -> Iterator[Me
             f"1e{log10_alpha:g}": round(share, 4)
             for log10_alpha, share in zip(entry.flows, shares.tolist(), strict=True)
         }
-        yield entry.measured(Measured(rises.min(initial=1.0), (rises > 0).all(), rows=(row,)))
+        yield entry.placed(Measured(rises.min(initial=1.0), (rises > 0).all(), rows=(row,)))
 
 
 def steepest_share(ds: xr.Dataset, *, cells: int = 2000) -> float:
@@ -101,6 +101,8 @@ B1 = Rule(
 B1_SATURATED = replace(
     B1,
     claim="B1-saturated",
+    first_rule="B1",
+    quantity=f"{B1.quantity}; shares of 1 need not rise",
     measure=partial(measure_sharpness, saturated=1 - 1e-9),
     reason="Made after the first runs: B1 asks a share that is 1 already to rise.",
 )
@@ -108,6 +110,7 @@ B1_SATURATED = replace(
 # Whether a stage counts for a rule: if it is resolved, or if it is clear.
 Counts = Callable[[StageInFlow], bool]
 RESOLVED, CLEAR = attrgetter("resolved"), attrgetter("clear")
+ONLY_CLEAR = "only stages with all before them resolved"
 
 
 def measure_activations(runs: Runs, *, counts: Counts = RESOLVED) -> Iterator[Measured]:
@@ -130,7 +133,7 @@ def measure_activations(runs: Runs, *, counts: Counts = RESOLVED) -> Iterator[Me
             if stage.activations != 1
         )
         value = farthest_from_one(stage.activations for stage in stages)
-        yield entry.measured(Measured(value, None if value is None else not rows, rows=rows))
+        yield entry.placed(Measured(value, None if value is None else not rows, rows=rows))
 
 
 def farthest_from_one(numbers: Iterable[int]) -> int | None:
@@ -150,6 +153,8 @@ B2 = Rule(
 B2_CLEAR = replace(
     B2,
     claim="B2-clear",
+    first_rule="B2",
+    quantity=f"{B2.quantity}; {ONLY_CLEAR}",
     measure=partial(measure_activations, counts=CLEAR),
     reason=(
         "Made after the first runs: B2-clear counts a stage only if all stages before it are "
@@ -174,7 +179,7 @@ def measure_times(runs: Runs, *, counts: Counts = RESOLVED) -> Iterator[Measured
         in_order = all(map(_in_order, by_alpha))
         met = None if disagreement is None else disagreement <= AGREEMENT and in_order
         rows = tuple(_error_rows(stages, counts))
-        yield entry.measured(Measured(disagreement, met, rows=rows))
+        yield entry.placed(Measured(disagreement, met, rows=rows))
 
 
 def _disagreement(one: Iterable[StageInFlow], other: Iterable[StageInFlow]) -> float | None:
@@ -190,25 +195,16 @@ def _in_order(stages: Sequence[StageInFlow]) -> bool:
 
 
 def _error_rows(stages: Sequence[StageInFlow], counts: Counts) -> Iterator[Mapping[str, Cell]]:
-    """Yield the errors of each stage in percent, at alphas at which stages can be resolved."""
+    """Yield errors of each stage in percent, at alphas from 1e-8 down; NaN if it never came."""
     for number in sorted({stage.stage for stage in stages}):
         at_alphas = [stage for stage in stages if stage.stage == number]
-        yield {
-            "stage": number,
-            "winner": at_alphas[0].winner,
-            "T_k": round(at_alphas[0].predicted, 4),
-            **{
-                f"1e{stage.log10_alpha:g}": _error_cell(stage, counts)
-                for stage in at_alphas
-                if stage.log10_alpha <= LARGEST_ALPHA
-            },
-        }
-
-
-def _error_cell(stage: StageInFlow, counts: Counts) -> str:
-    """Return "+0.12*", or "-" if the flow did not activate the coordinate before its end."""
-    error = "-" if math.isnan(stage.error) else f"{100 * stage.error:+.2f}"
-    return f"{error}{'*' if counts(stage) else ' '}"
+        winner, predicted = at_alphas[0].winner, round(at_alphas[0].predicted, 4)
+        row: dict[str, Cell] = {"stage": number, "winner": winner, "T_k": predicted}
+        for stage in at_alphas:
+            if stage.log10_alpha <= LARGEST_ALPHA:
+                alpha = f"1e{stage.log10_alpha:g}"
+                row |= {alpha: 100 * stage.error, f"{alpha} counts": counts(stage)}
+        yield row
 
 
 B3 = Rule(
@@ -218,11 +214,13 @@ B3 = Rule(
     bound=f"<= {AGREEMENT:g}",
     measure=measure_times,
     needs=flows_and_algorithm,
-    table="(t_k - T_k) / T_k in percent, by alpha; stages with * count",
+    table="(t_k - T_k) / T_k in percent, by alpha, and whether the stage counts there",
 )
 B3_CLEAR = replace(
     B3,
     claim="B3-clear",
+    first_rule="B3",
+    quantity=f"{B3.quantity}; {ONLY_CLEAR}",
     measure=partial(measure_times, counts=CLEAR),
     reason=(
         "Made after the first runs: B3-clear counts a stage only if all stages before it are "

@@ -51,9 +51,8 @@ def measure_growth(runs: Runs) -> Iterator[Measured]:
     """Ask that Spearman(step, stable rank of the change) >= 0.8 in 5 of 6 blocks.
 
     The rank is the mean over heads. Snapshots count from epoch 1 until the first training loss
-    below 1e-3, or until the end. With fewer than 3 of them a seed cannot tell, nor can a run that
-    collapsed. A block with a head that could not be measured may be either: the seed cannot tell
-    if its outcome depends on such blocks.
+    below 1e-3, or until the end. A collapsed run, or one with fewer than 3 such snapshots, cannot
+    tell. If a head of a block was not measured, the block may count either way.
     """
     return _measure_each_run(runs, _growth)
 
@@ -90,8 +89,8 @@ B7 = Rule(
 )
 
 
-# Returns the position of the snapshot at which a run is read, and a remark on it. The int says for
-# how many steps the stopped runs of its network went on after their loss had settled.
+# Returns the position of the snapshot at which a run is read, and a remark on it. The int is the
+# number of steps that stopped runs of the network trained after their loss settled.
 Read = Callable[[xr.Dataset, int], tuple[int, str]]
 
 
@@ -103,7 +102,7 @@ def at_end(ds: xr.Dataset, wait: int) -> tuple[int, str]:
 def once_settled(ds: xr.Dataset, wait: int) -> tuple[int, str]:
     """Read a run at the first snapshot `wait` steps or more after its loss is below 1e-3.
 
-    A run whose loss never is, or that ends before, is read at its end.
+    A run that never settles, or ends before, is read at its end.
     """
     position = settled_position(ds, wait=wait)
     if not growth_window(ds).settled:
@@ -165,6 +164,7 @@ B8 = Rule(
 B8_SETTLED = replace(
     B8,
     claim="B8-settled",
+    first_rule="B8",
     quantity=f"share of blocks whose Spearman(scale, settled stable rank) >= {TREND:g}",
     measure=partial(measure_ranks_by_scale, read=once_settled),
     table="stable rank of the change once settled, mean over heads, by initial scale",

@@ -71,7 +71,8 @@ def measure_weakness(ds: xr.Dataset) -> Measured:
     ]
     row: dict[str, Cell] = {}
     for part, share in PARTS.items():
-        row |= {f"{part}, >= {share:g}": tallies[part].share, f"not {part}": str(tallies[part])}
+        tally = tallies[part]
+        row |= {f"{part}, >= {share:g}": tally.share, f"{part}, exceptions": str(tally)}
     return Measured(min(margins, default=None), met, (row,), tallies)
 
 
@@ -174,14 +175,9 @@ def measure_kinds(ds: xr.Dataset) -> Measured:
     kinds = end["pair_kind"].to_numpy()
     medians = {str(kind): float(end[kinds == kind].median()) for kind in np.unique(kinds)}
     known = {kind: median for kind, median in medians.items() if not np.isnan(median)}
-    ranked = sorted(known.items(), key=lambda entry: entry[1], reverse=True)
     own = known.get("qk")
-    best = next((median for kind, median in ranked if kind != "qk"), None)
-    row: dict[str, Cell] = {
-        "queries and keys": own,
-        "best other": best,
-        "kinds": ", ".join(f"{kind} {median:.3g}" for kind, median in ranked),
-    }
+    best = max((median for kind, median in known.items() if kind != "qk"), default=None)
+    row: dict[str, Cell] = {"best other": best, **known}
     if own is None or best is None:
         return Measured(rows=(row,))
     return Measured(own / best if best > 0 else None, own > best, (row,))
@@ -200,6 +196,7 @@ Y3 = Rule(
 Y3_MEDIAN = replace(
     Y3,
     claim="Y3-median",
+    first_rule="Y3",
     quantity="median over pairs of a(0) / background",
     bound=f"{AT_CHANCE[0]:g} to {AT_CHANCE[1]:g}; the other parts as in Y3",
     measure=measure_weakness_of_median,

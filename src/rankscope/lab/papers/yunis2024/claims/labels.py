@@ -52,9 +52,9 @@ def _compare(true: xr.Dataset, random: xr.Dataset) -> Measured:
     bounds = (median >= LOWER, left_true >= PERSISTS, left_random <= FADES)
     known = ~np.isnan([median, left_true, left_random])
     met = all_met(part if known[n] else None for n, part in enumerate(bounds))
-    layers = ", ".join(f"{name} {by:.3g}" for name, by in lower.to_series().items())
+    layers = {f"{name} lower by": float(by) for name, by in lower.to_series().items()}
     left = {"a(end) / max a, true": left_true, "a(end) / max a, random": left_random}
-    return Measured(median, met, ({"median lower by": median, "layers": layers, **left},))
+    return Measured(median, met, ({"median lower by": median, **layers, **left},))
 
 
 def middle(ds: xr.Dataset) -> xr.Dataset:

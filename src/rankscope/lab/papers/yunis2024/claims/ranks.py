@@ -16,7 +16,7 @@ from rankscope.lab.papers.yunis2024.runs import (
     collapse_remark,
     per_base_run,
     share_met,
-    substitute,
+    stand_in_remark,
     with_values,
 )
 from rankscope.lab.training.outcome import collapsed
@@ -44,7 +44,7 @@ def measure_fall(ds: xr.Dataset) -> Measured:
 
 
 def measure_agreement(runs: Runs) -> Iterator[Measured]:
-    """All seeds together have one share, which is the value of each of them.
+    """Yield the same share for every seed: that of all seeds together.
 
     It meets the bound if the final NER of 90% of matrices ranges over at most 0.05, at the base
     decay. A collapsed seed takes no part and cannot tell. Matrices with a single value, whose NER
@@ -60,7 +60,7 @@ def measure_agreement(runs: Runs) -> Iterator[Measured]:
                 yield Measured(remarks=(collapse_remark(key, seed, reason),)).at(key, seed)
                 continue
             row = {"median final NER": float(ranks[seed].median()), **agreed.rows[0]}
-            yield replace(agreed, rows=(row,), remarks=tuple(substitute(key))).at(key, seed)
+            yield replace(agreed, rows=(row,), remarks=tuple(stand_in_remark(key))).at(key, seed)
 
 
 def _agreement(ranks_by_seed: list[xr.DataArray]) -> Tally:

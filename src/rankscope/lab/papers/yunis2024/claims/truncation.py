@@ -10,11 +10,12 @@ from rankscope.lab.judging.correlation import rank_correlation
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import all_met
+from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.runs import (
     LEAST_DECAYS,
     decay_of,
     decay_sweeps,
-    substitute,
+    stand_in_remark,
     sweeps,
     with_full_loss,
 )
@@ -30,9 +31,6 @@ class Gap:
 
     q: float | None
     reason: str = ""
-
-    def __str__(self) -> str:
-        return f"no q ({self.reason})" if self.q is None else f"{self.q:.3g}"
 
 
 def measure(runs: Runs) -> Iterator[Measured]:
@@ -54,18 +52,18 @@ def measure(runs: Runs) -> Iterator[Measured]:
         at_base = gaps[base].q if base in gaps else None
         small = None if at_base is None else at_base <= GAP
         closes = None if correlation is None else correlation <= CORRELATION
-        by_decay = ", ".join(f"{decay:g}: {entry}" for decay, entry in gaps.items()) or "-"
+        by_decay: dict[str, Cell] = {f"q at {decay:g}": entry.q for decay, entry in gaps.items()}
         network, seed = sweep.base.network, sweep.seed
         without_q = tuple(
-            f"{network}, decay {decay:g}, seed {seed}: {entry}; the seed cannot tell"
+            f"{network}, decay {decay:g}, seed {seed}: no q ({entry.reason}); the seed cannot tell"
             for decay, entry in gaps.items()
             if entry.q is None
         )
         yield Measured(
             at_base,
             all_met([small, closes]) if len(known) == len(gaps) else None,
-            ({"q at base decay": at_base, "Spearman": correlation, "q by decay": by_decay},),
-            remarks=(*substitute(sweep.base), *sweep.left_out, *without_q),
+            ({"q at base decay": at_base, "Spearman": correlation, **by_decay},),
+            remarks=(*stand_in_remark(sweep.base), *sweep.left_out, *without_q),
         ).at(sweep.base, seed)
 
 
