@@ -207,7 +207,7 @@ def report(
         raise typer.Exit(1)
 
 
-results = typer.Typer(help="The archived runs of scale paper: list, keep, check.")
+results = typer.Typer(help="List the archived runs of scale paper; keep or check them.")
 app.add_typer(results, name="results")
 
 ArchiveArgument = Annotated[Path, typer.Argument(help="Folder of the archived runs.")]

@@ -3,9 +3,9 @@
 The claim P1 holds for all seeds, P2 for none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
-import xarray as xr
 from matplotlib.figure import Figure
 
 from lab.toy_runs import Decay
@@ -29,22 +29,12 @@ def experiment(scale: Scale) -> Experiment:
     )
 
 
-def last_by_first(ds: xr.Dataset) -> float:
-    return float(ds["loss"][-1] / ds["loss"][0])
-
-
-def measure_falls(runs: Runs) -> Iterator[Measured]:
+def measure(runs: Runs, *, meets: Callable[[float], bool]) -> Iterator[Measured]:
     """Divides the last loss by the first."""
     for key in runs:
         for seed, ds in runs[key].items():
-            share = last_by_first(ds)
-            yield Measured(share, share < 0.2, rows=({"share [left]": share},)).at(key, seed)
-
-
-def measure_rises(runs: Runs) -> Iterator[Measured]:
-    for key in runs:
-        for seed, ds in runs[key].items():
-            yield Measured(last_by_first(ds), last_by_first(ds) > 1).at(key, seed)
+            share = float(ds["loss"][-1] / ds["loss"][0])
+            yield Measured(share, meets(share), rows=({"share [left]": share},)).at(key, seed)
 
 
 def loss_over_time(runs: Runs) -> Figure:
@@ -60,7 +50,8 @@ def loss_over_time(runs: Runs) -> Figure:
     return figure
 
 
-FALLS = Rule("P1", "the loss falls", "last over first loss", "< 0.2", measure_falls, table="losses")
+QUANTITY = "last over first loss"
+FALLS = Rule("P1", "the loss falls", QUANTITY, "< 0.2", partial(measure, meets=(0.2).__gt__))
 RISES = Rule(
-    "P2", "the loss rises", "last over first loss", "> 1", measure_rises, needs=runs_of("fast")
+    "P2", "the loss rises", QUANTITY, "> 1", partial(measure, meets=(1.0).__lt__), runs_of("fast")
 )

@@ -117,7 +117,7 @@ def _own_study(name: str, scale: Scale) -> Study:
     if not callable(getattr(module, "experiment", None)):
         raise ValueError(
             f"{name} has no function experiment(scale) that returns a rankscope.lab.Experiment; "
-            "see the how-to page 'Your own experiment'"
+            "see the how-to page 'Add an experiment'"
         )
     experiment = module.experiment(scale)
     if not isinstance(experiment, Experiment):

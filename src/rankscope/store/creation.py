@@ -78,7 +78,7 @@ def refuse_what_is_there(path: Path) -> None:
         count = contents.lengths[contents.axes[0]] if contents.axes else 0
         raise ValueError(
             f"{path} already holds a run of {count} steps; "
-            "pass resume=True to go on or choose another path"
+            "pass resume=True to go on, choose another path, or delete the folder"
         )
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise ValueError(f"{path} exists and is not a run; choose another path")

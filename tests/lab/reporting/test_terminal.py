@@ -63,7 +63,7 @@ def test_the_list_has_one_line_per_experiment() -> None:
     ]
     lines = shown(experiment_table(entries)).splitlines()
     assert len([line for line in lines if "paper/" in line]) == 2 and len(lines) <= 6
-    assert "2 · 5 archived" in lines[3]
+    assert "2 here, 5 archived" in lines[3]
     verbose = shown(experiment_table(entries, verbose=True))
     assert verbose.count("2 x 3 seeds") == 6
 

@@ -18,7 +18,6 @@ from rankscope.lab.experiment import Scale, Study, select_runs
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.selected_runs import Runs, all_runs
 from rankscope.lab.papers.boix2023.stages import flows_of, stages_in_flows
-from rankscope.lab.running.placement import Placement
 from rankscope.lab.running.run_key import RunKey
 
 HEAD = "teacher-1"
@@ -38,23 +37,15 @@ RUNS: dict[str, dict[str, tuple[RunKey, ...]]] = {
 }
 
 
-def demo(
-    out: Path,
-    *,
-    command: str = "rankscope demo",
-    jobs: int | None = None,
-    placement: Placement | None = None,
-) -> bool:
+def demo(out: Path, *, command: str = "rankscope demo", jobs: int | None = None) -> bool:
     """Run the demonstration in `out`; write its report to `out`/demo and print what it shows."""
-    studies = demo_studies("small")
-    succeeded = run_studies(studies, out, jobs=jobs, placement=placement)
-    folder = out / "demo"
+    studies, folder = demo_studies("small"), out / "demo"
+    succeeded = run_studies(studies, out, jobs=jobs)
     report = make_report(studies, out, folder, command=command)
     seen = tuple(line for study in report.studies for line in observations(study.runs))
-    show(replace(report, seen=seen), folder)
-    console = Console()
     for line in seen:
-        say(console, f"• {line}")
+        say(Console(), f"• {line}")
+    show(replace(report, seen=seen), folder)
     return succeeded and not report.faults
 
 
@@ -113,9 +104,8 @@ def _stages(runs: Runs) -> Iterator[str]:
         return
     times = [stage.time for stage in stages]
     order = "in the order" if times == sorted(times) else "not in the order"
-    single = "one by one, " if all(stage.activations == 1 for stage in stages) else ""
     error = max(abs(stage.error) for stage in stages)
     yield (
-        f"The toy attention head learned {len(stages)} coordinates {single}{order} that "
-        f"Algorithm 1 predicts, at times within {error:.1%} of the predicted ones."
+        f"From alpha = 1e{smallest:g}, {len(stages)} clearly separated stages of the toy attention "
+        f"head came {order} that Algorithm 1 predicts, within {error:.1%} of its times."
     )

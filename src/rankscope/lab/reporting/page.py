@@ -108,6 +108,7 @@ def _marks(study: StudyReport) -> str:
         f"<tr><td class='key'><a href='#{_place(study, verdict.claim)}'>{escape(verdict.claim)}"
         f"</a></td><td>{escape(verdict.sentence)}</td><td>{_mark_cells(study, verdict)}</td></tr>"
         for verdict in study.verdicts
+        if not verdict.first_rule
     )
     head = f"<h3>{escape(study.study.name)}</h3><p><cite>{escape(study.study.title)}</cite></p>"
     return f"{head}<table class='marks'><tbody>{rows}</tbody></table>"

@@ -107,11 +107,11 @@ def _scale_table(entries: Iterable[Entry]) -> Table:
 
 
 def _stored(entries: Sequence[Entry]) -> str:
-    """Return how many runs are whole, and how many the archive has: "4 · 15 archived"."""
+    """Return how many runs are whole, and how many the archive has: "4 here, 15 archived"."""
     whole = sum(entry.whole for entry in entries)
     archived = sum(entry.archived for entry in entries)
-    words = [str(whole) if whole else "", f"{archived} archived" if archived else ""]
-    return " · ".join(filter(None, words)) or "-"
+    words = [f"{whole} here" if whole else "", f"{archived} archived" if archived else ""]
+    return ", ".join(filter(None, words)) or "-"
 
 
 def duration(seconds: float | int | None) -> str:

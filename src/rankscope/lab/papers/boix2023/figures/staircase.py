@@ -54,6 +54,7 @@ def entries_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
     axes = figure.add_subplot(xlabel="time / log(1/alpha)", ylabel="entries of the products")
     draw_entries(axes, algorithm, flows)
     mark_stages(figure, [axes], algorithm, flows)
+    axes.set_xlim(left=0.8 * float(algorithm["stage_time"][1]))  # nothing happens before
     return figure
 
 

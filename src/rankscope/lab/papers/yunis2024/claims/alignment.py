@@ -185,7 +185,7 @@ def measure_kinds(ds: xr.Dataset) -> Measured:
 
 Y3 = Rule(
     claim="Y3",
-    sentence="neighbouring layers align weakly, not from the start, in the top ranks only",
+    sentence="alignment of neighbours is weak, absent at first, and in the top ranks only",
     quantity="how far the worst of three shares of pairs is above its bound (below 0: missed)",
     bound=">= 0",
     measure=measure_weakness,
