@@ -12,7 +12,7 @@ from types import ModuleType
 
 from rankscope.lab.archive.archived_files import is_archive
 from rankscope.lab.experiment import SCALES, Experiment, Scale, Study, study_of
-from rankscope.lab.running.stored_run import seeds_on_disk, stored_runs
+from rankscope.lab.running.stored_run import runs_on_disk
 
 PAPERS = "rankscope.lab.papers"
 
@@ -107,8 +107,7 @@ def entries(out: Path, *, archive: Path) -> list[Entry]:
 
 
 def _whole(experiment: Experiment, folder: Path) -> int:
-    seeds = tuple(sorted(seeds_on_disk(experiment, folder)))
-    return sum(run.state == "whole" for run in stored_runs(experiment, folder, seeds=seeds))
+    return sum(run.state == "whole" for run in runs_on_disk(experiment, folder))
 
 
 def _own_study(name: str, scale: Scale) -> Study:

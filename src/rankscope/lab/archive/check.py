@@ -13,7 +13,7 @@ from rankscope.lab.judging.available_runs import load_runs, stored_part
 from rankscope.lab.judging.study import judge_study, read_json
 from rankscope.lab.judging.verdict import Verdict
 from rankscope.lab.running.identity import declaration
-from rankscope.lab.running.stored_run import seeds_on_disk, stored_runs
+from rankscope.lab.running.stored_run import runs_on_disk
 from rankscope.store.archive import SUFFIX
 
 Place = tuple[str, ...]
@@ -50,14 +50,12 @@ def _files(studies: Iterable[Study], archive: Path) -> Iterator[str]:
     """Yield a sentence on each file that is not of a run as it is declared now."""
     known: set[Path] = set()
     for experiment in (experiment for study in studies for experiment in study.experiments):
-        compaction = declaration(experiment.compaction)
-        seeds = tuple(sorted(seeds_on_disk(experiment, archive)))
-        for stored in stored_runs(experiment, archive, seeds=seeds):
+        for stored in runs_on_disk(experiment, archive):
             known.add(stored.path)
-            if stored.path.exists() and stored.state != "whole":
+            if stored.state != "whole":
                 changes = "; ".join(stored.changes()[:3])
                 yield f"{stored.path} is not of the run as declared now ({changes})"
-            elif stored.path.exists() and stored.attrs.get("compaction") != compaction:
+            elif stored.attrs.get("compaction") != declaration(experiment.compaction):
                 yield f"{stored.path} was compacted by another declaration"
     for path in sorted(set(archive.rglob(f"*{SUFFIX}")) - known):
         yield f"{path} belongs to no declared run"

@@ -18,7 +18,7 @@ from rankscope.lab.judging.selected_runs import Seeds, all_runs
 from rankscope.lab.judging.study import StudyReport, judge_study
 from rankscope.lab.reporting.markdown import claim_block, claims_table, fill, outcome_table, table
 from rankscope.lab.reporting.terminal import duration
-from rankscope.lab.running.stored_run import seeds_on_disk, stored_runs
+from rankscope.lab.running.stored_run import runs_on_disk
 
 README = "README.md"
 PAGES = "docs/papers"
@@ -126,9 +126,8 @@ def archive_table(
 
 
 def _archive_row(experiment: Experiment, archive: Path) -> tuple[str, ...]:
-    seeds = tuple(sorted(seeds_on_disk(experiment, archive)))
-    stored = stored_runs(experiment, archive, seeds=seeds)
-    files = [(run.attrs, run.path.stat().st_size) for run in stored if run.path.exists()]
+    stored = runs_on_disk(experiment, archive)
+    files = [(run.attrs, run.path.stat().st_size) for run in stored]
     if not files:
         return ()
 
@@ -139,7 +138,7 @@ def _archive_row(experiment: Experiment, archive: Path) -> tuple[str, ...]:
     return (
         experiment.name,
         str(len(files)),
-        ", ".join(map(str, seeds)),
+        ", ".join(map(str, sorted({run.seed for run in stored}))),
         duration(sum(attrs["wall_seconds"] for attrs, _ in files)),
         f"{sum(size for _, size in files) / 1e6:.1f}",
         distinct("device", 30),

@@ -19,7 +19,7 @@ from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.judging.available_runs import REASONS, AvailableRuns, load_runs
 from rankscope.lab.judging.study import StudyReport, judge_study, verdicts_json, write_json
 from rankscope.lab.running.identity import declaration
-from rankscope.lab.running.stored_run import StoredRun, seeds_on_disk, stored_runs
+from rankscope.lab.running.stored_run import StoredRun, runs_on_disk
 from rankscope.store.archive import archive_attrs, packed
 from rankscope.store.files import replace_file
 
@@ -63,15 +63,13 @@ def keep(source: Path, archive: Path, *, studies: tuple[Study, ...] | None = Non
 def _offered(experiments: Iterable[Experiment], source: Path) -> tuple[list[StoredRun], list[str]]:
     """The whole runs in a folder, and a sentence on each that was declared differently."""
     whole, refused = list[StoredRun](), list[str]()
-    for experiment in experiments:
-        seeds = tuple(sorted(seeds_on_disk(experiment, source)))
-        for stored in stored_runs(experiment, source, seeds=seeds):
-            state = stored.state
-            if state == "whole":
-                whole.append(stored)
-            elif state in ("changed", "foreign"):
-                changes = "; ".join(stored.changes()[:3])
-                refused.append(f"not archived: {stored.title} {REASONS[state]} ({changes})")
+    for stored in (run for experiment in experiments for run in runs_on_disk(experiment, source)):
+        state = stored.state
+        if state == "whole":
+            whole.append(stored)
+        elif state in ("changed", "foreign"):
+            changes = "; ".join(stored.changes()[:3])
+            refused.append(f"not archived: {stored.title} {REASONS[state]} ({changes})")
     return whole, refused
 
 

@@ -15,7 +15,7 @@ from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.judging.selected_runs import Needs, Runs
 from rankscope.lab.judging.verdict import Missing
 from rankscope.lab.running.run_key import RunKey
-from rankscope.lab.running.stored_run import State, StoredRun, seeds_on_disk, stored_runs
+from rankscope.lab.running.stored_run import State, StoredRun, runs_on_disk, stored_runs
 
 REASONS: dict[State, str] = {
     "missing": "was not run",
@@ -82,7 +82,8 @@ def load_runs(
     """
     entries: dict[RunKey, Mapping[int, xr.Dataset | str]] = {}
     for experiment in experiments:
-        candidates = sorted({*experiment.seeds, *seeds, *seeds_on_disk(experiment, out)})
+        on_disk = {run.seed for run in runs_on_disk(experiment, out)}
+        candidates = sorted({*experiment.seeds, *seeds, *on_disk})
         stored = {
             (run.key, run.seed): run
             for run in stored_runs(experiment, out, seeds=tuple(candidates))
@@ -97,12 +98,11 @@ def load_runs(
 
 def stored_part(study: Study, out: Path) -> Study:
     """Return the study of the experiments of which some run is whole below `out`."""
-
-    def is_stored(experiment: Experiment) -> bool:
-        seeds = tuple(sorted(seeds_on_disk(experiment, out)))
-        return any(run.state == "whole" for run in stored_runs(experiment, out, seeds=seeds))
-
-    return study.restrict(filter(is_stored, study.experiments))
+    return study.restrict(
+        experiment
+        for experiment in study.experiments
+        if any(run.state == "whole" for run in runs_on_disk(experiment, out))
+    )
 
 
 def _read(stored: StoredRun) -> xr.Dataset | str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from textwrap import wrap
 
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging.selected_runs import Seeds
@@ -61,6 +62,8 @@ def _rule_block(study: Study, verdict: Verdict) -> str:
     columns = ("network", "verdict", "value over seeds", "seeds", "note")
     width = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
     rule = f"*{verdict.claim}* · {verdict.quantity}; bound {verdict.bound}."
+    if verdict.first_rule:
+        rule = "\n".join(wrap(f"{rule} {' '.join(verdict.remarks[:1])}", 160))
     missing = [f"Missing: {lack}." for lack in verdict.missing]
     return "\n\n".join([rule, table(columns[:width], [row[:width] for row in rows]), *missing])
 

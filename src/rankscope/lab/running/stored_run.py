@@ -204,17 +204,14 @@ def stored_runs(
     ]
 
 
-def seeds_on_disk(experiment: Experiment, out: Path) -> set[int]:
-    """Return every seed of which some run of the experiment has files below `out`."""
+def runs_on_disk(experiment: Experiment, out: Path) -> list[StoredRun]:
+    """Return the runs of any seed that have a store below `out`."""
     folders, suffix = _folders(experiment, out)
     pattern = re.compile(rf"seed-(\d+){re.escape(suffix)}")
-    return {
-        int(match[1])
-        for folder in folders.values()
-        if folder.is_dir()
-        for path in folder.iterdir()
-        if (match := pattern.fullmatch(path.name))
-    }
+    files = [path.name for folder in folders.values() for path in folder.glob("seed-*")]
+    seeds = sorted({int(match[1]) for name in files if (match := pattern.fullmatch(name))})
+    runs = stored_runs(experiment, out, seeds=tuple(seeds))
+    return [run for run in runs if run.path.exists()]
 
 
 def _folders(experiment: Experiment, out: Path) -> tuple[dict[RunKey, Path], str]:
