@@ -100,7 +100,7 @@ def test_variants_and_parts_are_told_apart_and_exceptions_listed(runs: Available
 
     verdict = judge(replace(FALLS, measure=measure, reason="a reason"), runs)
     assert [n.label for n in verdict.networks] == ["fast, rate 2, K-Q", "slow, rate 1, K-Q"]
-    assert verdict.remarks == ("a reason", "once")
+    assert (verdict.reason, verdict.remarks) == ("a reason", ("once",))
     assert verdict.tables[-1].rows[0] == ("fast, rate 2, K-Q", "falls", "seed 1 2: m2", "-")
 
 

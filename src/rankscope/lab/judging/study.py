@@ -85,15 +85,11 @@ def judge(rule: Rule, runs: AvailableRuns) -> Verdict:
         rule.bound,
         rule.quantity,
         first_rule=rule.first_rule,
+        reason=rule.reason,
         networks=(*_networks(measurements), *_without_data(measurements, missing)),
         missing=missing,
         remarks=tuple(
-            dict.fromkeys(
-                (
-                    *([rule.reason] if rule.reason else []),
-                    *(remark for measured in measurements for remark in measured.remarks),
-                )
-            )
+            dict.fromkeys(remark for measured in measurements for remark in measured.remarks)
         ),
         tables=tuple(map(without_nan, _tables(rule, measurements))),
     )
@@ -104,8 +100,9 @@ def _judge_or_fault(rule: Rule, runs: AvailableRuns) -> tuple[Verdict, str]:
         return judge(rule, runs), ""
     except Exception as error:
         fault = f"could not be judged: {type(error).__name__}: {error}"
-        verdict = Verdict(rule.claim, rule.sentence, rule.bound, rule.quantity, fault=fault)
-        return replace(verdict, first_rule=rule.first_rule), traceback.format_exc()
+        named = Verdict(rule.claim, rule.sentence, rule.bound, rule.quantity, fault=fault)
+        verdict = replace(named, first_rule=rule.first_rule, reason=rule.reason)
+        return verdict, traceback.format_exc()
 
 
 def _networks(measurements: Iterable[Measured]) -> list[NetworkVerdict]:

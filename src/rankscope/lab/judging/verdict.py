@@ -136,6 +136,7 @@ class Verdict:
     missing: runs the rule needs and lacks. remarks: sentences to read beside the values.
     fault: why the claim could not be judged at all; "" if it was.
     first_rule: the key of the claim's first rule, where this was judged by a second one.
+    reason: why that second rule was made.
     """
 
     claim: str
@@ -148,6 +149,7 @@ class Verdict:
     tables: tuple[Table, ...] = ()
     fault: str = ""
     first_rule: str = ""
+    reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become null."""

@@ -62,8 +62,8 @@ def _rule_block(study: Study, verdict: Verdict) -> str:
     columns = ("network", "verdict", "value over seeds", "seeds", "note")
     width = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
     rule = f"*{verdict.claim}* · {verdict.quantity}; bound {verdict.bound}."
-    if verdict.first_rule:
-        rule = "\n".join(wrap(f"{rule} {' '.join(verdict.remarks[:1])}", 160))
+    if verdict.reason:
+        rule = "\n".join(wrap(f"{rule} {verdict.reason}", 160))
     missing = [f"Missing: {lack}." for lack in verdict.missing]
     return "\n\n".join([rule, table(columns[:width], [row[:width] for row in rows]), *missing])
 

@@ -147,8 +147,8 @@ def _claim(study: StudyReport, verdict: Verdict) -> str:
         ),
         f"{verdict.quantity}; bound {verdict.bound}",
     )
-    missing = [f"missing: {lack}" for lack in verdict.missing]
-    content = [_table(networks), _list([*missing, *verdict.remarks]), *map(_table, verdict.tables)]
+    lines = [verdict.reason, *(f"missing: {lack}" for lack in verdict.missing), *verdict.remarks]
+    content = [_table(networks), _list(filter(None, lines)), *map(_table, verdict.tables)]
     summary = f"<b>{escape(verdict.claim)}</b> {escape(verdict.sentence)}"
     return (
         f"<details id='{_place(study, verdict.claim)}'><summary>{summary}</summary>"

@@ -30,8 +30,8 @@ def test_a_network_that_collapsed_halves_a_loss_that_starts_high() -> None:
     assert (words(first), words(second)) == ({"unet": "holds"}, {"unet": "fails"})
     assert only(first).value == only(second).value == pytest.approx(1 / 3.8)
     remark = "unet, decay 10, seed 0 collapsed: training loss 1, a constant predictor's is 1"
-    assert first.remarks[0] == second.remarks[1] == remark
-    assert second.remarks[0] == Y7_UNCOLLAPSED.reason
+    assert first.remarks[0] == second.remarks[0] == remark
+    assert second.reason == Y7_UNCOLLAPSED.reason
 
 
 @both_rules
