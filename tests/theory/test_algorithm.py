@@ -24,6 +24,7 @@ from theory.cases import (
     attention_task,
     correlated,
     leaving,
+    loss_network,
     reference_stages,
     vector,
 )
@@ -210,6 +211,47 @@ def test_a_coordinate_without_drive_stays_idle() -> None:
     assert [stage.winner for stage in stages] == [None, 0, 2]
     assert all(1 in stage.idle for stage in stages)
     assert all(float(stage.b[1]) == 1 for stage in stages)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("optimum", [(1e8, 1.0), (1.0, 1e8, 1e4, -3e2), (1e6, -1e-4)])
+def test_coordinates_of_very_different_units_come_to_rest(
+    optimum: tuple[float, ...], constant: bool
+) -> None:
+    network = whitened_network(vector(*optimum))
+    if not constant:
+        network = loss_network(lambda z: (z - vector(*optimum)).square().sum() / 2, len(optimum))
+    stages = run_stages(network)
+    order = sorted(range(len(optimum)), key=lambda i: -abs(optimum[i]))
+    assert [stage.winner for stage in stages[1:]] == order
+    for k, stage in enumerate(stages[1:]):
+        assert stage.time == pytest.approx(1 / abs(optimum[order[k]]), rel=1e-9)
+    torch.testing.assert_close(stages[-1].z, vector(*optimum), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("expanded", [False, True])
+def test_a_quartic_minimum_is_degenerate_but_at_rest(expanded: bool) -> None:
+    """Rounding blurs the expanded polynomial's minimum: its drive is 4 (1 - z)^3."""
+
+    def quartic(z: Tensor) -> Tensor:
+        return (z**4 - 4 * z**3 + 6 * z**2 - 4 * z if expanded else (z - 1) ** 4).sum()
+
+    network = loss_network(quartic)
+    stages = run_stages(network)
+    assert [stage.converged for stage in stages] == [True, True] and not stages[1].strict
+    torch.testing.assert_close(stages[1].z, vector(1), rtol=1e-4 if expanded else 1e-10, atol=0)
+    assert any("degenerate" in remark for remark in stages[1].remarks(network))
+
+
+def test_a_drive_that_counts_as_zero_is_named_and_can_be_asked_for() -> None:
+    network = whitened_network(vector(1e12, 1, 0))
+    stages = run_stages(network)
+    assert [stage.winner for stage in stages] == [None, 0]
+    assert [(stage.idle, stage.faint) for stage in stages] == [((1, 2), (1,))] * 2
+    assert any(remark.startswith("the drive of z.1 is") for remark in stages[0].remarks(network))
+    finer = list(incremental(network, 5, still=1e-14))
+    assert [stage.winner for stage in finer] == [None, 0, 1]
+    assert finer[2].time == pytest.approx(1) and finer[2].faint == ()
 
 
 def test_a_coordinate_that_falls_to_zero_without_any_drive_is_degenerate() -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from rankscope.theory.networks import DiagonalNetwork, Vector
 from rankscope.theory.stationary import Rest, settle
 
-STILL = 1e-11  # of the largest drive at the start: a smaller one is zero up to rounding
+STILL = 1e-11  # rounding leaves drives of this share of the largest
 MANY = 10.0  # transition times that a resolved stage lasts, at least
 
 
@@ -50,6 +50,7 @@ class Stage:
     returned: whether the winner had been in the support before.
     tied: coordinates that would have become active at the same time as the winner.
     idle: coordinates outside the support whose drive is zero, so that they wait forever.
+    faint: idle coordinates whose drive is not zero, but counts as zero (`still` of `incremental`).
     """
 
     index: int
@@ -68,6 +69,7 @@ class Stage:
     returned: bool = False
     tied: tuple[int, ...] = ()
     idle: tuple[int, ...] = ()
+    faint: tuple[int, ...] = ()
     message: str = ""
 
     @property
@@ -129,25 +131,36 @@ class Stage:
             sentences.append(f"{', '.join(names[i] for i in self.left)} left the support")
         if self.returned:
             sentences.append(f"{winner} came back to the support")
+        if self.faint:
+            more = f" and {len(self.faint) - 5} more" if len(self.faint) > 5 else ""
+            faint = ", ".join(names[i] for i in self.faint[:5]) + more
+            sentences.append(
+                f"the drive of {faint} is so small that it counts as zero; "
+                "pass a smaller still= if it is more than rounding"
+            )
         if math.isinf(self.until) and self.converged:
             sentences.append(f"no coordinate ever becomes active after time {self.time:g}")
         return tuple(sentences)
 
 
-def incremental(network: DiagonalNetwork, max_stages: int, *, tie: float = 1e-9) -> Iterator[Stage]:
+def incremental(
+    network: DiagonalNetwork, max_stages: int, *, tie: float = 1e-9, still: float = STILL
+) -> Iterator[Stage]:
     """Yield stage 0, at rest at zero, then up to `max_stages` stages of Algorithm 1.
 
     Ends early when nothing becomes active any more (the last stage's `until` is infinite) or when
     a stage does not come to rest (`converged` is false and `message` says why).
 
     tie: two activation times equal to this relative precision are a tie; the lower index wins.
+    still: share of the largest drive at the start; a smaller drive counts as zero. Remarks of a
+        stage name the coordinates that wait for this reason.
     """
     if max_stages < 1:
         raise ValueError(f"max_stages is {max_stages}; it should be at least 1")
     z = torch.zeros(network.p, dtype=torch.float64)
     b = torch.ones_like(z)
     drive = network.g(z)
-    still = STILL * float(drive.abs().max())
+    still = still * float(drive.abs().max())
     wait = time_until_active(b, drive, z, still=still)
     stage = Stage(
         index=0,
@@ -162,6 +175,7 @@ def incremental(network: DiagonalNetwork, max_stages: int, *, tie: float = 1e-9)
         loss=network.loss(z),
         certificate=Certificate(0.0, math.inf, math.inf),
         idle=_where(wait.isinf()),
+        faint=_where(wait.isinf() & (drive != 0)),
     )
     yield stage
     visited: set[int] = set()  # coordinates that have been in a support
@@ -188,6 +202,7 @@ def _next_stage(
     rest = settle(network, stage.z, signs, winner)
     drive_at_rest = network.g(rest.z)
     next_wait = time_until_active(b, drive_at_rest, rest.z, still=still)
+    left = sorted({*stage.support, winner} - set(rest.support))
     return Stage(
         index=stage.index + 1,
         time=stage.until,
@@ -199,12 +214,13 @@ def _next_stage(
         b=b,
         z=rest.z,
         loss=network.loss(rest.z),
-        certificate=_certificate(rest, drive_at_rest),
+        certificate=_certificate(rest, drive_at_rest, left, still=still),
         converged=rest.converged,
-        left=tuple(sorted({*stage.support, winner} - set(rest.support))),
+        left=tuple(left),
         returned=winner in visited,
         tied=_where(behind <= tie * stage.until),
         idle=_where(next_wait.isinf() & (rest.z == 0)),
+        faint=_where(next_wait.isinf() & (rest.z == 0) & (drive_at_rest != 0)),
         message=rest.message,
     )
 
@@ -219,17 +235,20 @@ def time_until_active(b: Vector, g: Vector, z: Vector, *, still: float = 0.0) ->
     return torch.where(moving, (b - 1 + g.sgn()) / g, torch.inf)
 
 
-def _certificate(rest: Rest, g: Vector) -> Certificate:
+def _certificate(rest: Rest, g: Vector, left: list[int], *, still: float) -> Certificate:
     if not rest.converged:
         return Certificate(math.nan, math.nan, math.nan)
     support = list(rest.support)
-    drive = g[support]
-    in_u = hessian_in_u(rest.z[support], drive, rest.hessian)
-    return Certificate(
-        float(drive.abs().max()),
-        float(torch.linalg.eigvalsh(in_u)[0]),
-        float(torch.linalg.eigvalsh(rest.hessian)[0]),
-    )
+    z, drive = rest.z[support], g[support]
+    if rest.factor is not None:
+        in_z = rest.factor.smallest_eigenvalue()
+        in_u = rest.factor.scaled(2 * z.abs().sqrt()).smallest_eigenvalue()
+    else:
+        in_z = float(torch.linalg.eigvalsh(rest.hessian)[0])
+        in_u = float(torch.linalg.eigvalsh(hessian_in_u(z, drive, rest.hessian))[0])
+    # A coordinate at u = 0 has the second derivative 2 |g|: none if it left without a drive.
+    loose = g[left].abs()[g[left].abs() <= still]
+    return Certificate(float(drive.abs().max()), min([in_u, *(2 * loose).tolist()]), in_z)
 
 
 def hessian_in_u(

@@ -18,7 +18,11 @@ def whitened_network(optimum: Float[Tensor, " p"]) -> DiagonalNetwork:
     """Return L(z) = |z - optimum|^2 / 2: coordinates are independent, T_k = 1 / |optimum|_(k)."""
     ones = torch.ones(1, len(optimum), dtype=torch.float64)
     return DiagonalNetwork(
-        lambda x, z: x * z, square_error, (ones, optimum[None]), coordinates=len(optimum)
+        lambda x, z: x * z,
+        square_error,
+        (ones, optimum[None]),
+        coordinates=len(optimum),
+        hessian=torch.eye(len(optimum), dtype=torch.float64),
     )
 
 
@@ -28,7 +32,14 @@ def linear_network(x: Float[Tensor, "batch p"], target: Float[Tensor, " batch"])
     The loss is half the mean square error.
     With A = x^T x / batch and r = x^T target / batch: g(z) = r - A z.
     """
-    return DiagonalNetwork(lambda x, z: x @ z, square_error, (x, target), coordinates=x.shape[1])
+    x = x.double()
+    return DiagonalNetwork(
+        lambda x, z: x @ z,
+        square_error,
+        (x, target),
+        coordinates=x.shape[1],
+        hessian=x.mT @ x / len(x),
+    )
 
 
 def diagonal_attention(x: Tokens, kq: Float[Tensor, " d"], vo: Float[Tensor, " d"]) -> Tokens:
