@@ -10,7 +10,7 @@ from rankscope.matrices.coverage import Coverage, Covered, described, tied
 from rankscope.matrices.lora import lora_products
 from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.reading import Reading, dotted
-from rankscope.matrices.recognition import attention_rule, why_unknown
+from rankscope.matrices.recognition import attentions_in, why_unknown
 from rankscope.matrices.rules import flattened_reading, view_rule
 from rankscope.matrices.wrappers import children, walk
 
@@ -28,12 +28,13 @@ def manifest(model: nn.Module) -> Manifest:
     shapes = {line.tensor: line.shape for line in lines if line.matrices}
     ties = {line.tensor for line in lines if line.tied_to in shapes}
     attentions, notes = _attentions(modules, readable=shapes.keys() | ties)
+    stacks = _stacks(attentions, readings)
     return checked(
         Manifest(
-            matrices=tuple(readings),
+            matrices=tuple(stacks.get(reading.parameter, reading) for reading in readings),
             attentions=attentions,
             lora=lora_products(shapes, dict(modules)),
-            coverage=Coverage(tuple(_noted(line, notes) for line in lines)),
+            coverage=Coverage(tuple(_noted(_stacked(line, stacks), notes) for line in lines)),
         )
     )
 
@@ -119,16 +120,34 @@ def _attentions(
         if id(module) in visited or (recognised and _is_inside(name, recognised[-1])):
             continue
         visited.add(id(module))
-        attention = attention_rule(module, name)
-        if attention is not None:
+        module_attentions = attentions_in(module, name)
+        for attention in module_attentions:
             parameters = [reading.parameter for reading in attention.readings]
             # Quantized weights cannot be multiplied.
             if readable.issuperset(parameters):
                 recognised.append(attention)
                 notes |= dict.fromkeys(parameters, _heads(attention))
-        elif reason := why_unknown(module, name):
+        if not module_attentions and (reason := why_unknown(module, name)):
             notes |= {dotted(name, key, "weight"): reason for key in children(module)}
     return tuple(recognised), notes
+
+
+def _stacks(attentions: Iterable[Attention], readings: Iterable[Reading]) -> dict[str, Reading]:
+    """Return the stacks of heads among the tensors that no other rule reads, by parameter."""
+    unruled = {reading.parameter for reading in readings if reading.kind == "flattened"}
+    return {
+        reading.parameter: reading
+        for attention in attentions
+        for reading in attention.readings
+        if reading.parameter in unruled and reading.part_of is None
+    }
+
+
+def _stacked(line: Covered, stacks: dict[str, Reading]) -> Covered:
+    """Return the line of a tensor that turned out to be a stack of heads."""
+    if line.tensor not in stacks:
+        return line
+    return covered(line.tensor, line.shape, [stacks[line.tensor]], "stack of heads")
 
 
 def _is_inside(name: str, attention: Attention) -> bool:
@@ -139,7 +158,8 @@ def _heads(attention: Attention) -> str:
     shared = attention.kv_heads != attention.heads
     keys = f" meeting {attention.kv_heads} key heads" if shared else ""
     missing = "" if attention.output else ", no V-O products: no output projection found"
-    return f"{attention.heads} heads{keys} of width {attention.head_dim}{missing}"
+    note = f", {attention.note}" if attention.note else ""
+    return f"{attention.heads} heads{keys} of width {attention.head_dim}{missing}{note}"
 
 
 def _noted(line: Covered, notes: dict[str, str]) -> Covered:

@@ -53,7 +53,7 @@ def attention_pairs(attention: Attention) -> tuple[Pair, ...]:
         )
         for head in range(attention.heads)
     )
-    output, heads = attention.output, attention.heads
+    output, heads = attention.output, attention.output_heads or attention.heads
     if output is None:
         return tuple(queries)
     if attention.kv_heads == heads:
