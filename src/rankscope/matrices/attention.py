@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import nn
+from torch.nn.modules import activation
 
 from rankscope.matrices.product import ProductReading
 from rankscope.matrices.reading import Reading, dotted
@@ -144,8 +145,7 @@ def projection(module: nn.Module, name: str, path: str) -> Reading:
     for step in path.split("."):
         module = children(module)[step]
     layer_name = dotted(name, path)
-    # PEFT keeps the layer it adapts in `base_layer`; `to_out` is often (Linear, Dropout).
-    while inner := next((key for key in ("base_layer", "0") if key in children(module)), None):
+    while inner := _inner(module, layer_name):
         module, layer_name = children(module)[inner], dotted(layer_name, inner)
     readings = view_rule(module, layer_name)
     if len(readings) == 1 and readings[0].outputs == ("out",) and readings[0].inputs[:1] == ("in",):
@@ -156,6 +156,22 @@ def projection(module: nn.Module, name: str, path: str) -> Reading:
     raise ValueError(
         f"attention {name!r}: {layer_name!r} is a {layer}, not read as one out x in matrix"
     )
+
+
+def _inner(module: nn.Module, layer_name: str) -> str | None:
+    """Return the name of the layer that a wrapper holds, such as the Linear of (Linear, Dropout).
+
+    PEFT keeps the layer it adapts in `base_layer`.
+    """
+    layers = children(module)
+    if not layers or "base_layer" in layers:
+        return "base_layer" if layers else None
+    if any(type(layer).__module__ == activation.__name__ for layer in layers.values()):
+        raise ValueError(f"{layer_name!r} has an activation, so its product is not linear")
+    weighted = [key for key, layer in layers.items() if next(layer.parameters(), None) is not None]
+    if len(weighted) == 1:
+        return weighted[0]
+    return "0" if "0" in layers else None
 
 
 def output_projection(module: nn.Module, name: str, path: str | None) -> Reading | None:
@@ -193,6 +209,11 @@ def assembled(
         raise ValueError(
             f"attention {name!r}: {heads} heads and {kv_heads} key heads of width {head_dim} do "
             f"not fit {got[0]} query, {got[1]} key and {got[2]} value rows, {got[3]} output columns"
+        )
+    if key_heads and (len(key_heads) != heads or not set(key_heads) <= set(range(kv_heads))):
+        raise ValueError(
+            f"attention {name!r}: got key_heads {list(key_heads)}, expected {heads} numbers below "
+            f"{kv_heads}"
         )
     return Attention(
         name=name,

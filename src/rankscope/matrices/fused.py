@@ -15,6 +15,7 @@ from rankscope.matrices.projection_names import (
     FUSED,
     HEAD_DIM,
     HEADS,
+    KV_HEADS,
     QUERY_AND_KEY_VALUE,
     attribute,
     output_name,
@@ -167,9 +168,8 @@ def recognised_fused(module: nn.Module, name: str) -> Attention | None:
     # The query heads of differential attention come in pairs.
     query_rows = projection(module, name, fused).m // 3
     pairs = is_differential(module) and head_dim is not None and query_rows == 2 * heads * head_dim
-    layout = _layout(module, fused)
     codegen = has_class(module, "CodeGenAttention")
-    return fused_attention(
+    attention = fused_attention(
         module,
         name,
         fused=fused,
@@ -177,17 +177,29 @@ def recognised_fused(module: nn.Module, name: str) -> Attention | None:
         heads=2 * heads if pairs else heads,
         head_dim=head_dim,
         value_dim=value_dim,
-        layout=layout,
+        layout=_layout(module, fused),
         order="qvk" if codegen else "qkv",
         groups=4 if codegen else 1,
         output_heads=heads if pairs else None,
     )
+    shared = attention.kv_heads != attention.heads and not _is_multi_query(module)
+    if shared and attribute(module, KV_HEADS) != attention.kv_heads:
+        raise ValueError(
+            f"attention {name!r}: {projection(module, name, fused).m} rows fit {heads} query and "
+            f"{attention.kv_heads} key heads, which no attribute confirms"
+        )
+    return attention
+
+
+def _is_multi_query(module: nn.Module) -> bool:
+    flags = ("multi_query", "multi_query_attention", "new_decoder_architecture")
+    return any(getattr(module, flag, False) for flag in flags)
 
 
 def _layout(module: nn.Module, fused: str) -> Layout:
     if getattr(module, "new_decoder_architecture", False):  # Falcon-40B
         return "grouped"
-    if getattr(module, "multi_query", False) or getattr(module, "multi_query_attention", False):
+    if _is_multi_query(module):
         return "blocks"
     if fused == "query_key_value" or has_class(module, "GPTBigCodeAttention"):
         return "interleaved"

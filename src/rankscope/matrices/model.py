@@ -1,6 +1,6 @@
 """Manifest of a model, from the rules for each of its modules."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -128,8 +128,16 @@ def _attentions(
                 recognised.append(attention)
                 notes |= dict.fromkeys(parameters, _heads(attention))
         if not module_attentions and (reason := why_unknown(module, name)):
-            notes |= {dotted(name, key, "weight"): reason for key in children(module)}
+            notes |= dict.fromkeys(_near(module, name), reason)
     return tuple(recognised), notes
+
+
+def _near(module: nn.Module, name: str) -> Iterator[str]:
+    """Yield the names of the tensors of a module, of its layers, and of layers they wrap."""
+    yield from (dotted(name, key) for key in module._parameters)
+    for key, layer in children(module).items():
+        yield dotted(name, key, "weight")
+        yield from (dotted(name, key, inner, "weight") for inner in children(layer))
 
 
 def _stacks(attentions: Iterable[Attention], readings: Iterable[Reading]) -> dict[str, Reading]:

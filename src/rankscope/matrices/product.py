@@ -51,6 +51,8 @@ class ProductReading:
         """Read the product out of tensors by name."""
         left = _factor(self.left_latent, self.left, tensors)
         right = _factor(self.right_latent, self.right, tensors)
+        dtype = torch.promote_types(left.dtype, right.dtype)
+        left, right = left.to(dtype), right.to(dtype)
         return Product(left=left if self.scale == 1.0 else self.scale * left, right=right)
 
     @property

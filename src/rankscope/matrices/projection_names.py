@@ -33,13 +33,17 @@ FUSED = (
 OUTPUT = (
     *("o_proj", "out_proj", "c_proj", "proj", "projection", "to_out", "output_proj"),
     *("dense", "o", "wo", "out", "out_lin", "proj_o", "fc_out", "unify_heads"),
-    *("linear_out", "out_linear", "attention_out", "fc_o", "post_proj"),
+    *("linear_out", "out_linear", "attention_out", "fc_o", "output"),
 )
 
-# The number of key heads needs no attribute: it is the key projection's rows over the head width.
+# Separate projections need no number of key heads: it is the rows of keys over the head width.
 HEADS = (
     *("num_heads", "n_heads", "n_head", "heads", "num_attention_heads"),
     *("nhead", "n_local_heads", "nh", "h"),
+)
+KV_HEADS = (
+    *("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads", "kv_n_heads"),
+    *("num_query_groups", "n_query_groups", "multi_query_group_num", "n_local_kv_heads"),
 )
 HEAD_DIM = (
     *("head_dim", "dim_head", "d_head", "head_size", "attention_head_size"),

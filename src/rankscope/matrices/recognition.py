@@ -34,6 +34,7 @@ NO_SCORES = (
     ),
     (r"delta(net|att)|mlstm|xlstm|rwkv|retention|retnet", "a recurrence has no scores"),
 )
+CONVOLUTION = re.compile(r"(pool_|conv_)[qkv]|[qkv]_(short_?|s)?conv(1d)?|[qkv]_pool")
 PROJECTIONS = {plain(name) for names in (*SEPARATE, FUSED, OUTPUT) for name in names}
 DECLARE = "declare it with attention_rule.register and check it with rs.verify"
 
@@ -95,7 +96,13 @@ def _no_scores(module: nn.Module) -> str | None:
         return "a temperature per head is the mark of scores between channels"
     if mixing := _mixing(module, heads):
         return f"{mixing!r} mixes the scores of different heads"
-    return None
+    convolved = [key for key, layer in children(module).items() if _convolves(key, layer)]
+    return f"{convolved[0]!r} stands between projections and scores" if convolved else None
+
+
+def _convolves(key: str, layer: nn.Module) -> bool:
+    """Tell whether a layer convolves queries, keys or values (MViT, short convolutions)."""
+    return CONVOLUTION.fullmatch(key) is not None and next(layer.parameters(), None) is not None
 
 
 def _mixing(module: nn.Module, heads: int) -> str | None:
