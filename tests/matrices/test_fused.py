@@ -37,11 +37,14 @@ TIMM: dict[str, tuple[dict[str, Any], Callable[..., Tensor]]] = {
         dict(dim=12, key_dim=4, num_heads=3, attn_ratio=2, resolution=2),
         tokens,
     ),
-    "timm.layers.HaloAttn": (
+    "timm.layers.halo_attn.HaloAttn": (
         dict(dim=12, num_heads=3, dim_head=8, block_size=2, halo_size=0),
         image,
     ),
-    "timm.layers.BottleneckAttn": (dict(dim=12, num_heads=3, dim_head=8, feat_size=(2, 2)), image),
+    "timm.layers.bottleneck_attn.BottleneckAttn": (
+        dict(dim=12, num_heads=3, dim_head=8, feat_size=(2, 2)),
+        image,
+    ),
     "timm.models.swin_transformer.WindowAttention": (
         dict(dim=12, num_heads=3, window_size=2),
         lambda module, x: module(x[None]),
@@ -54,7 +57,8 @@ def test_timm(path: str) -> None:
     package, _, name = path.rpartition(".")
     make = getattr(pytest.importorskip(package), name)
     options, call = TIMM[path]
-    module = make(**options).eval()
+    module = make(**options)
+    module.eval()
     for key, parameter in module.named_parameters():
         if parameter.ndim == 1 or "pos" in key:
             nn.init.zeros_(parameter)

@@ -243,7 +243,10 @@ THIRD_PARTY_WITHOUT_SCORES = {
     "timm.models.cait.TalkingHeadAttn": dict(dim=12, num_heads=3),
     "timm.models.mobilevit.LinearSelfAttention": dict(embed_dim=12),
     "timm.models.efficientvit_mit.LiteMLA": dict(in_channels=12, out_channels=12, heads=3, dim=4),
-    "timm.layers.LambdaLayer": dict(dim=16, num_heads=4, dim_head=4, r=3),
+    "timm.layers.lambda_layer.LambdaLayer": dict(dim=16, num_heads=4, dim_head=4, r=3),
+    "diffusers.models.attention_processor.SanaMultiscaleLinearAttention": dict(
+        in_channels=12, out_channels=12, num_attention_heads=3, attention_head_dim=4
+    ),
     "vit_pytorch.xcit.XCAttention": dict(dim=12, heads=3, dim_head=4),
     "vit_pytorch.cait.Attention": dict(dim=12, heads=3, dim_head=4),
     "vit_pytorch.deepvit.Attention": dict(dim=12, heads=3, dim_head=4),
@@ -276,3 +279,13 @@ def test_projections_adapted_by_peft_are_recognised() -> None:
     model = nn.ModuleDict({"attn": attention(layers, num_attention_heads=HEADS)})
     matrices = views(model, parts=True)
     assert matrices["attn.h0.q"].part_of == "attn.query.base_layer"
+
+
+def test_linear_attention_by_its_processor() -> None:
+    package = pytest.importorskip("diffusers.models.attention_processor")
+    linear = package.Attention(
+        12, heads=3, dim_head=4, processor=package.SanaLinearAttnProcessor2_0()
+    )
+    assert products(nn.ModuleDict({"attn": linear})) == {}
+    usual = package.Attention(12, heads=3, dim_head=4)
+    assert len(products(nn.ModuleDict({"attn": usual}))) == 6
