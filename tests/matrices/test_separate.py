@@ -116,5 +116,5 @@ def test_differential_attention_with_twice_the_query_heads() -> None:
 )
 def test_spellings(names: str) -> None:
     layers = {names.format(role): (WIDTH, WIDTH) for role in "qkv"}
-    module = attention(layers | {"linear_out": (WIDTH, WIDTH)}, h=HEADS)
+    module = attention(layers | {"linear_out": (WIDTH, WIDTH)}, d_k=WIDTH // HEADS)
     assert len(products(nn.ModuleDict({"attn": module}))) == 2 * HEADS

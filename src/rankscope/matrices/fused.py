@@ -4,13 +4,7 @@ from typing import Literal
 
 from torch import nn
 
-from rankscope.matrices.attention import (
-    Attention,
-    assembled,
-    blocks_of,
-    output_projection,
-    projection,
-)
+from rankscope.matrices.attention import Attention, assembled, blocks_of
 from rankscope.matrices.projection_names import (
     FUSED,
     HEAD_DIM,
@@ -20,6 +14,7 @@ from rankscope.matrices.projection_names import (
     attribute,
     output_name,
 )
+from rankscope.matrices.projections import output_projection, projection
 from rankscope.matrices.reading import Reading, dotted
 
 Layout = Literal["blocks", "interleaved", "grouped"]

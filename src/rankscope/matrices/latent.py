@@ -12,14 +12,10 @@ from dataclasses import replace
 
 from torch import nn
 
-from rankscope.matrices.attention import (
-    Attention,
-    assembled,
-    output_projection,
-    projection,
-)
+from rankscope.matrices.attention import Attention, assembled
 from rankscope.matrices.fused import windows_of
 from rankscope.matrices.projection_names import HEADS, attribute, output_name
+from rankscope.matrices.projections import output_projection, projection
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.wrappers import children
 

@@ -39,7 +39,7 @@ OUTPUT = (
 # Separate projections need no number of key heads: it is the rows of keys over the head width.
 HEADS = (
     *("num_heads", "n_heads", "n_head", "heads", "num_attention_heads"),
-    *("nhead", "n_local_heads", "nh", "h"),
+    *("nhead", "n_local_heads", "nh"),
 )
 KV_HEADS = (
     *("num_key_value_heads", "num_kv_heads", "n_kv_heads", "kv_heads", "kv_n_heads"),
@@ -47,7 +47,7 @@ KV_HEADS = (
 )
 HEAD_DIM = (
     *("head_dim", "dim_head", "d_head", "head_size", "attention_head_size"),
-    *("key_value_proj_dim", "d_kv"),
+    *("key_value_proj_dim", "d_kv", "d_k"),
 )
 
 

@@ -34,6 +34,7 @@ NO_SCORES = (
     ),
     (r"delta(net|att)|mlstm|xlstm|rwkv|retention|retnet", "a recurrence has no scores"),
 )
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
 CONVOLUTION = re.compile(r"(pool_|conv_)[qkv]|[qkv]_(short_?|s)?conv(1d)?|[qkv]_pool")
 PROJECTIONS = {plain(name) for names in (*SEPARATE, FUSED, OUTPUT) for name in names}
 DECLARE = "declare it with attention_rule.register and check it with rs.verify"
@@ -74,12 +75,12 @@ def recognised(module: nn.Module, name: str) -> Attention | tuple[Attention, ...
     reason = _no_scores(module)
     refusal = reason and f"attention {name!r} ({type(module).__name__}): {reason}"
     try:
-        attentions = next(filter(None, (rule(module, name) for rule in RULES)), None)
-        attentions = attentions or module_per_head(module, name)
+        attention = next(filter(None, (rule(module, name) for rule in RULES)), None)
+        result = attention or module_per_head(module, name)
     except ValueError as error:
         return refusal or str(error)
-    if attentions:
-        return refusal or attentions
+    if result:
+        return refusal or result
     return _looks_like_attention(module, name)
 
 
@@ -91,8 +92,8 @@ def _no_scores(module: nn.Module) -> str | None:
         if any(re.search(pattern, name.lower().replace("_", "")) for name in names):
             return reason
     heads = attribute(module, HEADS) or 1
-    temperature = getattr(module, "temperature", None)
-    if isinstance(temperature, nn.Parameter) and tuple(temperature.shape) == (heads, 1, 1):
+    temperature = module._parameters.get("temperature")
+    if temperature is not None and tuple(temperature.shape) == (heads, 1, 1):
         return "a temperature per head is the mark of scores between channels"
     if mixing := _mixing(module, heads):
         return f"{mixing!r} mixes the scores of different heads"
@@ -110,28 +111,30 @@ def _mixing(module: nn.Module, heads: int) -> str | None:
 
     Tables of position biases can have that shape by chance.
     """
-    weights = dict(module._parameters) | {
-        key: layer.weight
-        for key, layer in module.named_modules()
-        if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d) and plain(key) not in PROJECTIONS
-    }
-    for key, weight in weights.items():
-        if weight is None or "bias" in key or "pos" in key or heads == 1:
+    shapes = {key: tuple(p.shape) for key, p in module._parameters.items() if p is not None}
+    for key, layer in module.named_modules():
+        if isinstance(layer, LAYERS) and plain(key) not in PROJECTIONS:
+            shapes[key] = _weight_shape(layer)
+    for key, shape in shapes.items():
+        if "bias" in key or "pos" in key or heads == 1:
             continue
-        if tuple(weight.shape[:2]) == (heads, heads) and set(weight.shape[2:]) <= {1}:
+        if shape[:2] == (heads, heads) and set(shape[2:]) <= {1}:
             return key
     return None
+
+
+def _weight_shape(layer: nn.Linear | nn.Conv1d | nn.Conv2d) -> tuple[int, ...]:
+    """Return the shape of a weight without computing it: a parametrized one would change."""
+    if isinstance(layer, nn.Linear):
+        return layer.out_features, layer.in_features
+    return layer.out_channels, layer.in_channels // layer.groups, *layer.kernel_size
 
 
 def _looks_like_attention(module: nn.Module, name: str) -> str | None:
     """Say that a module looks like attention by its class or its layers; None if it does not."""
     kind = type(module).__name__
-    layers = {
-        key: child
-        for key, child in children(module).items()
-        if isinstance(child, nn.Linear | nn.Conv1d | nn.Conv2d)
-    }
-    shapes = Counter(tuple(child.weight.shape) for child in layers.values())
+    layers = {key: child for key, child in children(module).items() if isinstance(child, LAYERS)}
+    shapes = Counter(map(_weight_shape, layers.values()))
     has_the_name = "attention" in kind.lower() or "attn" in kind.lower()
     equal_layers = max(shapes.values(), default=0)
     has_the_layers = equal_layers >= 3 and attribute(module, HEADS) is not None

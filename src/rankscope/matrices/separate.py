@@ -4,12 +4,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from rankscope.matrices.attention import (
-    Attention,
-    assembled,
-    output_projection,
-    projection,
-)
+from rankscope.matrices.attention import Attention, assembled
 from rankscope.matrices.fused import is_differential
 from rankscope.matrices.latent import with_latents
 from rankscope.matrices.projection_names import (
@@ -20,6 +15,7 @@ from rankscope.matrices.projection_names import (
     output_name,
     plain,
 )
+from rankscope.matrices.projections import output_projection, projection
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.wrappers import children
 

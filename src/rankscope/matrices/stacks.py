@@ -4,12 +4,7 @@ from dataclasses import replace
 
 from torch import nn
 
-from rankscope.matrices.attention import (
-    Attention,
-    assembled,
-    output_projection,
-    projection,
-)
+from rankscope.matrices.attention import Attention, assembled
 from rankscope.matrices.projection_names import (
     HEAD_DIM,
     HEADS,
@@ -18,6 +13,7 @@ from rankscope.matrices.projection_names import (
     output_name,
     plain,
 )
+from rankscope.matrices.projections import output_projection, projection
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.separate import separate_names
 from rankscope.matrices.wrappers import children
@@ -36,7 +32,7 @@ def recognised_stacks(module: nn.Module, name: str) -> Attention | None:
     if roles is None:
         return None
     keys = [by_name[plain(role)] for role in roles]
-    shapes = [tuple(module.get_parameter(key).shape) for key in keys]
+    shapes = [_shape(module, key) for key in keys]
     if any(len(shape) != 3 for shape in shapes):
         return None
     output = next((by_name[plain(key)] for key in OUTPUT_STACKS if plain(key) in by_name), None)
@@ -67,6 +63,12 @@ def _unit_axis(module: nn.Module, name: str, shape: tuple[int, ...]) -> int:
     raise ValueError(f"attention {name!r}: stacks of shape {shape} do not tell units from inputs")
 
 
+def _shape(module: nn.Module, key: str) -> tuple[int, ...]:
+    parameter = module._parameters[key]
+    assert parameter is not None
+    return tuple(parameter.shape)
+
+
 def _stack(parameter: str, shape: tuple[int, ...], unit: int) -> Reading:
     names = ("head", "in", "unit") if unit == 2 else ("head", "unit", "in")
     axes = tuple(zip(names, shape, strict=True))
@@ -78,7 +80,7 @@ def _output_stack(
 ) -> Reading | None:
     if key is None:
         return output_projection(module, name, output_name(module))
-    shape = tuple(module.get_parameter(key).shape)
+    shape = _shape(module, key)
     if len(shape) != 3 or shape[0] != heads or head_dim not in shape[1:] or shape[1] == shape[2]:
         raise ValueError(
             f"attention {name!r}: {key!r} has shape {shape}, expected {heads} heads of {head_dim}"
