@@ -64,6 +64,8 @@ def test_module_per_head() -> None:
         total += weights @ x @ dense(by_name[f"attn.heads.{head}.h0.vo"]).mT
     torch.testing.assert_close(total, output)
     assert views(model, parts=True)["attn.heads.1.h0.o"].part_of == "attn.proj"
+    how = views(model).coverage["attn.heads.1.key.weight"].how
+    assert how == "Linear: out x in; 1 head of width 4"
     stored = manifest(model)
     assert Manifest.from_json(stored.to_json()) == stored
 

@@ -116,8 +116,9 @@ def _attentions(
     recognised: list[Attention] = []
     notes: dict[str, str] = {}
     visited: set[int] = set()
+    owner: str | None = None
     for name, module in modules:
-        if id(module) in visited or (recognised and _is_inside(name, recognised[-1])):
+        if id(module) in visited or (owner is not None and _is_inside(name, owner)):
             continue
         visited.add(id(module))
         module_attentions = attentions_in(module, name)
@@ -126,6 +127,7 @@ def _attentions(
             # Quantized weights cannot be multiplied.
             if readable.issuperset(parameters):
                 recognised.append(attention)
+                owner = name
                 notes |= dict.fromkeys(parameters, _heads(attention))
         if not module_attentions and (reason := why_unknown(module, name)):
             notes |= dict.fromkeys(_near(module, name), reason)
@@ -158,16 +160,21 @@ def _stacked(line: Covered, stacks: dict[str, Reading]) -> Covered:
     return covered(line.tensor, line.shape, [stacks[line.tensor]], "stack of heads")
 
 
-def _is_inside(name: str, attention: Attention) -> bool:
-    return not attention.name or name.startswith(f"{attention.name}.")
+def _is_inside(name: str, owner: str) -> bool:
+    return not owner or name.startswith(f"{owner}.")
 
 
 def _heads(attention: Attention) -> str:
     shared = attention.kv_heads != attention.heads
-    keys = f" meeting {attention.kv_heads} key heads" if shared else ""
+    keys = f" meeting {_count(attention.kv_heads, 'key head')}" if shared else ""
     missing = "" if attention.output else ", no V-O products: no output projection found"
     note = f", {attention.note}" if attention.note else ""
-    return f"{attention.heads} heads{keys} of width {attention.head_dim}{missing}{note}"
+    heads = _count(attention.heads, "head")
+    return f"{heads}{keys} of width {attention.head_dim}{missing}{note}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _noted(line: Covered, notes: dict[str, str]) -> Covered:

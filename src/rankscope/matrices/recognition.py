@@ -72,16 +72,16 @@ def why_unknown(module: nn.Module, name: str) -> str | None:
 
 def recognised(module: nn.Module, name: str) -> Attention | tuple[Attention, ...] | str | None:
     """Return the attention, a sentence on why something like it cannot be read, or None."""
-    reason = _no_scores(module)
-    refusal = reason and f"attention {name!r} ({type(module).__name__}): {reason}"
     try:
         attention = next(filter(None, (rule(module, name) for rule in RULES)), None)
-        result = attention or module_per_head(module, name)
+        result: Attention | tuple[Attention, ...] | str = attention or module_per_head(module, name)
     except ValueError as error:
-        return refusal or str(error)
-    if result:
-        return refusal or result
-    return _looks_like_attention(module, name)
+        result = str(error)
+    if not result:
+        return _looks_like_attention(module, name)
+    if reason := _no_scores(module):
+        return f"attention {name!r} ({type(module).__name__}): {reason}"
+    return result
 
 
 def _no_scores(module: nn.Module) -> str | None:
