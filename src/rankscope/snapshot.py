@@ -55,7 +55,7 @@ class Plan:
         """Names of the tensors needed, each once."""
         names = [reading.parameter for reading in self.readings]
         for product in self.products:
-            names += [product.left.parameter, product.right.parameter]
+            names += [reading.parameter for reading in product.readings]
         return tuple(dict.fromkeys(names))
 
     @property
@@ -99,7 +99,7 @@ def plan(
             product
             for product in (chosen.manifest.products if products else ())
             if product.kind == "lora"
-            or {product.left.parameter, product.right.parameter} <= parameters
+            or {reading.parameter for reading in product.readings} <= parameters
         ),
         pairs=tuple(pairs),
         top=top,
@@ -183,9 +183,9 @@ def _product_coords(products: Sequence[ProductReading]) -> Coordinates:
     return {
         "product": _names("product", [p.name for p in products]),
         "product_kind": _names("product", [p.kind for p in products]),
-        "product_m": (("product",), np.array([p.left.m for p in products])),
-        "product_n": (("product",), np.array([p.right.m for p in products])),
-        "product_r": (("product",), np.array([p.left.n for p in products])),
+        "product_m": (("product",), np.array([p.m for p in products])),
+        "product_n": (("product",), np.array([p.n for p in products])),
+        "product_r": (("product",), np.array([p.r for p in products])),
     }
 
 
@@ -313,7 +313,7 @@ def _products(
 
 
 def _change_size(product: ProductReading) -> int:
-    return 2 * (product.left.m + product.right.m) * product.left.n
+    return 2 * (product.m + product.n) * product.r
 
 
 def _alignments(plan: Plan, vectors: Mapping[str, Svd]) -> dict[str, np.ndarray]:
@@ -349,7 +349,7 @@ def _change_name(name: str) -> str:
 
 
 def _change_rank(product: ProductReading) -> int:
-    return min(product.left.m, product.right.m, 2 * product.left.n)
+    return min(product.m, product.n, 2 * product.r)
 
 
 def _status(S: np.ndarray) -> int:

@@ -1,9 +1,15 @@
 """Attention modules by the names of their projections, and the check of their products."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest import mock
+
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
-from rankscope.matrices import Product
+from rankscope.matrices import Product, products
 
 WIDTH, HEADS = 12, 3
 
@@ -31,7 +37,7 @@ def timm() -> nn.Module:
 
 
 def dense(product: Product) -> Tensor:
-    return product.left @ product.right.mT
+    return (product.left @ product.right.mT).float()
 
 
 def check_heads(
@@ -58,3 +64,67 @@ def check_heads(
         total += weights @ values @ dense(vo).mT
     torch.testing.assert_close(total, output.reshape(total.shape))
     assert len(by_name) == 2 * len(probabilities)
+
+
+@contextmanager
+def attention_maps() -> Iterator[list[Tensor]]:
+    """Collect the attention probabilities that modules compute inside the block."""
+    maps: list[Tensor] = []
+    fused, softmax = functional.scaled_dot_product_attention, functional.softmax
+    own = {holder: holder.softmax for holder in (torch, Tensor, functional)}
+
+    def scaled_dot_product_attention(q: Tensor, k: Tensor, v: Tensor, *args: Any, **kw: Any) -> Any:
+        repeated = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        scale = kw.get("scale") or q.shape[-1] ** -0.5
+        maps.append(softmax(q @ repeated.mT * scale, -1))
+        return fused(q, k, v, *args, **kw)
+
+    def collecting(original: Any) -> Any:
+        def collected(x: Tensor, *args: Any, **kw: Any) -> Any:
+            maps.append(original(x, *args, **kw))
+            return maps[-1]
+
+        return collected
+
+    with ExitStack() as stack:
+        name = "scaled_dot_product_attention"
+        stack.enter_context(mock.patch.object(functional, name, scaled_dot_product_attention))
+        for holder, original in own.items():
+            stack.enter_context(mock.patch.object(holder, "softmax", collecting(original)))
+        yield maps
+
+
+def check_forward(
+    module: nn.Module,
+    call: Callable[[nn.Module, Tensor], Tensor],
+    x: Tensor,
+    *,
+    scale: float | None = None,
+) -> None:
+    """Check the products against the maps and the output of one forward pass on tokens x."""
+    by_name = products(nn.ModuleDict({"attn": module}))
+    assert by_name
+    with attention_maps() as maps, torch.no_grad():
+        output = call(module, x)
+    result = output.reshape(len(x), -1), maps[0]
+    if any(name.endswith(".vo") for name in by_name):
+        check_heads(by_name, (x, x, x), result, scale=scale)
+        return
+    probabilities = maps[0].reshape(-1, len(x), len(x))
+    assert len(probabilities) == len(by_name)
+    for head, weights in enumerate(probabilities):
+        kq = by_name[f"attn.h{head}.kq"]
+        factor = kq.left.shape[-1] ** -0.5 if scale is None else scale
+        torch.testing.assert_close((factor * x @ dense(kq).mT @ x.mT).softmax(-1), weights)
+
+
+def tokens(module: nn.Module, x: Tensor) -> Tensor:
+    """Call a module on a batch of one sequence."""
+    output: Tensor = module(x[None])[0]
+    return output
+
+
+def image(module: nn.Module, x: Tensor) -> Tensor:
+    """Call a module on a batch of one image of 2 x 2 pixels, given as tokens."""
+    output: Tensor = module(x.mT.reshape(1, -1, 2, 2))
+    return output.flatten(2)[0].mT

@@ -1,5 +1,7 @@
 """Manifests of all kinds of layers survive JSON."""
 
+import json
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -43,3 +45,22 @@ def test_tensors_and_products_of_attention() -> None:
 def test_other_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a JSON object with schema 1"):
         Manifest.from_json(text)
+
+
+def test_manifests_without_the_newer_fields_load() -> None:
+    """Runs of earlier versions have no key heads, latents or windows in their manifests."""
+    before = manifest(
+        nn.ModuleDict({"attn": nn.MultiheadAttention(4, 2), "low": LAYERS["lora"](2)})
+    )
+    fields = json.loads(before.to_json())
+    newer = ("key_heads", "output_heads", "query_latent", "key_value_latent", "note")
+    for attention in fields["attentions"]:
+        for key in newer:
+            del attention[key]
+        for role in ("query", "key", "value", "output"):
+            del attention[role]["windows"]
+    for reading in fields["matrices"]:
+        del reading["windows"]
+    for product in fields["lora"]:
+        del product["left_latent"], product["right_latent"]
+    assert Manifest.from_json(json.dumps(fields)) == before

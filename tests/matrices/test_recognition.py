@@ -11,7 +11,6 @@ from transformers import (
     BertConfig,
     BloomConfig,
     CLIPVisionConfig,
-    CodeGenConfig,
     FalconConfig,
     GPT2Config,
     GPTBigCodeConfig,
@@ -21,6 +20,7 @@ from transformers import (
     T5Config,
 )
 
+from matrices import layout_cases
 from matrices.attention_cases import HEADS, WIDTH, attention, check_heads, dense, timm
 from rankscope.matrices import attentions, products, views
 
@@ -185,13 +185,83 @@ def test_grouped_heads_share_keys() -> None:
     assert how == "Linear: out x in; 6 heads meeting 2 key heads of width 4"
 
 
-def test_layouts_that_would_be_misread_are_refused() -> None:
-    sizes = dict(n_embd=32, n_head=4, rotary_dim=4)
-    model = nn.ModuleDict(
-        {"attn": transformer(CodeGenConfig, "CodeGenAttention", sizes, layer_idx=0)}
-    )
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (layout_cases.Temperatures, "a temperature per head"),
+        (layout_cases.ChannelAttention, "its scores compare channels, not tokens"),
+        (layout_cases.LambdaLayer, "a lambda layer has no scores"),
+        (layout_cases.LinearAttention, "linear attention has no scores"),
+        (layout_cases.TalkingHeads, "'proj_l' mixes the scores of different heads"),
+        (layout_cases.MixingWeights, "'reattn_weights' mixes the scores of different heads"),
+    ],
+)
+def test_attention_without_scores_of_single_heads_is_refused(
+    make: Callable[[], nn.Module], reason: str
+) -> None:
+    model = nn.ModuleDict({"attn": make()})
     assert products(model) == {}
-    assert "CodeGenAttention" in views(model).coverage["attn.qkv_proj.weight"].how
+    how = views(model).coverage["attn.qkv.weight"].how
+    assert reason in how and "attention_rule.register" in how and "rs.verify" in how
+
+
+def test_a_convolution_after_the_projections_is_refused() -> None:
+    """Short convolutions of keys, and the pooling of MViT."""
+    roles = ("q_proj", "k_proj", "v_proj", "o_proj")
+    module = attention({role: (WIDTH, WIDTH) for role in roles}, num_heads=HEADS)
+    module.k_conv = nn.Conv1d(WIDTH, WIDTH, 4, groups=WIDTH)
+    model = nn.ModuleDict({"attn": module})
+    assert products(model) == {}
+    how = views(model).coverage["attn.q_proj.weight"].how
+    assert "'k_conv' stands between projections and scores" in how
+
+
+def test_wrapped_projections() -> None:
+    """A wrapper with one layer is read; an activation beside the layer makes it nonlinear."""
+    roles = ("q_proj.linear", "k_proj.linear", "v_proj.linear", "o_proj.linear")
+    module = attention({role: (WIDTH, WIDTH) for role in roles}, num_heads=HEADS)
+    model = nn.ModuleDict({"attn": module})
+    assert len(products(model)) == 2 * HEADS
+    module.q_proj.add_module("act", nn.SiLU())
+    assert products(model) == {}
+    how = views(model).coverage["attn.q_proj.linear.weight"].how
+    assert "'attn.q_proj' has an activation" in how
+
+
+def test_tables_of_position_biases_do_not_mix_heads() -> None:
+    module = timm()
+    module.relative_attention_bias = nn.Embedding(HEADS, HEADS)
+    module.register_parameter("pos_bias", nn.Parameter(torch.zeros(HEADS, HEADS)))
+    assert len(products(nn.ModuleDict({"attn": module}))) == 2 * HEADS
+
+
+THIRD_PARTY_WITHOUT_SCORES = {
+    "timm.models.xcit.XCA": dict(dim=12, num_heads=3),
+    "timm.models.edgenext.CrossCovarianceAttn": dict(dim=12, num_heads=3),
+    "timm.models.davit.ChannelAttention": dict(dim=12, num_heads=3),
+    "timm.models.davit.ChannelAttentionV2": dict(dim=12, num_heads=3),
+    "timm.models.cait.TalkingHeadAttn": dict(dim=12, num_heads=3),
+    "timm.models.mobilevit.LinearSelfAttention": dict(embed_dim=12),
+    "timm.models.efficientvit_mit.LiteMLA": dict(in_channels=12, out_channels=12, heads=3, dim=4),
+    "timm.layers.lambda_layer.LambdaLayer": dict(dim=16, num_heads=4, dim_head=4, r=3),
+    "diffusers.models.attention_processor.SanaMultiscaleLinearAttention": dict(
+        in_channels=12, out_channels=12, num_attention_heads=3, attention_head_dim=4
+    ),
+    "vit_pytorch.xcit.XCAttention": dict(dim=12, heads=3, dim_head=4),
+    "vit_pytorch.cait.Attention": dict(dim=12, heads=3, dim_head=4),
+    "vit_pytorch.deepvit.Attention": dict(dim=12, heads=3, dim_head=4),
+    "x_transformers.x_transformers.Attention": dict(
+        dim=12, heads=3, dim_head=4, pre_talking_heads=True
+    ),
+}
+
+
+@pytest.mark.parametrize("path", THIRD_PARTY_WITHOUT_SCORES)
+def test_third_party_attention_without_scores_is_refused(path: str) -> None:
+    package, _, name = path.rpartition(".")
+    make = getattr(pytest.importorskip(package), name)
+    model = nn.ModuleDict({"attn": make(**THIRD_PARTY_WITHOUT_SCORES[path])})
+    assert products(model) == {}
 
 
 def test_head_counts_are_never_guessed() -> None:
@@ -209,3 +279,13 @@ def test_projections_adapted_by_peft_are_recognised() -> None:
     model = nn.ModuleDict({"attn": attention(layers, num_attention_heads=HEADS)})
     matrices = views(model, parts=True)
     assert matrices["attn.h0.q"].part_of == "attn.query.base_layer"
+
+
+def test_linear_attention_by_its_processor() -> None:
+    package = pytest.importorskip("diffusers.models.attention_processor")
+    linear = package.Attention(
+        12, heads=3, dim_head=4, processor=package.SanaLinearAttnProcessor2_0()
+    )
+    assert products(nn.ModuleDict({"attn": linear})) == {}
+    usual = package.Attention(12, heads=3, dim_head=4)
+    assert len(products(nn.ModuleDict({"attn": usual}))) == 6

@@ -1,5 +1,6 @@
 """Alignment rules against a dense computation with numpy from the stored weights."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 import numpy as np
@@ -8,7 +9,9 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from transformers import LlamaConfig
+from transformers import DeepseekV3Config, DiffLlamaConfig, LlamaConfig
+from transformers.models.deepseek_v3.modeling_deepseek_v3 import DeepseekV3Attention
+from transformers.models.diffllama.modeling_diffllama import DiffLlamaAttention
 from transformers.models.llama.modeling_llama import LlamaAttention
 
 from pairs.networks import ROWS, TOKENS, Tagger, UNet
@@ -193,3 +196,46 @@ def test_a_module_used_under_two_names_has_its_pairs_once() -> None:
     assert inside_pairs(nn.ModuleDict({"a": lstm, "b": lstm})) == (
         Pair("a.l0.ih", "a.l0.hh", kind="recurrent"),
     )
+
+
+def test_differential_heads_pair_with_values_side_by_side() -> None:
+    """Values of heads i and i + 2 lie side by side under the columns of one head of outputs."""
+    config = DiffLlamaConfig(
+        hidden_size=12, num_attention_heads=4, num_key_value_heads=4, head_dim=3
+    )
+    model = nn.ModuleDict({"attn": DiffLlamaAttention(config, layer_idx=0)})
+    pairs = inside_pairs(model)
+    assert len([pair for pair in pairs if pair.kind == "qk"]) == 4
+    values = array(model["attn"].v_proj.weight).reshape(4, 3, 12)[[0, 2, 1, 3]].reshape(12, 12)
+    output = array(model["attn"].o_proj.weight)
+    check(model, pairs, "attn.v > attn.o_proj", left(values), right(output))
+
+
+def test_pairs_of_latent_and_shared_heads_can_be_measured() -> None:
+    """Every pair names two matrices whose directions meet."""
+    differential = DiffLlamaConfig(
+        hidden_size=12, num_attention_heads=4, num_key_value_heads=2, head_dim=3
+    )
+    latent = DeepseekV3Config(
+        **dict(hidden_size=12, num_attention_heads=3, num_key_value_heads=3, kv_lora_rank=8),
+        **dict(q_lora_rank=6, qk_nope_head_dim=4, qk_rope_head_dim=2, v_head_dim=5),
+    )
+    model = nn.ModuleDict(
+        {
+            "differential": DiffLlamaAttention(differential, layer_idx=0),
+            "latent": DeepseekV3Attention(latent, layer_idx=0),
+        }
+    )
+    matrices = views(model, parts=True)
+    kinds: Counter[tuple[str, str]] = Counter()
+    for pair in inside_pairs(model):
+        both = {name: matrices[name] for name in (pair.earlier, pair.later)}
+        overlap = measure(pair, decompose(both, ranks=dict.fromkeys(both, 100)))
+        assert overlap.normalized_diagonal.isfinite().all()
+        kinds[pair.kind, pair.earlier.partition(".")[0]] += 1
+    assert kinds == {
+        ("qk", "differential"): 4,
+        ("vo", "differential"): 2,
+        ("qk", "latent"): 3,
+        ("vo", "latent"): 1,
+    }

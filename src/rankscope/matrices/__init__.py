@@ -1,13 +1,13 @@
 """Matrices of a network, read by name from a model or a state dict."""
 
 from rankscope.matrices.attention import Attention as Attention
-from rankscope.matrices.attention import fused_attention as fused_attention
 from rankscope.matrices.attention import separate_attention as separate_attention
 from rankscope.matrices.collect import Views as Views
 from rankscope.matrices.collect import products as products
 from rankscope.matrices.collect import views as views
 from rankscope.matrices.coverage import Coverage as Coverage
 from rankscope.matrices.coverage import Covered as Covered
+from rankscope.matrices.fused import fused_attention as fused_attention
 from rankscope.matrices.manifest import Manifest as Manifest
 from rankscope.matrices.model import attentions as attentions
 from rankscope.matrices.model import manifest as manifest

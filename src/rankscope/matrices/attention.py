@@ -7,12 +7,11 @@ from typing import Literal
 from torch import nn
 
 from rankscope.matrices.product import ProductReading
+from rankscope.matrices.projections import output_projection, projection
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.rules import view_rule
-from rankscope.matrices.wrappers import children
 
 Role = Literal["q", "k", "v", "o"]
-Layout = Literal["blocks", "interleaved"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +19,15 @@ class Attention:
     """One attention module with its projections split by head.
 
     Query, key and value have outputs (head, unit); the output projection has inputs (head, unit).
-    Query head h meets key and value head h // (heads / kv_heads).
+    Heads of some fused projections have two axes (group, head).
+
+    key_heads: the key and value head that each query head meets; if empty, query head h meets
+        head h // (heads / kv_heads).
+    output_heads: number of products O_h V_h if it is not `heads`. In differential attention two
+        query heads share one head of values and outputs.
+    query_latent, key_value_latent: the projection D to a latent that queries, or keys and values,
+        are computed from: K_h is then the product of the key head and D.
+    note: what the products leave out, for the coverage.
     """
 
     name: str
@@ -31,6 +38,11 @@ class Attention:
     heads: int
     kv_heads: int
     head_dim: int
+    key_heads: tuple[int, ...] = ()
+    output_heads: int | None = None
+    query_latent: Reading | None = None
+    key_value_latent: Reading | None = None
+    note: str = ""
 
     def head(self, role: Role, head: int) -> Reading:
         """Return the part of one query head, or of the key or value head it meets.
@@ -40,31 +52,48 @@ class Attention:
         projection = {"q": self.query, "k": self.key, "v": self.value, "o": self.output}[role]
         if projection is None:
             raise ValueError(f"attention {self.name!r} has no output projection")
-        position = head if role in "qo" else head * self.kv_heads // self.heads
         name = dotted(self.name, f"h{head}", role)
-        return projection.at("head", position, name=name, kind="head")
+        return _at_head(projection, self._position(role, head), name)
+
+    def _position(self, role: Role, head: int) -> int:
+        if role in "qo":
+            return head
+        if role == "v" and self.output_heads is not None:
+            return head * _head_count(self.value) // self.output_heads
+        return self.key_heads[head] if self.key_heads else head * self.kv_heads // self.heads
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """Projections, with the output last if there is one."""
-        outputs = () if self.output is None else (self.output,)
-        return (self.query, self.key, self.value, *outputs)
+        """Projections, then the output and the latents if there are any."""
+        more = (self.output, self.query_latent, self.key_value_latent)
+        present = tuple(reading for reading in more if reading is not None)
+        return (self.query, self.key, self.value, *present)
 
     def parts(self) -> Iterator[Reading]:
         """Yield the parts of the model's matrices: blocks of a fused projection, then heads."""
         yield from (reading for reading in self.readings if reading.part_of is not None)
-        roles: tuple[Role, ...] = ("q", "k", "v") if self.output is None else ("q", "k", "v", "o")
         for head in range(self.heads):
-            yield from (self.head(role, head) for role in roles)
+            yield from (self.head(role, head) for role in self._roles(head))
+
+    def _roles(self, head: int) -> tuple[Role, ...]:
+        if head >= (self.output_heads or self.heads):
+            return ("q", "k")
+        return ("q", "k", "v") if self.output is None else ("q", "k", "v", "o")
 
     def products(self) -> Iterator[ProductReading]:
         """Yield K_h^T Q_h and, with an output projection, O_h V_h of each head, not scaled."""
+        query_latent = self.query_latent and self.query_latent.transposed()
+        latent = self.key_value_latent and self.key_value_latent.transposed()
         for head in range(self.heads):
             key, query = self.head("k", head).transposed(), self.head("q", head).transposed()
-            yield ProductReading(dotted(self.name, f"h{head}", "kq"), "kq", key, query)
-            if self.output is not None:
+            name = dotted(self.name, f"h{head}", "kq")
+            yield ProductReading(
+                name, "kq", key, query, left_latent=latent, right_latent=query_latent
+            )
+            if "o" in self._roles(head):
                 output, value = self.head("o", head), self.head("v", head).transposed()
-                yield ProductReading(dotted(self.name, f"h{head}", "vo"), "vo", output, value)
+                name = dotted(self.name, f"h{head}", "vo")
+                yield ProductReading(name, "vo", output, value, right_latent=latent)
 
 
 def separate_attention(
@@ -78,42 +107,22 @@ def separate_attention(
     heads: int | None = None,
     kv_heads: int | None = None,
     head_dim: int | None = None,
+    key_heads: Sequence[int] = (),
 ) -> Attention:
     """Return attention whose projections are separate modules below `module` ("self.query").
 
-    One of `heads` and `head_dim` is enough: the rest follows from the shapes.
+    One of `heads` and `head_dim` is enough: the rest follows from the shapes. `key_heads` names
+    the key head that each query head meets, if it is not h // (heads / kv_heads).
     """
-    projections = [projection(module, name, path) for path in (query, key, value)]
     return assembled(
-        module, name, projections, output, heads=heads, kv_heads=kv_heads, head_dim=head_dim
+        name,
+        [projection(module, name, path) for path in (query, key, value)],
+        output_projection(module, name, output),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        key_heads=key_heads,
     )
-
-
-def fused_attention(
-    module: nn.Module,
-    name: str,
-    *,
-    fused: str,
-    output: str | None,
-    heads: int,
-    kv_heads: int | None = None,
-    head_dim: int | None = None,
-    layout: Layout = "blocks",
-) -> Attention:
-    """Return attention with one projection that holds queries, keys and values.
-
-    Layout "blocks" has the rows of all queries, then all keys, then all values. Layout
-    "interleaved" has queries, keys and values of one head after another.
-    """
-    whole = projection(module, name, fused)
-    query_rows = whole.m // 3 if output is None else projection(module, name, output).n
-    dim = head_dim or query_rows // heads
-    if layout == "interleaved":
-        blocks = _interleaved(whole, name, heads, dim)
-    else:
-        key_rows = (whole.m - heads * dim) // 2
-        blocks = blocks_of(whole, name, {"q": heads * dim, "k": key_rows, "v": key_rows})
-    return assembled(module, name, blocks, output, heads=heads, kv_heads=kv_heads, head_dim=dim)
 
 
 def blocks_of(whole: Reading, name: str, sizes: dict[str, int]) -> list[Reading]:
@@ -130,80 +139,74 @@ def blocks_of(whole: Reading, name: str, sizes: dict[str, int]) -> list[Reading]
     return blocks
 
 
-def _interleaved(whole: Reading, name: str, heads: int, head_dim: int) -> list[Reading]:
-    if whole.m != 3 * heads * head_dim:
-        raise ValueError(
-            f"attention {name!r}: {whole.name!r} has {whole.m} rows, "
-            f"expected 3 x {heads} heads x {head_dim}"
-        )
-    split = whole.split("out", (("head", heads), ("qkv", 3), ("unit", head_dim)))
-    return [
-        split.at("qkv", i, name=dotted(name, role), kind="block") for i, role in enumerate("qkv")
-    ]
-
-
-def projection(module: nn.Module, name: str, path: str) -> Reading:
-    """Return the one matrix, with rows "out" and columns "in", of a layer below `module`."""
-    for step in path.split("."):
-        module = children(module)[step]
-    layer_name = dotted(name, path)
-    # PEFT keeps the layer it adapts in `base_layer`; `to_out` is often (Linear, Dropout).
-    while inner := next((key for key in ("base_layer", "0") if key in children(module)), None):
-        module, layer_name = children(module)[inner], dotted(layer_name, inner)
-    readings = view_rule(module, layer_name)
-    if len(readings) == 1 and readings[0].outputs == ("out",) and readings[0].inputs[:1] == ("in",):
-        (reading,) = readings
-        if dict(reading.axes)["in"] == reading.n:  # a convolution must have 1 x 1 taps
-            return reading
-    layer = type(module).__name__
-    raise ValueError(
-        f"attention {name!r}: {layer_name!r} is a {layer}, not read as one out x in matrix"
-    )
-
-
 def assembled(
-    module: nn.Module,
     name: str,
     projections: Sequence[Reading],
-    output_path: str | None,
+    output: Reading | None,
     *,
     heads: int | None,
     kv_heads: int | None = None,
     head_dim: int | None = None,
+    key_heads: Sequence[int] = (),
+    output_heads: int | None = None,
 ) -> Attention:
-    """Return attention from its projections, split by head, if numbers and shapes agree."""
+    """Return attention from its projections, split by head, if numbers and shapes agree.
+
+    A projection that has an axis "head" already is split as it says.
+    """
     query, key, value = projections
-    output = None if output_path is None else projection(module, name, output_path)
     if heads is None and head_dim is None:
         raise ValueError(f"attention {name!r}: the number of heads is unknown")
     heads = heads or query.m // (head_dim or 1)
     head_dim = head_dim or query.m // heads
     kv_heads = kv_heads or key.m // max(head_dim, 1)
-    value_dim = value.m // max(kv_heads, 1)
-    expected = (heads * head_dim, kv_heads * head_dim, kv_heads * value_dim, heads * value_dim)
-    got = (query.m, key.m, value.m, heads * value_dim if output is None else output.n)
+    value_heads = _head_count(value) or kv_heads
+    value_dim = value.m // max(value_heads, 1)
+    outputs = (output_heads or heads) * value_dim
+    expected = (heads * head_dim, kv_heads * head_dim, value_heads * value_dim, outputs)
+    got = (query.m, key.m, value.m, outputs if output is None else output.n)
     if expected != got or 0 in expected or heads % kv_heads:
         raise ValueError(
             f"attention {name!r}: {heads} heads and {kv_heads} key heads of width {head_dim} do "
             f"not fit {got[0]} query, {got[1]} key and {got[2]} value rows, {got[3]} output columns"
         )
+    if key_heads and (len(key_heads) != heads or not set(key_heads) <= set(range(kv_heads))):
+        raise ValueError(
+            f"attention {name!r}: got key_heads {list(key_heads)}, expected {heads} numbers below "
+            f"{kv_heads}"
+        )
     return Attention(
         name=name,
         query=_by_head(query, "out", heads),
         key=_by_head(key, "out", kv_heads),
-        value=_by_head(value, "out", kv_heads),
-        output=None if output is None else _by_head(output, "in", heads),
+        value=_by_head(value, "out", value_heads),
+        output=None if output is None else _by_head(output, "in", output_heads or heads),
         heads=heads,
         kv_heads=kv_heads,
         head_dim=head_dim,
+        key_heads=tuple(key_heads),
+        output_heads=output_heads,
     )
 
 
 def _by_head(reading: Reading, axis: str, heads: int) -> Reading:
-    sizes = dict(reading.axes)
+    sizes = reading.sizes
     if "head" in sizes:  # interleaved projections are split already
         return reading
     return reading.split(axis, (("head", heads), ("unit", sizes[axis] // heads)))
+
+
+def _head_count(reading: Reading) -> int:
+    """Return the number of heads of a projection that is split; 0 if it is not."""
+    return reading.sizes.get("group", 1) * reading.sizes.get("head", 0)
+
+
+def _at_head(reading: Reading, position: int, name: str) -> Reading:
+    """Return one head; a projection with groups of heads counts them through."""
+    if "group" in reading.sizes:
+        group, position = divmod(position, reading.sizes["head"])
+        reading = reading.at("group", group, name=name, kind="head")
+    return reading.at("head", position, name=name, kind="head")
 
 
 def multihead_attention(module: nn.MultiheadAttention, name: str) -> Attention | None:
@@ -216,4 +219,5 @@ def multihead_attention(module: nn.MultiheadAttention, name: str) -> Attention |
         sizes = dict(packed.axes)
         flat = replace(packed, axes=(("out", packed.m), ("in", sizes["in"])), outputs=("out",))
         readings = tuple(blocks_of(flat, name, {role: sizes["out"] for role in "qkv"}))
-    return assembled(module, name, readings, "out_proj", heads=module.num_heads)
+    output = projection(module, name, "out_proj")
+    return assembled(name, readings, output, heads=module.num_heads)

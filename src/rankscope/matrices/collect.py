@@ -86,9 +86,7 @@ def products(
     """Return K_h^T Q_h and O_h V_h of every attention head, and B A of LoRA pairs, as factors."""
     source_manifest, tensors = _read(source, like)
     needed = {
-        side.parameter
-        for reading in source_manifest.products
-        for side in (reading.left, reading.right)
+        factor.parameter for reading in source_manifest.products for factor in reading.readings
     }
     full = {name: full_tensor(tensors[name]) for name in tensors if name in needed}
     return {reading.name: reading.product(full) for reading in source_manifest.products}

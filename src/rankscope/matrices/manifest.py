@@ -47,7 +47,7 @@ class Manifest:
     def tensors(self) -> tuple[str, ...]:
         """Names of the tensors that readings and products need."""
         heads = (reading for attention in self.attentions for reading in attention.readings)
-        factors = (factor for product in self.lora for factor in (product.left, product.right))
+        factors = (factor for product in self.lora for factor in product.readings)
         readings = (*self.matrices, *heads, *factors)
         return tuple(dict.fromkeys(reading.parameter for reading in readings))
 
@@ -81,14 +81,15 @@ def _reading(fields: dict[str, Any]) -> Reading:
 
 
 def _attention(fields: dict[str, Any]) -> Attention:
-    roles = ("query", "key", "value", "output")
-    readings = {role: fields[role] and _reading(fields[role]) for role in roles}
-    return Attention(**{**fields, **readings})
+    roles = ("query", "key", "value", "output", "query_latent", "key_value_latent")
+    readings = {role: fields[role] and _reading(fields[role]) for role in roles if role in fields}
+    return Attention(**{**_tuples(fields), **readings})
 
 
 def _product(fields: dict[str, Any]) -> ProductReading:
-    sides = {side: _reading(fields[side]) for side in ("left", "right")}
-    return ProductReading(**{**fields, **sides})
+    names = ("left", "right", "left_latent", "right_latent")
+    factors = {name: fields[name] and _reading(fields[name]) for name in names if name in fields}
+    return ProductReading(**{**fields, **factors})
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:

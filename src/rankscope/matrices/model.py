@@ -1,6 +1,6 @@
 """Manifest of a model, from the rules for each of its modules."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from rankscope.matrices.coverage import Coverage, Covered, described, tied
 from rankscope.matrices.lora import lora_products
 from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.reading import Reading, dotted
-from rankscope.matrices.recognition import attention_rule, why_unknown
+from rankscope.matrices.recognition import attentions_in, why_unknown
 from rankscope.matrices.rules import flattened_reading, view_rule
 from rankscope.matrices.wrappers import children, walk
 
@@ -28,12 +28,13 @@ def manifest(model: nn.Module) -> Manifest:
     shapes = {line.tensor: line.shape for line in lines if line.matrices}
     ties = {line.tensor for line in lines if line.tied_to in shapes}
     attentions, notes = _attentions(modules, readable=shapes.keys() | ties)
+    stacks = _stacks(attentions, readings)
     return checked(
         Manifest(
-            matrices=tuple(readings),
+            matrices=tuple(stacks.get(reading.parameter, reading) for reading in readings),
             attentions=attentions,
             lora=lora_products(shapes, dict(modules)),
-            coverage=Coverage(tuple(_noted(line, notes) for line in lines)),
+            coverage=Coverage(tuple(_noted(_stacked(line, stacks), notes) for line in lines)),
         )
     )
 
@@ -115,31 +116,65 @@ def _attentions(
     recognised: list[Attention] = []
     notes: dict[str, str] = {}
     visited: set[int] = set()
+    owner: str | None = None
     for name, module in modules:
-        if id(module) in visited or (recognised and _is_inside(name, recognised[-1])):
+        if id(module) in visited or (owner is not None and _is_inside(name, owner)):
             continue
         visited.add(id(module))
-        attention = attention_rule(module, name)
-        if attention is not None:
+        module_attentions = attentions_in(module, name)
+        for attention in module_attentions:
             parameters = [reading.parameter for reading in attention.readings]
             # Quantized weights cannot be multiplied.
             if readable.issuperset(parameters):
                 recognised.append(attention)
+                owner = name
                 notes |= dict.fromkeys(parameters, _heads(attention))
-        elif reason := why_unknown(module, name):
-            notes |= {dotted(name, key, "weight"): reason for key in children(module)}
+        if not module_attentions and (reason := why_unknown(module, name)):
+            notes |= dict.fromkeys(_near(module, name), reason)
     return tuple(recognised), notes
 
 
-def _is_inside(name: str, attention: Attention) -> bool:
-    return not attention.name or name.startswith(f"{attention.name}.")
+def _near(module: nn.Module, name: str) -> Iterator[str]:
+    """Yield the names of the tensors of a module, of its layers, and of layers they wrap."""
+    yield from (dotted(name, key) for key in module._parameters)
+    for key, layer in children(module).items():
+        yield dotted(name, key, "weight")
+        yield from (dotted(name, key, inner, "weight") for inner in children(layer))
+
+
+def _stacks(attentions: Iterable[Attention], readings: Iterable[Reading]) -> dict[str, Reading]:
+    """Return the stacks of heads among the tensors that no other rule reads, by parameter."""
+    unruled = {reading.parameter for reading in readings if reading.kind == "flattened"}
+    return {
+        reading.parameter: reading
+        for attention in attentions
+        for reading in attention.readings
+        if reading.parameter in unruled and reading.part_of is None
+    }
+
+
+def _stacked(line: Covered, stacks: dict[str, Reading]) -> Covered:
+    """Return the line of a tensor that turned out to be a stack of heads."""
+    if line.tensor not in stacks:
+        return line
+    return covered(line.tensor, line.shape, [stacks[line.tensor]], "stack of heads")
+
+
+def _is_inside(name: str, owner: str) -> bool:
+    return not owner or name.startswith(f"{owner}.")
 
 
 def _heads(attention: Attention) -> str:
     shared = attention.kv_heads != attention.heads
-    keys = f" meeting {attention.kv_heads} key heads" if shared else ""
+    keys = f" meeting {_count(attention.kv_heads, 'key head')}" if shared else ""
     missing = "" if attention.output else ", no V-O products: no output projection found"
-    return f"{attention.heads} heads{keys} of width {attention.head_dim}{missing}"
+    note = f", {attention.note}" if attention.note else ""
+    heads = _count(attention.heads, "head")
+    return f"{heads}{keys} of width {attention.head_dim}{missing}{note}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _noted(line: Covered, notes: dict[str, str]) -> Covered:

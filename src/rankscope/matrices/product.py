@@ -29,11 +29,14 @@ class Product:
 
 @dataclass(frozen=True)
 class ProductReading:
-    """Way to read the product `name`: scale * left @ right.mT of two matrices.
+    """Way to read the product `name`: scale * left @ right.mT of two factors.
 
     kq    K_h^T Q_h     left K_h transposed, right Q_h transposed
     vo    O_h V_h       left O_h,            right V_h transposed
     lora  scale B A     left B,              right A transposed
+
+    A factor can be a product itself: `left_latent @ left` and `right_latent @ right`. Keys that
+    are computed from a latent, K_h = U_h D, have left_latent D transposed, left U_h transposed.
     """
 
     name: str
@@ -41,12 +44,45 @@ class ProductReading:
     left: Reading
     right: Reading
     scale: float = 1.0
+    left_latent: Reading | None = None
+    right_latent: Reading | None = None
 
     def product(self, tensors: Mapping[str, Tensor]) -> Product:
         """Read the product out of tensors by name."""
-        left = self.left.view(tensors[self.left.parameter]).W
-        right = self.right.view(tensors[self.right.parameter]).W
+        left = _factor(self.left_latent, self.left, tensors)
+        right = _factor(self.right_latent, self.right, tensors)
+        dtype = torch.promote_types(left.dtype, right.dtype)
+        left, right = left.to(dtype), right.to(dtype)
         return Product(left=left if self.scale == 1.0 else self.scale * left, right=right)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """Matrices that the product is read from."""
+        candidates = (self.left_latent, self.left, self.right_latent, self.right)
+        return tuple(reading for reading in candidates if reading is not None)
+
+    @property
+    def m(self) -> int:
+        """Number of rows."""
+        return (self.left_latent or self.left).m
+
+    @property
+    def n(self) -> int:
+        """Number of columns."""
+        return (self.right_latent or self.right).m
+
+    @property
+    def r(self) -> int:
+        """Inner width of the two factors."""
+        return self.left.n
+
+
+def _factor(latent: Reading | None, reading: Reading, tensors: Mapping[str, Tensor]) -> Tensor:
+    """Read one factor; latent @ reading is formed in float64, so that small changes survive."""
+    W = reading.view(tensors[reading.parameter]).W
+    if latent is None:
+        return W
+    return latent.view(tensors[latent.parameter]).W.double() @ W.double()
 
 
 def product_change(now: Product, before: Product) -> Product:

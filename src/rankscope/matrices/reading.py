@@ -56,6 +56,7 @@ class Reading:
 
     The tensor is narrowed to `span` (axis, start, stop) if given. Its storage order is split into
     the named `axes`. Some are fixed by `index`, `outputs` become rows, `inputs` become columns.
+    `windows` (axis, start, stop) narrow named axes, such as the first units of every head.
 
         Linear           axes (out, in)               outputs (out,)        inputs (in,)
         Embedding        axes (token, out)            outputs (out,)        inputs (token,)
@@ -73,6 +74,7 @@ class Reading:
     index: tuple[tuple[str, int], ...] = ()
     span: tuple[int, int, int] | None = None
     part_of: str | None = None
+    windows: tuple[tuple[str, int, int], ...] = ()
 
     def __post_init__(self) -> None:
         names = [name for name, _ in self.axes]
@@ -92,6 +94,8 @@ class Reading:
             )
         tensor = tensor.reshape(sizes)
         axis_names = [name for name, _ in self.axes]
+        for name, start, stop in self.windows:
+            tensor = tensor.narrow(axis_names.index(name), start, stop - start)
         for name, position in self.index:
             tensor = tensor.select(axis_names.index(name), position)
             axis_names.remove(name)
@@ -141,19 +145,34 @@ class Reading:
             part_of=self.part_of or self.name,
         )
 
+    def window(self, axis: str, start: int, stop: int, *, name: str, kind: str) -> "Reading":
+        """Return a range of a named axis, such as the first units of every head."""
+        return replace(
+            self,
+            name=name,
+            kind=kind,
+            windows=(*self.windows, (axis, start, stop)),
+            part_of=self.part_of or self.name,
+        )
+
     def transposed(self) -> "Reading":
         """Return the reading of the transposed matrix."""
         return replace(self, outputs=self.inputs, inputs=self.outputs)
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """Size of each named axis, inside its window if it has one."""
+        return dict(self.axes) | {axis: stop - start for axis, start, stop in self.windows}
+
+    @property
     def out_axes(self) -> Axes:
         """Axes that make up the rows, outermost first."""
-        return tuple((name, dict(self.axes)[name]) for name in self.outputs)
+        return tuple((name, self.sizes[name]) for name in self.outputs)
 
     @property
     def in_axes(self) -> Axes:
         """Axes that make up the columns, outermost first."""
-        return tuple((name, dict(self.axes)[name]) for name in self.inputs)
+        return tuple((name, self.sizes[name]) for name in self.inputs)
 
     @property
     def m(self) -> int:

@@ -1,73 +1,65 @@
-"""Recognise attention by the names of its projections; head counts come from attributes."""
+"""Recognise attention by the names and shapes of its projections, or say why it is not read.
 
+Names alone do not tell a layout: where attributes and shapes leave a doubt, nothing is given.
+"""
+
+import re
 from collections import Counter
+from collections.abc import Callable
 from functools import singledispatch
 
 from torch import nn
 
-from rankscope.matrices.attention import (
-    Attention,
-    Layout,
-    assembled,
-    blocks_of,
-    fused_attention,
-    multihead_attention,
-    projection,
-    separate_attention,
-)
-from rankscope.matrices.reading import dotted
+from rankscope.matrices.attention import Attention, multihead_attention
+from rankscope.matrices.fused import recognised_fused
+from rankscope.matrices.latent import recognised_latent
+from rankscope.matrices.projection_names import FUSED, HEADS, OUTPUT, SEPARATE, attribute, plain
+from rankscope.matrices.separate import recognised_separate
+from rankscope.matrices.stacks import module_per_head, recognised_stacks
 from rankscope.matrices.wrappers import children
 
-# Capitals and underscores in names do not count: see `plain`.
-SEPARATE = (
-    ("q_proj", "k_proj", "v_proj"),  # Llama, OPT, CLIP, GPT-J
-    ("query", "key", "value"),  # BERT
-    ("q", "k", "v"),  # T5
-    ("wq", "wk", "wv"),  # Meta's Llama
-    ("to_q", "to_k", "to_v"),  # diffusers
-    ("q_lin", "k_lin", "v_lin"),  # DistilBERT
-    ("query_proj", "key_proj", "value_proj"),  # DeBERTa
-    ("c_q", "c_k", "c_v"),  # nanochat
-    ("proj_q", "proj_k", "proj_v"),
-    ("queries", "keys", "values"),
-    ("to_queries", "to_keys", "to_values"),
+RULES: tuple[Callable[[nn.Module, str], Attention | None], ...] = (
+    recognised_latent,
+    recognised_fused,
+    recognised_separate,
+    recognised_stacks,
 )
-QUERY_AND_KEY_VALUE = (("q_attn", "c_attn"), ("to_q", "to_kv"), ("q", "kv"))
-FUSED = ("qkv", "to_qkv", "qkv_proj", "c_attn", "Wqkv", "query_key_value", "W_pack")
-OUTPUT = (
-    *("o_proj", "out_proj", "c_proj", "proj", "projection", "to_out"),
-    *("dense", "o", "wo", "out", "out_lin", "proj_o", "fc_out", "unify_heads"),
+# Nothing but the class says that these have the projections of attention and no K^T Q.
+NO_SCORES = (
+    (r"xca|crosscovariance|channelatt", "its scores compare channels, not tokens"),
+    (r"lambda", "a lambda layer has no scores"),
+    (
+        r"linear(self|cross)?att|litemla|lightning|efficientadditive|factoratt|performer",
+        "linear attention has no scores",
+    ),
+    (r"delta(net|att)|mlstm|xlstm|rwkv|retention|retnet", "a recurrence has no scores"),
 )
-
-# The number of key heads needs no attribute: it is the key projection's rows over the head width.
-HEADS = (
-    *("num_heads", "n_heads", "n_head", "heads", "num_attention_heads"),
-    *("nhead", "n_local_heads", "nh"),
-)
-HEAD_DIM = (
-    *("head_dim", "dim_head", "d_head", "head_size", "attention_head_size"),
-    *("key_value_proj_dim", "d_kv"),
-)
-
-# Classes whose projections have known names but rows in another order.
-REFUSED = {
-    "CodeGenAttention": "rows are cut in 4 groups, each q, v, k",
-    "MiniMaxLightningAttention": "an activation follows the projection",
-}
-DECLARE = "declare it with attention_rule.register"
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d)
+CONVOLUTION = re.compile(r"(pool_|conv_)[qkv]|[qkv]_(short_?|s)?conv(1d)?|[qkv]_pool")
+PROJECTIONS = {plain(name) for names in (*SEPARATE, FUSED, OUTPUT) for name in names}
+DECLARE = "declare it with attention_rule.register and check it with rs.verify"
 
 
 @singledispatch
-def attention_rule(module: nn.Module, name: str) -> Attention | None:
+def attention_rule(module: nn.Module, name: str) -> Attention | tuple[Attention, ...] | None:
     """Return the module as attention; None if it is none or its heads are unknown.
 
-    Register a rule for a class whose projections have other names than those listed here.
+    Register a rule for a class whose projections have other names than those listed here. A rule
+    returns several where each head is a module of its own.
     """
     result = recognised(module, name)
-    return result if isinstance(result, Attention) else None
+    return None if isinstance(result, str) else result
 
 
 attention_rule.register(nn.MultiheadAttention)(multihead_attention)
+
+
+def attentions_in(module: nn.Module, name: str) -> tuple[Attention, ...]:
+    """Return what `attention_rule` finds in the module, none, one or several."""
+    result = attention_rule(module, name)
+    if result is None:
+        return ()
+    return (result,) if isinstance(result, Attention) else result
 
 
 def why_unknown(module: nn.Module, name: str) -> str | None:
@@ -78,130 +70,74 @@ def why_unknown(module: nn.Module, name: str) -> str | None:
     return f"no per-head products: {result}; {DECLARE}" if isinstance(result, str) else None
 
 
-def recognised(module: nn.Module, name: str) -> Attention | str | None:
+def recognised(module: nn.Module, name: str) -> Attention | tuple[Attention, ...] | str | None:
     """Return the attention, a sentence on why something like it cannot be read, or None."""
-    classes = {base.__name__ for base in type(module).__mro__}
-    for refused in classes & REFUSED.keys():
-        return f"{refused}: {REFUSED[refused]}"
     try:
-        attention = (
-            _fused(module, name, classes) or _separate(module, name) or _siblings(module, name)
-        )
+        attention = next(filter(None, (rule(module, name) for rule in RULES)), None)
+        result: Attention | tuple[Attention, ...] | str = attention or module_per_head(module, name)
     except ValueError as error:
-        return str(error)
-    return attention or _looks_like_attention(module, name)
+        result = str(error)
+    if not result:
+        return _looks_like_attention(module, name)
+    if reason := _no_scores(module):
+        return f"attention {name!r} ({type(module).__name__}): {reason}"
+    return result
+
+
+def _no_scores(module: nn.Module) -> str | None:
+    """Say why K^T Q of single heads does not give the scores of this module; None if it does."""
+    names = [base.__name__ for base in type(module).__mro__[:-2]]
+    names += [type(getattr(module, "processor", None)).__name__]  # diffusers computes there
+    for pattern, reason in NO_SCORES:
+        if any(re.search(pattern, name.lower().replace("_", "")) for name in names):
+            return reason
+    heads = attribute(module, HEADS) or 1
+    temperature = module._parameters.get("temperature")
+    if temperature is not None and tuple(temperature.shape) == (heads, 1, 1):
+        return "a temperature per head is the mark of scores between channels"
+    if mixing := _mixing(module, heads):
+        return f"{mixing!r} mixes the scores of different heads"
+    convolved = [key for key, layer in children(module).items() if _convolves(key, layer)]
+    return f"{convolved[0]!r} stands between projections and scores" if convolved else None
+
+
+def _convolves(key: str, layer: nn.Module) -> bool:
+    """Tell whether a layer convolves queries, keys or values (MViT, short convolutions)."""
+    return CONVOLUTION.fullmatch(key) is not None and next(layer.parameters(), None) is not None
+
+
+def _mixing(module: nn.Module, heads: int) -> str | None:
+    """Return the name of a weight of shape heads x heads (talking heads); None if there is none.
+
+    Tables of position biases can have that shape by chance.
+    """
+    shapes = {key: tuple(p.shape) for key, p in module._parameters.items() if p is not None}
+    for key, layer in module.named_modules():
+        if isinstance(layer, LAYERS) and plain(key) not in PROJECTIONS:
+            shapes[key] = _weight_shape(layer)
+    for key, shape in shapes.items():
+        if "bias" in key or "pos" in key or heads == 1:
+            continue
+        if shape[:2] == (heads, heads) and set(shape[2:]) <= {1}:
+            return key
+    return None
+
+
+def _weight_shape(layer: nn.Linear | nn.Conv1d | nn.Conv2d) -> tuple[int, ...]:
+    """Return the shape of a weight without computing it: a parametrized one would change."""
+    if isinstance(layer, nn.Linear):
+        return layer.out_features, layer.in_features
+    return layer.out_channels, layer.in_channels // layer.groups, *layer.kernel_size
 
 
 def _looks_like_attention(module: nn.Module, name: str) -> str | None:
     """Say that a module looks like attention by its class or its layers; None if it does not."""
     kind = type(module).__name__
-    linear = {k: child for k, child in children(module).items() if isinstance(child, nn.Linear)}
-    layers, shapes = list(linear), Counter(child.weight.shape for child in linear.values())
+    layers = {key: child for key, child in children(module).items() if isinstance(child, LAYERS)}
+    shapes = Counter(map(_weight_shape, layers.values()))
     has_the_name = "attention" in kind.lower() or "attn" in kind.lower()
     equal_layers = max(shapes.values(), default=0)
     has_the_layers = equal_layers >= 3 and attribute(module, HEADS) is not None
     if not layers or not (has_the_name or has_the_layers):
         return None
-    return f"attention {name!r} ({kind}) has projections {layers}, names no rule knows"
-
-
-def _separate(module: nn.Module, name: str, prefix: str = "", output: str = "") -> Attention | None:
-    """Recognise three projections in `module`, or in its child `prefix` with the attributes."""
-    holder = children(module)[prefix] if prefix else module
-    child_names = {plain(child): child for child in holder._modules}
-    roles = next(
-        (roles for roles in SEPARATE if set(map(plain, roles)) <= child_names.keys()), None
-    )
-    if roles is None:
-        return None
-    query, key, value = (dotted(prefix, child_names[plain(role)]) for role in roles)
-    return separate_attention(
-        module,
-        name,
-        query=query,
-        key=key,
-        value=value,
-        output=output or _output(module),
-        heads=attribute(holder, HEADS),
-        head_dim=attribute(holder, HEAD_DIM),
-    )
-
-
-def _siblings(module: nn.Module, name: str) -> Attention | None:
-    """Recognise BERT, which has the projections in `self` and the output in `output.dense`."""
-    parts = children(module)
-    inner = next((key for key in ("self", "attention") if key in parts), None)
-    if inner is None or "output" not in parts or "dense" not in parts["output"]._modules:
-        return None
-    return _separate(module, name, prefix=inner, output="output.dense")
-
-
-def _fused(module: nn.Module, name: str, classes: set[str]) -> Attention | None:
-    for query, fused in QUERY_AND_KEY_VALUE:
-        if {query, fused} <= module._modules.keys():
-            return _query_and_key_value(module, name, query, fused)
-    fused = next((child for child in FUSED if child in module._modules), "")
-    if not fused:
-        return None
-    heads = attribute(module, HEADS)
-    if heads is None:
-        raise ValueError(f"attention {name!r}: the number of heads is unknown")
-    return fused_attention(
-        module,
-        name,
-        fused=fused,
-        output=_output(module),
-        heads=heads,
-        head_dim=attribute(module, HEAD_DIM),
-        layout=_layout(module, name, fused, classes),
-    )
-
-
-def _layout(module: nn.Module, name: str, fused: str, classes: set[str]) -> Layout:
-    if getattr(module, "new_decoder_architecture", False):  # Falcon 40B
-        raise ValueError(f"attention {name!r}: rows of {fused!r} are grouped by key head")
-    if getattr(module, "multi_query", False) or getattr(module, "multi_query_attention", False):
-        return "blocks"
-    by_head = fused == "query_key_value" or "GPTBigCodeAttention" in classes
-    return "interleaved" if by_head else "blocks"
-
-
-def _query_and_key_value(module: nn.Module, name: str, query: str, fused: str) -> Attention:
-    """Read cross attention: one projection for queries, one for keys and values."""
-    key_value = projection(module, name, fused)
-    half = key_value.m // 2
-    key, value = blocks_of(key_value, name, {"k": half, "v": half})
-    return assembled(
-        module,
-        name,
-        (projection(module, name, query), key, value),
-        _output(module),
-        heads=attribute(module, HEADS),
-        head_dim=attribute(module, HEAD_DIM),
-    )
-
-
-def _output(module: nn.Module) -> str | None:
-    return next(
-        (
-            key
-            for key, child in children(module).items()
-            if plain(key) in map(plain, OUTPUT) and not isinstance(child, nn.Identity)
-        ),
-        None,
-    )
-
-
-def plain(name: str) -> str:
-    """Return a name without capitals and underscores: "wq" for "W_q"."""
-    return name.lower().replace("_", "")
-
-
-def attribute(module: nn.Module, names: tuple[str, ...]) -> int | None:
-    """Return the first whole number under one of the names, in the module or in its config."""
-    for holder in (module, getattr(module, "config", None)):
-        for name in names:
-            value = getattr(holder, name, None)
-            if type(value) is int and value > 0:
-                return value
-    return None
+    return f"attention {name!r} ({kind}) has projections {list(layers)}, names no rule knows"

@@ -15,8 +15,8 @@ from rankscope.matrices.experts import holds_experts, stack_readings
 from rankscope.matrices.lora import lora_products
 from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.model import checked, covered, unreadable
+from rankscope.matrices.projection_names import FUSED
 from rankscope.matrices.reading import Reading
-from rankscope.matrices.recognition import FUSED
 from rankscope.matrices.rules import (
     conv_readings,
     embedding_reading,

@@ -53,10 +53,10 @@ def attention_pairs(attention: Attention) -> tuple[Pair, ...]:
         )
         for head in range(attention.heads)
     )
-    output, heads = attention.output, attention.heads
+    output, heads = attention.output, attention.output_heads or attention.heads
     if output is None:
         return tuple(queries)
-    if attention.kv_heads == heads:
+    if attention.value.m == output.n and not attention.key_heads:
         return (*queries, Pair(attention.value.name, output.name, kind="vo"))
     width = dict(output.in_axes)["unit"]
     values = (
