@@ -2,7 +2,7 @@
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -65,13 +65,15 @@ def views(
         like: the model or manifest that a state dict belongs to; the model may be on the meta
             device. The state dict is then read exactly as that model. Without it, rules are
             assumed from names and shapes.
-        include, exclude: patterns such as "blocks.*.mlp.*" on matrix names.
+        include, exclude: patterns such as "blocks.*.mlp.*" on matrix names. Vectors, such as class
+            tokens and gains, are included only by their whole name.
         parts: include gates, blocks of fused projections, and heads.
     """
     source_manifest, tensors = _read(source, like)
     all_readings = source_manifest.readings
     candidates = {r.name: r for r in all_readings if parts or r.part_of is None}
-    chosen = candidates.keys() if include is None else _matching(candidates, include)
+    matrices = candidates.keys() - source_manifest.vectors
+    chosen = matrices if include is None else _included(candidates, matrices, include)
     excluded: set[str] = set() if exclude is None else _matching(candidates, exclude)
     readings = {name: candidates[name] for name in candidates if name in chosen - excluded}
     lines = tuple(_without_excluded(line, readings) for line in source_manifest.coverage)
@@ -139,6 +141,13 @@ def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dic
     return replace(known, coverage=Coverage((*known.coverage, *extra))), tensors
 
 
+def _included(names: Collection[str], matrices: Collection[str], patterns: Patterns) -> set[str]:
+    """Return the matrices that patterns match, and the vectors that are named in full."""
+    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    named = {name for name in names if name in patterns}
+    return named | _matching(matrices, [pattern for pattern in patterns if pattern not in named])
+
+
 def _matching(names: Iterable[str], patterns: Patterns) -> set[str]:
     matched: set[str] = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
@@ -163,6 +172,8 @@ def _without_excluded(line: Covered, readings: Mapping[str, Reading]) -> Covered
     remaining = tuple(name for name in line.matrices if name in readings)
     if remaining == line.matrices:
         return line
+    if line.status == "vector":
+        return replace(line, matrices=())
     if remaining:
         excluded = len(line.matrices) - len(remaining)
         how = f"{line.how}; {excluded} of {len(line.matrices)} excluded"

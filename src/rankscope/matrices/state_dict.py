@@ -79,6 +79,8 @@ def _line(name: str, shape: tuple[int, ...], guess: Guess) -> Covered:
     line = covered(name, shape, list(guess.readings), guess.layer)
     if line.status == "flattened":
         return replace(line, how="no rule for this name: first axis x all others")
+    if line.status == "vector":
+        return replace(line, how=line.how.removeprefix(": "))
     note = f"; {guess.note}" if guess.note else ""
     return replace(line, status="assumed", how=line.how + note)
 
@@ -132,8 +134,12 @@ def _guess_weight(owner: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess | 
     shape = shapes[f"{owner}.weight" if owner else "weight"]
     layer = owner.rpartition(".")[2]
     if len(shape) in (3, 4, 5):
+        layer = f"Conv{len(shape) - 2}d"
+        if shape[1] == 1:
+            note = "depthwise, or one input channel"
+            return Guess(layer, conv_readings(owner, shape, groups=shape[0]), note)
         note = "one group, not transposed: pass like= if it has groups"
-        return Guess(f"Conv{len(shape) - 2}d", conv_readings(owner, shape), note)
+        return Guess(layer, conv_readings(owner, shape), note)
     if len(shape) != 2:
         return None
     if EMBEDDING.fullmatch(layer):
