@@ -128,6 +128,28 @@ def test_depthwise_convolutions_are_known_by_their_shape(depthwise: nn.Module) -
     assert line.how.endswith("depthwise, or one input channel")
 
 
+def test_parameters_named_q_k_and_v_are_read_under_their_own_names() -> None:
+    weights = {f"{owner}{role}": torch.randn(4, 3) for role in "qkv" for owner in ("", "attn.")}
+    matrices = views(weights)
+    assert list(matrices) == list(weights)
+    for name, W in weights.items():
+        torch.testing.assert_close(matrices[name].W, W)
+
+
+def test_sparse_and_empty_tensors() -> None:
+    matrices = views(
+        {
+            "a.weight": torch.eye(3).to_sparse(),
+            "b.weight_hh_l0": torch.zeros(3, 0),
+            "c.weight": torch.zeros(0, 1, 3),
+        }
+    )
+    line = matrices.coverage["a.weight"]
+    assert (line.status, line.how) == ("not read", "stored as sparse_coo, not dense")
+    assert matrices["b.weight_hh_l0"].W.shape == (3, 0)
+    assert matrices["c"].W.shape == (0, 3)
+
+
 def test_a_recurrent_key_of_impossible_shape_is_flattened() -> None:
     matrices = views({"x.weight_ih_l0": torch.zeros(6, 4), "x.weight_hh_l0": torch.zeros(6, 5)})
     assert {line.status for line in matrices.coverage} == {"flattened"}

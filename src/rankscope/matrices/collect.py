@@ -4,7 +4,6 @@ import difflib
 import fnmatch
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,6 +12,7 @@ from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.model import manifest
 from rankscope.matrices.product import Product
 from rankscope.matrices.reading import Reading, View
+from rankscope.matrices.source import Source, opened
 from rankscope.matrices.state_dict import assumed_manifest
 from rankscope.matrices.wrappers import full_tensor, named_tensors, state_dict_tensors
 
@@ -52,16 +52,18 @@ class Views(Mapping[str, View]):
 
 
 def views(
-    source: nn.Module | Mapping[str, Any],
+    source: Source,
     *,
     like: nn.Module | Manifest | None = None,
     include: Patterns | None = None,
     exclude: Patterns | None = None,
     parts: bool = False,
 ) -> Views:
-    """Return the matrices of a model or a state dict.
+    """Return the matrices of a model, a state dict or a checkpoint file.
 
     Args:
+        source: a file is .safetensors or was written by `torch.save`; its tensors stay on disk
+            until they are read.
         like: the model or manifest that a state dict belongs to; the model may be on the meta
             device. The state dict is then read exactly as that model. Without it, rules are
             assumed from names and shapes.
@@ -82,9 +84,7 @@ def views(
     )
 
 
-def products(
-    source: nn.Module | Mapping[str, Any], *, like: nn.Module | Manifest | None = None
-) -> dict[str, Product]:
+def products(source: Source, *, like: nn.Module | Manifest | None = None) -> dict[str, Product]:
     """Return K_h^T Q_h and O_h V_h of every attention head, and B A of LoRA pairs, as factors."""
     source_manifest, tensors = _read(source, like)
     needed = {
@@ -96,10 +96,9 @@ def products(
     return {reading.name: reading.product(full) for reading in source_manifest.products}
 
 
-def _read(
-    source: nn.Module | Mapping[str, Any], like: nn.Module | Manifest | None
-) -> tuple[Manifest, dict[str, Tensor]]:
+def _read(source: Source, like: nn.Module | Manifest | None) -> tuple[Manifest, dict[str, Tensor]]:
     """Return the manifest of the source, and the tensors it names."""
+    source = opened(source)
     if like is None:
         if isinstance(source, nn.Module):
             return manifest(source), named_tensors(source)
