@@ -43,15 +43,20 @@ class Pairs(tuple[Pair, ...]):
 def discover_pairs(model: nn.Module, /, *example_inputs: Any, **kwargs: Any) -> Pairs:
     """Run a model once and return the pairs inside and between its modules.
 
-    The unwrapped model runs eagerly in eval mode. Its mode, buffers and gradients and the state of
-    the random numbers are restored when this returns or fails. Pairs that the model declares in
+    The unwrapped model runs eagerly in eval mode. Its mode, buffers, gradients and attributes and
+    the state of the random numbers are restored when this returns or fails. Where `fully_shard`
+    has sharded the model, every rank must call this. Pairs that the model declares in
     `alignment_pairs()` are not consulted.
     """
-    outputs, calls = trace(model, example_inputs, kwargs)
+    outputs, calls, gathered = trace(model, example_inputs, kwargs)
     model_manifest = manifest(model)
     readings = _by_parameter(model_manifest)
     order = in_order(outputs)
-    products = tuple(uses(order, _identities(model, readings)).values())
+    identities = _identities(model, readings)
+    identities |= {
+        id(whole): identities[id(shard)] for whole, shard in gathered if id(shard) in identities
+    }
+    products = tuple(uses(order, identities).values())
     model_stages = stages(products, calls, readings)
     vectors = model_manifest.vectors
     inside = [pair for pair in inside_pairs(model) if not vectors & {pair.earlier, pair.later}]

@@ -66,9 +66,9 @@ def passes_channels(readings: list[Reading]) -> bool:
 
 
 def _add_product(collected: Stages, use: Use, readings: list[Reading]) -> None:
-    used = [
-        reading for reading in readings if use.expert in (None, dict(reading.index).get("expert"))
-    ]
+    experts = [reading for reading in readings if dict(reading.index).get("expert") == use.expert]
+    # A part of a tensor that is no stack is seen by its size, which differs from the whole's.
+    used = experts or readings
     if operation(use.node) == "Convolution":
         used = [_as_convolution(reading, use.node) for reading in used]
     in_side = _summed_side(use, used[0])
