@@ -21,6 +21,20 @@ from rankscope.matrices import views
 from rankscope.spectra import decompose
 
 
+class Mixed(nn.Module):
+    """Depthwise convolutions, positions, a class token, a gain and a single output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cls_token = nn.Parameter(torch.ones(1, 1, 6))
+        self.pos_embed = nn.Parameter(torch.ones(1, 5, 6))
+        self.gain = nn.Parameter(torch.ones(6, 1, 1, 1))
+        self.conv = nn.Conv2d(6, 6, 3, groups=6)
+        self.narrow = nn.Conv1d(6, 12, 4, groups=6)
+        self.gate = nn.Linear(6, 1)
+        self.head = nn.Linear(6, 3)
+
+
 def drawn(model: nn.Module, seed: int = 0) -> nn.Module:
     """The model in float64 with every parameter drawn anew from a seed."""
     generator = torch.Generator().manual_seed(seed)
@@ -103,7 +117,7 @@ def test_counts_of_top_and_bottom_add_up(k: int, percent: int) -> None:
     assert directions_kept(k, 1 - (1 - share)) == directions_kept(k, share)
 
 
-@given(m=st.integers(1, 9), n=st.integers(1, 9), keep=st.floats(0, 1), seed=st.integers(0, 2**31))
+@given(m=st.integers(2, 9), n=st.integers(2, 9), keep=st.floats(0, 1), seed=st.integers(0, 2**31))
 @settings(max_examples=30, deadline=None)
 def test_error_is_the_tail_of_the_spectrum(m: int, n: int, keep: float, seed: int) -> None:
     """Eckart-Young: |W - top|_F^2 is the sum of the squares left out."""
@@ -329,3 +343,24 @@ def test_sampled_batches_are_full_and_never_repeat_an_input() -> None:
     assert drawn_inputs != sorted(drawn_inputs)
     with pytest.raises(ValueError, match="between 1 and the 50 samples, got 51"):
         sample_batches(inputs, batch_size=51, generator=generator)
+
+
+@pytest.mark.parametrize("part", ["top", "bottom"])
+def test_depthwise_kernels_are_truncated_as_channels_by_taps_and_vectors_stay(part: str) -> None:
+    model = drawn(Mixed())
+    share = 0.3  # of one value, this is none
+    changed = truncate(model, keep=share, part=part)
+    before, after = dict(model.named_parameters()), dict(changed.named_parameters())
+    for name in ("cls_token", "gain", "gate.weight"):
+        torch.testing.assert_close(after[name], before[name], rtol=0, atol=0)
+    for name, shape in {
+        "pos_embed": (5, 6),
+        "conv.weight": (6, 9),
+        "narrow.weight": (12, 4),
+    }.items():
+        W = before[name].detach().reshape(shape).numpy()
+        k = min(shape)
+        top = best_of_rank(W, directions_kept(k, share if part == "top" else 1 - share))
+        expected = torch.from_numpy(top if part == "top" else W - top).reshape(before[name].shape)
+        torch.testing.assert_close(after[name].detach(), expected)
+        assert after[name].abs().max() > 0

@@ -51,7 +51,7 @@ def test_parametrized_multihead_attention_has_no_products() -> None:
     nn.utils.parametrizations.spectral_norm(layer, "in_proj_weight")
     model = nn.ModuleDict({"attn": layer})
     assert products(model) == {}
-    assert views(model).coverage["attn.bias_k"].status == "flattened"
+    assert views(model).coverage["attn.bias_k"].status == "vector"
 
 
 def test_quantized_weights_have_no_products() -> None:

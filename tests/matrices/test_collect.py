@@ -94,6 +94,21 @@ def test_parts_can_be_included_alone() -> None:
     assert matrices.coverage["attn.out_proj.weight"].how == "excluded"
 
 
+def test_patterns_include_no_vectors_but_exclude_them() -> None:
+    model = nn.ModuleDict({"gate": nn.Linear(4, 1), "body": nn.Linear(4, 4)})
+    assert list(views(model, include="*")) == ["body"]
+    assert list(views(model, include=["*", "gate"])) == ["gate", "body"]
+    assert list(views(model, exclude="gate")) == ["body"]
+    assert list(views(model, include="gate")) == ["gate"]
+    assert views(model, include="gate").coverage["gate.weight"].status == "vector"
+    with pytest.raises(ValueError, match="'gat' matches no matrix"):
+        views(model, include="gat")
+    recurrent = nn.ModuleDict({"lstm": nn.LSTM(4, 1)})
+    assert list(views(recurrent, parts=True)) == ["lstm.l0.ih"] + [
+        f"lstm.l0.ih.{gate}" for gate in "ifgo"
+    ]
+
+
 @pytest.mark.parametrize("option", ["include", "exclude"])
 def test_a_pattern_that_matches_nothing(option: str) -> None:
     with pytest.raises(ValueError, match=r"'attn\.kqv' matches no matrix, close: 'attn\.qkv'"):
@@ -107,8 +122,8 @@ def test_a_pattern_that_matches_nothing(option: str) -> None:
 def test_any_floating_type_and_small_shapes(dtype: torch.dtype, shape: tuple[int, int]) -> None:
     layer = nn.Linear(1, 1)
     layer.weight = nn.Parameter(torch.zeros(shape, dtype=dtype))
-    assert views(layer)["weight"].W.shape == shape
-    assert views(layer)["weight"].W.dtype == dtype
+    view = views(layer, include="weight")["weight"]
+    assert (view.W.shape, view.W.dtype) == (shape, dtype)
 
 
 def test_views_follow_the_live_model() -> None:

@@ -1,11 +1,13 @@
 """Matrices of each layer type against what the layer computes."""
 
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from rankscope.matrices import Reading, view_rule, views
+from rankscope.matrices import Reading, Views, view_rule, views
 
 
 def test_linear() -> None:
@@ -53,6 +55,81 @@ def test_convolution_of_one_position(dimensions: int, groups: int, transposed: b
     assert matrices[names[0]].in_axes == (("in", 4 // groups), *taps)
     assert matrices[names[0]].part_of is None
     assert ("stored transposed" in matrices.coverage["conv.weight"].how) == transposed
+
+
+@pytest.mark.parametrize("dimensions", [1, 2, 3])
+@pytest.mark.parametrize("multiplier", [1, 2])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_depthwise_convolution_of_one_position(
+    dimensions: int, multiplier: int, transposed: bool
+) -> None:
+    """Row `multiplier * c + i` of the one matrix is the filter that makes output i of channel c."""
+    kernel = (3, 2, 2)[:dimensions]
+    layer_type = getattr(nn, f"Conv{'Transpose' if transposed else ''}{dimensions}d")
+    layer = layer_type(4, 4 * multiplier, kernel, groups=4, bias=False)
+    x = torch.randn(1, 4, *([1] * dimensions if transposed else kernel))
+    matrices = views(nn.ModuleDict({"conv": layer}))
+    assert list(matrices) == ["conv"]
+    W = matrices["conv"].W
+    assert W.shape == (4 * multiplier, math.prod(kernel))
+    patches = x.reshape(4, -1).repeat_interleave(multiplier, dim=0)  # (output, taps or 1)
+    expected = W * patches if transposed else (W * patches).sum(1, keepdim=True)
+    torch.testing.assert_close(layer(x).reshape(4 * multiplier, -1), expected)
+    assert matrices["conv"].kind == "depthwise"
+    assert matrices.coverage["conv.weight"].matrices == ("conv",)
+
+
+def test_groups_of_one_output_are_the_rows_of_one_matrix() -> None:
+    layer = nn.Conv2d(6, 3, 2, groups=3)
+    matrices = views(nn.ModuleDict({"conv": layer}))
+    torch.testing.assert_close(matrices["conv"].W, layer.weight.detach().reshape(3, 8))
+
+
+def read_alone(name: str, *shape: int) -> Views:
+    model = nn.Module()
+    model.register_parameter(name, nn.Parameter(torch.randn(shape)))
+    return views(model)
+
+
+@pytest.mark.parametrize("name", ["pos_embed", "position_embeddings", "absolute_pos_embed"])
+def test_positions_are_read_as_tokens_by_width(name: str) -> None:
+    matrices = read_alone(name, 1, 5, 4)
+    torch.testing.assert_close(matrices[name].W, matrices.tensors[name].detach()[0])
+    assert (matrices[name].kind, matrices[name].in_axes) == ("position", (("width", 4),))
+    line = matrices.coverage[name]
+    assert (line.status, line.how) == ("read", "Module: position x width")
+
+
+def test_positions_on_a_grid() -> None:
+    last = read_alone("pos_embed", 1, 3, 3, 8)
+    stored = last.tensors["pos_embed"].detach()
+    torch.testing.assert_close(last["pos_embed"].W, stored.reshape(9, 8))
+    first = read_alone("pos_embed", 1, 8, 3, 3)
+    stored = first.tensors["pos_embed"].detach()
+    torch.testing.assert_close(first["pos_embed"].W, stored.reshape(8, 9).T)
+
+
+def test_unknown_tensors_skip_leading_axes_of_size_one() -> None:
+    matrices = read_alone("table", 1, 1, 5, 2, 3)
+    stored = matrices.tensors["table"].detach()
+    torch.testing.assert_close(matrices["table"].W, stored.reshape(5, 6))
+    assert read_alone("table", 5, 1, 3)["table"].W.shape == (5, 3)
+
+
+VECTORS = [(1, 1, 8), (8, 1, 1, 1), (1, 8), (8, 1), (1, 1), (1, 8, 1, 1)]
+
+
+@pytest.mark.parametrize("shape", VECTORS)
+def test_vectors_are_named_and_read_only_by_their_name(shape: tuple[int, ...]) -> None:
+    matrices = read_alone("pos_embed", *shape)
+    assert list(matrices) == []
+    line = matrices.coverage["pos_embed"]
+    assert (line.status, line.matrices) == ("vector", ())
+    included = views(matrices.tensors, like=matrices.manifest, include="pos_embed")
+    torch.testing.assert_close(
+        included["pos_embed"].W.flatten(), matrices.tensors["pos_embed"].detach().flatten()
+    )
+    assert included.coverage["pos_embed"].matrices == ("pos_embed",)
 
 
 def test_bilinear_is_flattened_and_listed() -> None:
@@ -161,5 +238,5 @@ def test_lazy_layers_need_a_forward_pass() -> None:
 def test_parametrized_weights_are_listed_by_their_originals() -> None:
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 5))
     coverage = views(nn.ModuleDict({"fc": layer})).coverage
-    assert {line.status for line in coverage} == {"flattened"}
-    assert coverage["fc.parametrizations.weight.original1"].shape == (5, 3)
+    assert coverage["fc.parametrizations.weight.original0"].status == "vector"
+    assert coverage["fc.parametrizations.weight.original1"].status == "flattened"

@@ -96,6 +96,9 @@ def test_experts_convolutions_and_unknown_tensors() -> None:
             "experts.w1": torch.zeros(3, 5, 4),
             "conv.weight": torch.zeros(6, 2, 3),
             "position": torch.zeros(1, 9, 4),
+            "pos_embed": torch.zeros(1, 9, 4),
+            "cls_token": torch.zeros(1, 1, 4),
+            "gate.weight": torch.zeros(1, 4),
             "deep.weight": torch.zeros(2, 2, 2, 2, 2, 2),
             "mask": torch.ones(2, 2, dtype=torch.bool),
         }
@@ -107,9 +110,44 @@ def test_experts_convolutions_and_unknown_tensors() -> None:
         "experts.w1": "assumed",
         "conv.weight": "assumed",
         "position": "flattened",
+        "pos_embed": "assumed",
+        "cls_token": "vector",
+        "gate.weight": "vector",
         "deep.weight": "flattened",
         "mask": "not read",
     }
+
+
+@pytest.mark.parametrize("depthwise", [nn.Conv1d(4, 4, 3, groups=4), nn.Conv2d(5, 5, 3, groups=5)])
+def test_depthwise_convolutions_are_known_by_their_shape(depthwise: nn.Module) -> None:
+    model = nn.ModuleDict({"conv": depthwise, "point": nn.Conv2d(4, 3, 1)})
+    check_assumed(model)
+    matrices = views(model.state_dict())
+    assert matrices["conv"].kind == "depthwise"
+    line = matrices.coverage["conv.weight"]
+    assert line.how.endswith("depthwise, or one input channel")
+
+
+def test_parameters_named_q_k_and_v_are_read_under_their_own_names() -> None:
+    weights = {f"{owner}{role}": torch.randn(4, 3) for role in "qkv" for owner in ("", "attn.")}
+    matrices = views(weights)
+    assert list(matrices) == list(weights)
+    for name, W in weights.items():
+        torch.testing.assert_close(matrices[name].W, W)
+
+
+def test_sparse_and_empty_tensors() -> None:
+    matrices = views(
+        {
+            "a.weight": torch.eye(3).to_sparse(),
+            "b.weight_hh_l0": torch.zeros(3, 0),
+            "c.weight": torch.zeros(0, 1, 3),
+        }
+    )
+    line = matrices.coverage["a.weight"]
+    assert (line.status, line.how) == ("not read", "stored as sparse_coo, not dense")
+    assert matrices["b.weight_hh_l0"].W.shape == (3, 0)
+    assert matrices["c"].W.shape == (0, 3)
 
 
 def test_a_recurrent_key_of_impossible_shape_is_flattened() -> None:

@@ -246,3 +246,49 @@ def test_pairs_name_existing_matrices_and_have_unique_names(model: nn.Module) ->
     matrices = views(model, parts=True)
     assert {name for pair in pairs for name in (pair.earlier, pair.later)} <= set(matrices)
     assert len(set(names(pairs))) == len(pairs)
+
+
+class Parts(nn.Module):
+    """Layers of which a forward pass uses one part."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 4)
+        self.w = nn.Parameter(torch.randn(shape))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.inner(x) @ self.w.view(2, 8, 4)[1].t()
+
+
+@pytest.mark.parametrize("shape", [(16, 4), (2, 8, 4)])
+def test_a_product_with_a_part_of_a_tensor_that_is_no_stack(shape: tuple[int, ...]) -> None:
+    model = Parts(*shape)
+    pairs = discover_pairs(model, torch.ones(3, 4))
+    pair_names = [pair.name for pair in pairs]
+    if shape == (16, 4):  # the inputs of the part are those of the whole
+        assert pair_names == ["inner > w"]
+    else:
+        assert pair_names == []
+        assert ("inner", "w") in {(entry.earlier, entry.later) for entry in pairs.left_out}
+
+
+def test_a_slice_without_a_start() -> None:
+    model = Written(
+        lambda self, x: self.b(torch.ops.aten.slice(self.a(x), 1, None, 3)),
+        a=nn.Linear(4, 6),
+        b=nn.Linear(3, 2),
+    )
+    (pair,) = discover_pairs(model, torch.ones(2, 4))
+    assert (pair.name, pair.earlier_cut) == ("a > b", Cut((2, 3), (0, None)))
+
+
+def test_final_states_sliced_without_a_start() -> None:
+    model = Written(
+        lambda self, x: self.b(torch.ops.aten.slice(self.a(x)[1], 0, None, 1)[0]),
+        a=nn.GRU(4, 6),
+        b=nn.Linear(6, 2),
+    )
+    pairs = discover_pairs(model, torch.ones(2, 3, 4))
+    assert {pair.name for pair in pairs if pair.later == "b"} == {
+        f"a.l0.{role} > b [{gate}]" for role in ("ih", "hh") for gate in "rzn"
+    }

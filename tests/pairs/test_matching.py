@@ -44,6 +44,23 @@ def test_depthwise_convolutions_are_looked_through() -> None:
     assert left_out(pairs) == {("1", "")}
 
 
+def test_outputs_of_a_depthwise_convolution_meet_the_next_layer() -> None:
+    model = nn.Sequential(nn.Conv2d(4, 4, 1), nn.Conv2d(4, 8, 3, groups=4), nn.Conv2d(8, 5, 1))
+    pairs = discover_pairs(model, IMAGE)
+    assert [(pair.name, pair.earlier_cut, pair.later_cut) for pair in pairs] == [
+        ("1 > 2", None, None)
+    ]
+
+
+def test_vectors_have_no_pairs() -> None:
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 1), nn.Linear(1, 4), nn.Linear(4, 4))
+    pairs = discover_pairs(model, ROWS)
+    assert names(pairs) == []
+    assert left_out(pairs) == {("1", ""), ("2", "")}
+    with pytest.raises(KeyError):
+        views(model)["1"]
+
+
 # A model, its input, and the two matrices and the reason that are reported.
 LEFT_OUT: dict[str, tuple[nn.Module, Tensor, str, str, str]] = {
     "pixel_shuffle": (

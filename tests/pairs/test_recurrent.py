@@ -16,7 +16,9 @@ def test_bidirectional_lstm() -> None:
     for way in ("", ".reverse"):
         l0, l1 = f"lstm.l0{way}", f"lstm.l1{way}"
         two = [(l0, "ih", f"{l0}.hh"), (l1, "ih", f"{l1}.hh")]
-        two += [(l0, role, f"{l1}.ih") for role in ("ih", "hh")]
+        # Both directions above take the states of both directions below.
+        uppers = ("lstm.l1.ih", "lstm.l1.reverse.ih")
+        two += [(l0, role, upper) for role in ("ih", "hh") for upper in uppers]
         two += [(l1, role, "out") for role in ("ih", "hh")]
         expected |= {f"{layer}.{role} > {later} {g}" for layer, role, later in two for g in gates}
     assert set(names(pairs)) == expected

@@ -108,6 +108,12 @@ def test_gates_and_direction_halves() -> None:
     check(model, pairs, "lstm.l0.hh > lstm.l1.ih [o]", gate(lstm.weight_hh_l0, 3), forward)
     name = "lstm.l0.reverse.hh > lstm.l1.reverse.ih [g]"
     check(model, pairs, name, gate(lstm.weight_hh_l0_reverse, 2), backward)
+    crossing = right(array(lstm.weight_ih_l1_reverse))[:4]
+    name = "lstm.l0.ih > lstm.l1.reverse.ih [i]"
+    check(model, pairs, name, gate(lstm.weight_ih_l0, 0), crossing)
+    crossing = right(array(lstm.weight_ih_l1))[4:]
+    name = "lstm.l0.reverse.hh > lstm.l1.ih [o]"
+    check(model, pairs, name, gate(lstm.weight_hh_l0_reverse, 3), crossing)
     check(model, pairs, "lstm.l1.hh > out [i]", gate(lstm.weight_hh_l1, 0), out[:4])
     name = "lstm.l1.reverse.ih > out [o]"
     check(model, pairs, name, gate(lstm.weight_ih_l1_reverse, 3), out[4:])
@@ -124,6 +130,8 @@ def test_projected_states() -> None:
     check(model, pairs, "lstm.l0.hr > lstm.l0.hh", left(hr), hh)
     above = right(array(lstm.weight_ih_l1_reverse))[3:]
     check(model, pairs, "lstm.l0.reverse.hr > lstm.l1.reverse.ih", left(hr_back), above)
+    above = right(array(lstm.weight_ih_l1_reverse))[:3]
+    check(model, pairs, "lstm.l0.hr > lstm.l1.reverse.ih", left(hr), above)
     last, out = array(lstm.weight_hr_l1_reverse), right(array(model.out.weight))[3:]
     check(model, pairs, "lstm.l1.reverse.hr > out", left(last), out)
     assert not any(pair.earlier.endswith(".ih") and pair.later == "out" for pair in pairs)

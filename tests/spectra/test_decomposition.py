@@ -344,3 +344,25 @@ def test_gpu_agrees_with_cpu() -> None:
         values = singular_values({name: W.cuda() for name, W in named.items()})
     assert values["w1"].isnan().all()
     assert_values(values["w2"].cpu(), exact_values(named["w2"]))
+
+
+# Arrays and lists.
+
+
+@pytest.mark.parametrize("given_as", [np.asarray, np.ndarray.tolist], ids=["array", "list"])
+def test_numpy_arrays_and_lists(given_as) -> None:
+    W = normal(4, 3, dtype=torch.float64)
+    x = given_as(W.numpy())
+    torch.testing.assert_close(singular_values(x), singular_values(W), rtol=0, atol=0)
+    torch.testing.assert_close(singular_values({"a": x})["a"], singular_values(W), rtol=0, atol=0)
+    result = svd(x)
+    torch.testing.assert_close((result.U * result.S) @ result.Vh, W)
+    again = decompose({"a": x}, ranks={"a": 3})["a"]
+    torch.testing.assert_close(again.U, result.U, rtol=0, atol=0)
+
+
+def test_numbers_alone_and_empty_devices_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"'x': expected 2 axes or more, got shape \(3,\)"):
+        decompose({"x": [1.0, 2.0, 3.0]})
+    with pytest.raises(ValueError, match="'x' is on the meta device and has no values"):
+        singular_values(torch.zeros(2, 2, device="meta"))

@@ -2,9 +2,8 @@
 
 import difflib
 import fnmatch
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from torch import Tensor, nn
 
@@ -13,6 +12,7 @@ from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.model import manifest
 from rankscope.matrices.product import Product
 from rankscope.matrices.reading import Reading, View
+from rankscope.matrices.source import Source, opened
 from rankscope.matrices.state_dict import assumed_manifest
 from rankscope.matrices.wrappers import full_tensor, named_tensors, state_dict_tensors
 
@@ -52,26 +52,30 @@ class Views(Mapping[str, View]):
 
 
 def views(
-    source: nn.Module | Mapping[str, Any],
+    source: Source,
     *,
     like: nn.Module | Manifest | None = None,
     include: Patterns | None = None,
     exclude: Patterns | None = None,
     parts: bool = False,
 ) -> Views:
-    """Return the matrices of a model or a state dict.
+    """Return the matrices of a model, a state dict or a checkpoint file.
 
     Args:
+        source: a file is .safetensors or was written by `torch.save`; its tensors stay on disk
+            until they are read.
         like: the model or manifest that a state dict belongs to; the model may be on the meta
             device. The state dict is then read exactly as that model. Without it, rules are
             assumed from names and shapes.
-        include, exclude: patterns such as "blocks.*.mlp.*" on matrix names.
+        include, exclude: patterns such as "blocks.*.mlp.*" on matrix names. Vectors, such as class
+            tokens and gains, are included only by their whole name.
         parts: include gates, blocks of fused projections, and heads.
     """
     source_manifest, tensors = _read(source, like)
     all_readings = source_manifest.readings
     candidates = {r.name: r for r in all_readings if parts or r.part_of is None}
-    chosen = candidates.keys() if include is None else _matching(candidates, include)
+    matrices = candidates.keys() - source_manifest.vectors
+    chosen = matrices if include is None else _included(candidates, matrices, include)
     excluded: set[str] = set() if exclude is None else _matching(candidates, exclude)
     readings = {name: candidates[name] for name in candidates if name in chosen - excluded}
     lines = tuple(_without_excluded(line, readings) for line in source_manifest.coverage)
@@ -80,9 +84,7 @@ def views(
     )
 
 
-def products(
-    source: nn.Module | Mapping[str, Any], *, like: nn.Module | Manifest | None = None
-) -> dict[str, Product]:
+def products(source: Source, *, like: nn.Module | Manifest | None = None) -> dict[str, Product]:
     """Return K_h^T Q_h and O_h V_h of every attention head, and B A of LoRA pairs, as factors."""
     source_manifest, tensors = _read(source, like)
     needed = {
@@ -92,10 +94,9 @@ def products(
     return {reading.name: reading.product(full) for reading in source_manifest.products}
 
 
-def _read(
-    source: nn.Module | Mapping[str, Any], like: nn.Module | Manifest | None
-) -> tuple[Manifest, dict[str, Tensor]]:
+def _read(source: Source, like: nn.Module | Manifest | None) -> tuple[Manifest, dict[str, Tensor]]:
     """Return the manifest of the source, and the tensors it names."""
+    source = opened(source)
     if like is None:
         if isinstance(source, nn.Module):
             return manifest(source), named_tensors(source)
@@ -137,6 +138,13 @@ def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dic
     return replace(known, coverage=Coverage((*known.coverage, *extra))), tensors
 
 
+def _included(names: Collection[str], matrices: Collection[str], patterns: Patterns) -> set[str]:
+    """Return the matrices that patterns match, and the vectors that are named in full."""
+    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
+    named = {name for name in names if name in patterns}
+    return named | _matching(matrices, [pattern for pattern in patterns if pattern not in named])
+
+
 def _matching(names: Iterable[str], patterns: Patterns) -> set[str]:
     matched: set[str] = set()
     for pattern in [patterns] if isinstance(patterns, str) else patterns:
@@ -161,6 +169,8 @@ def _without_excluded(line: Covered, readings: Mapping[str, Reading]) -> Covered
     remaining = tuple(name for name in line.matrices if name in readings)
     if remaining == line.matrices:
         return line
+    if line.status == "vector":
+        return replace(line, matrices=())
     if remaining:
         excluded = len(line.matrices) - len(remaining)
         how = f"{line.how}; {excluded} of {len(line.matrices)} excluded"

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rankscope.matrices.reading import Reading
 
-Status = Literal["read", "assumed", "flattened", "tied", "not read"]
+Status = Literal["read", "assumed", "flattened", "vector", "tied", "not read"]
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,9 @@ class Coverage:
         matrices = sum(len(line.matrices) for line in self.lines)
         how = ", ".join(f"{count} {status}" for status, count in counts.items())
         return f"{matrices} matrices of {len(self)} tensors: {how}"
+
+    def __repr__(self) -> str:
+        return f"Coverage({self.summary}; print it to see every tensor)"
 
     def __str__(self) -> str:
         rows = [("tensor", "shape", "status", "how")]

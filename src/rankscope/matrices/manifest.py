@@ -26,6 +26,9 @@ class Manifest:
     lora: tuple[ProductReading, ...]
     coverage: Coverage
 
+    def __repr__(self) -> str:
+        return f"Manifest({self.coverage.summary})"
+
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
         """Whole matrices and parts (`part_of` set): gates, blocks of fused projections, heads."""
@@ -37,6 +40,12 @@ class Manifest:
         """Products K-Q and V-O of every head, then LoRA pairs."""
         heads = (product for attention in self.attentions for product in attention.products())
         return (*heads, *self.lora)
+
+    @cached_property
+    def vectors(self) -> frozenset[str]:
+        """Names of the readings of tensors that are vectors in effect, such as class tokens."""
+        tensors = {line.tensor for line in self.coverage if line.status == "vector"}
+        return frozenset(r.name for r in self.readings if r.parameter in tensors)
 
     @cached_property
     def ties(self) -> dict[str, str]:

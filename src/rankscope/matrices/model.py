@@ -11,7 +11,7 @@ from rankscope.matrices.lora import lora_products
 from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.recognition import attentions_in, why_unknown
-from rankscope.matrices.rules import flattened_reading, view_rule
+from rankscope.matrices.rules import flattened_reading, is_vector, view_rule
 from rankscope.matrices.wrappers import children, walk
 
 
@@ -99,6 +99,9 @@ def covered(parameter: str, shape: tuple[int, ...], readings: list[Reading], lay
     many = f"{len(wholes)} matrices " if len(wholes) > 1 else ""
     parts = len(readings) - len(wholes)
     cut = f", in {parts} parts too" if parts else ""
+    if is_vector(shape):
+        how = f"{layer}: a vector, measured only if include= names it"
+        return Covered(parameter, shape, "vector", how, wholes)
     if readings[0].kind == "flattened":
         how = f"no rule for {layer}: first axis x all others"
         return Covered(parameter, shape, "flattened", how, wholes)

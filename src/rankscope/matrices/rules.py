@@ -3,6 +3,7 @@
 To add a layer type, register a function of module and name with `@view_rule.register(MyLayer)`.
 """
 
+import re
 from dataclasses import replace
 from functools import singledispatch
 
@@ -14,6 +15,8 @@ from rankscope.matrices.experts import expert_readings
 from rankscope.matrices.reading import Axes, Reading, dotted
 
 GATES = {"lstm": "ifgo", "gru": "rzn", "rnn": ""}
+# Names of learned positions, such as `pos_embed`, `position_embeddings`, `absolute_pos_embed`.
+POSITIONS = re.compile(r"(\w*_)?pos(ition(al)?)?_?emb\w*", re.IGNORECASE)
 
 
 @singledispatch
@@ -91,7 +94,11 @@ def _conv(module: _ConvNd, name: str) -> tuple[Reading, ...]:
 def conv_readings(
     name: str, shape: tuple[int, ...], *, groups: int = 1, transposed: bool = False
 ) -> tuple[Reading, ...]:
-    """Read filters as (out, in * taps), one matrix per group; if `transposed`, stored in first."""
+    """Read filters as (out, in * taps), one matrix per group; if `transposed`, stored in first.
+
+    Groups with one input or one output channel are no matrices by themselves. They are the rows of
+    one: a depthwise convolution is read as (channels, taps).
+    """
     first, second, *taps = shape
     tap_axes = tuple((f"tap{i}", size) for i, size in enumerate(taps))
     names = ("in", "out") if transposed else ("out", "in")
@@ -106,6 +113,8 @@ def conv_readings(
     )
     if groups == 1:
         return (whole,)
+    if first == groups or second == 1:
+        return (replace(whole, kind="depthwise"),)
     # A group is no part: groups share no inputs, so there is no whole matrix.
     return tuple(
         replace(whole, name=f"{whole.name}.g{group}", outputs=("out",), index=(("group", group),))
@@ -193,9 +202,34 @@ def projection_reading(name: str, role: str, shape: tuple[int, ...]) -> Reading:
     return Reading(dotted(name, role), parameter, "attention", axes, ("out",), ("in",))
 
 
+def is_vector(shape: tuple[int, ...]) -> bool:
+    """Tell whether at most one axis is longer than 1, as in class tokens and gains."""
+    return sum(size != 1 for size in shape) <= 1
+
+
 def flattened_reading(parameter: str, shape: tuple[int, ...]) -> Reading:
-    """Read the first axis against all others, for tensors that no rule covers."""
+    """Read the first axis longer than 1 against all others, for tensors that no rule covers.
+
+    Learned positions, recognised by their name, are read as (positions, width).
+    """
+    if POSITIONS.fullmatch(parameter.rpartition(".")[2]) and not is_vector(shape):
+        return _positions_reading(parameter, shape)
+    first = next((axis for axis, size in enumerate(shape[:-1]) if size != 1), len(shape) - 2)
     axes = tuple((f"axis{i}", size) for i, size in enumerate(shape))
-    inputs = tuple(axis for axis, _ in axes[1:])
-    name = parameter.removesuffix(".weight")
-    return Reading(name, parameter, "flattened", axes, ("axis0",), inputs)
+    names = tuple(axis for axis, _ in axes)
+    matrix = parameter.removesuffix(".weight")
+    return Reading(matrix, parameter, "flattened", axes, names[: first + 1], names[first + 1 :])
+
+
+def _positions_reading(parameter: str, shape: tuple[int, ...]) -> Reading:
+    """Read positions stored (1, positions, width), or on a grid (1, rows, columns, width).
+
+    A square grid after another size is stored (1, width, rows, columns).
+    """
+    sizes = [size for size in shape if size != 1]
+    width_first = len(sizes) == 3 and sizes[0] != sizes[1] == sizes[2]
+    width = 0 if width_first else len(sizes) - 1
+    grid = [f"position{i}" for i in range(len(sizes) - 1)] if len(sizes) > 2 else ["position"]
+    names = [*grid[:width], "width", *grid[width:]]
+    axes = tuple(zip(names, sizes, strict=True))
+    return Reading(parameter, parameter, "position", axes, tuple(grid), ("width",))

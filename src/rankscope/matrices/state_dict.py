@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import torch
 from torch import Tensor
 
 from rankscope.matrices.attention import blocks_of
@@ -57,6 +58,9 @@ def assumed_manifest(tensors: Mapping[str, Tensor]) -> Manifest:
         first = first_names.setdefault(_memory(name, tensor), name)
         if first != name:
             lines.append(tied(name, shape, first))
+        elif tensor.layout != torch.strided:
+            how = f"stored as {str(tensor.layout).removeprefix('torch.')}, not dense"
+            lines.append(Covered(name, shape, "not read", how))
         elif not tensor.is_floating_point():
             lines.append(Covered(name, shape, "not read", unreadable(tensor)))
         else:
@@ -70,7 +74,7 @@ def assumed_manifest(tensors: Mapping[str, Tensor]) -> Manifest:
 
 def _memory(name: str, tensor: Tensor) -> tuple[object, ...]:
     """Return a key that is equal for two names of one tensor, if the tensor has memory."""
-    if tensor.data_ptr() == 0:
+    if tensor.layout != torch.strided or tensor.data_ptr() == 0:
         return (name,)
     return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
 
@@ -79,6 +83,8 @@ def _line(name: str, shape: tuple[int, ...], guess: Guess) -> Covered:
     line = covered(name, shape, list(guess.readings), guess.layer)
     if line.status == "flattened":
         return replace(line, how="no rule for this name: first axis x all others")
+    if line.status == "vector":
+        return replace(line, how=line.how.removeprefix(": "))
     note = f"; {guess.note}" if guess.note else ""
     return replace(line, status="assumed", how=line.how + note)
 
@@ -102,7 +108,8 @@ def _guess_recurrent(owner: str, key: str, shapes: Mapping[str, tuple[int, ...]]
     place = (match[2] or "") + (match[3] or "")
     hidden = shapes.get(f"{prefix}weight_hh{place}", (0, 1))
     projected = shapes.get(f"{prefix}weight_hr{place}")
-    gates, left_over = divmod(hidden[0], projected[1] if projected else hidden[1])
+    width = projected[1] if projected else hidden[1]
+    gates, left_over = divmod(hidden[0], width) if width else (0, 0)
     kind = {4: "lstm", 3: "gru", 1: "rnn"}.get(gates)
     if kind is None or left_over:
         return None
@@ -122,9 +129,8 @@ def _guess_multihead(owner: str, key: str, shape: tuple[int, ...]) -> Guess | No
             for i, role in enumerate("qkv")
         )
         return Guess("MultiheadAttention", (whole, *parts), NO_HEADS)
-    role = key.removesuffix("_proj_weight")
-    if len(shape) == 2 and role in ("q", "k", "v"):
-        return Guess("MultiheadAttention", (projection_reading(owner, role, shape),), NO_HEADS)
+    if len(shape) == 2 and key in ("q_proj_weight", "k_proj_weight", "v_proj_weight"):
+        return Guess("MultiheadAttention", (projection_reading(owner, key[0], shape),), NO_HEADS)
     return None
 
 
@@ -132,8 +138,12 @@ def _guess_weight(owner: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess | 
     shape = shapes[f"{owner}.weight" if owner else "weight"]
     layer = owner.rpartition(".")[2]
     if len(shape) in (3, 4, 5):
+        layer = f"Conv{len(shape) - 2}d"
+        if shape[1] == 1 < shape[0]:
+            note = "depthwise, or one input channel"
+            return Guess(layer, conv_readings(owner, shape, groups=shape[0]), note)
         note = "one group, not transposed: pass like= if it has groups"
-        return Guess(f"Conv{len(shape) - 2}d", conv_readings(owner, shape), note)
+        return Guess(layer, conv_readings(owner, shape), note)
     if len(shape) != 2:
         return None
     if EMBEDDING.fullmatch(layer):

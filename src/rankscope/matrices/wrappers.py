@@ -4,12 +4,15 @@ Wrappers are DDP, FSDP, torch.compile, activation checkpointing and weight avera
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
+import numpy as np
 from jaxtyping import Num
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
 
+from rankscope.matrices.arrays import as_tensor
 from rankscope.matrices.reading import dotted
 
 # Child names that only wrappers use.
@@ -59,13 +62,23 @@ def full_tensor(tensor: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
 
 
 def state_dict_tensors(
-    state_dict: Mapping[str, object], *, known: Collection[str] = ()
+    state_dict: Mapping[Any, object], *, known: Collection[str] = ()
 ) -> dict[str, Tensor]:
     """Return the tensors of a state dict by name without wrappers.
 
     A leading "module." is removed if every matrix has it, unless a known name has it too.
     """
-    tensors = {key: value for key, value in state_dict.items() if isinstance(value, Tensor)}
+    if unnamed := [key for key in state_dict if not isinstance(key, str)]:
+        raise ValueError(
+            f"state dict: expected names as keys, got {type(unnamed[0]).__name__} {unnamed[0]!r}; "
+            "pass the dict of weights itself, such as checkpoint['model']"
+        )
+    tensors = {
+        key: as_tensor(key, value)
+        for key, value in state_dict.items()
+        if isinstance(value, Tensor)
+        or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub")
+    }
     if not tensors:
         raise ValueError(
             f"state dict: expected tensors by name, got {list(state_dict)[:5]} without any; "

@@ -26,7 +26,7 @@ from rankscope.pairs.moves import moved
 from rankscope.pairs.pair import Cut, Pair
 from rankscope.pairs.recurrent import recurrent
 from rankscope.pairs.rules import inside_pairs
-from rankscope.pairs.stages import Stages, depthwise, stages
+from rankscope.pairs.stages import Stages, passes_channels, stages
 
 
 class Pairs(tuple[Pair, ...]):
@@ -43,20 +43,29 @@ class Pairs(tuple[Pair, ...]):
 def discover_pairs(model: nn.Module, /, *example_inputs: Any, **kwargs: Any) -> Pairs:
     """Run a model once and return the pairs inside and between its modules.
 
-    The unwrapped model runs eagerly in eval mode. Its mode, buffers and gradients and the state of
-    the random numbers are restored when this returns or fails. Pairs that the model declares in
+    The unwrapped model runs eagerly in eval mode. Its mode, buffers, gradients and attributes and
+    the state of the random numbers are restored when this returns or fails. Where `fully_shard`
+    has sharded the model, every rank must call this. Pairs that the model declares in
     `alignment_pairs()` are not consulted.
     """
-    outputs, calls = trace(model, example_inputs, kwargs)
+    outputs, calls, gathered = trace(model, example_inputs, kwargs)
     model_manifest = manifest(model)
     readings = _by_parameter(model_manifest)
     order = in_order(outputs)
-    products = tuple(uses(order, _identities(model, readings)).values())
+    identities = _identities(model, readings)
+    identities |= {
+        id(whole): identities[id(shard)] for whole, shard in gathered if id(shard) in identities
+    }
+    products = tuple(uses(order, identities).values())
     model_stages = stages(products, calls, readings)
-    inside = inside_pairs(model)
-    between = list(
-        _outside_rules(_between(model_stages, _flows(order, model_stages)), inside, model_manifest)
-    )
+    vectors = model_manifest.vectors
+    inside = [pair for pair in inside_pairs(model) if not vectors & {pair.earlier, pair.later}]
+    flows = _flows(order, model_stages)
+    between = [
+        (moment, pair)
+        for moment, pair in _outside_rules(_between(model_stages, flows), inside, model_manifest)
+        if not vectors & {pair.earlier, pair.later}
+    ]
     moments = _moments(products, calls, readings)
     timed = [(moment, pair) for moment, pair in between if isinstance(pair, Pair)]
     whole = {reading.name: reading.part_of or reading.name for reading in model_manifest.readings}
@@ -65,7 +74,7 @@ def discover_pairs(model: nn.Module, /, *example_inputs: Any, **kwargs: Any) -> 
     left_out = [reported for _, reported in between if isinstance(reported, LeftOut)]
     return Pairs(
         _with_unique_names(dict.fromkeys(pair for _, pair in timed)),
-        dict.fromkeys([*left_out, *_unpaired(readings, moments)]),
+        dict.fromkeys([*left_out, *_unpaired(readings, moments, vectors)]),
     )
 
 
@@ -200,13 +209,16 @@ def _moments(
 
 
 def _unpaired(
-    readings: Mapping[str, list[Reading]], moments: Mapping[str, int]
+    readings: Mapping[str, list[Reading]], moments: Mapping[str, int], vectors: frozenset[str]
 ) -> Iterator[LeftOut]:
-    """Yield the matrices that no pair can have: depthwise filters and unused weights."""
+    """Yield the matrices that no pair can have: vectors, depthwise filters and unused weights."""
     for matrices in readings.values():
         name = matrices[0].name
-        if depthwise(matrices):
+        if name in vectors:
+            yield LeftOut(name, "", "a vector has no directions to compare")
+            continue
+        if passes_channels(matrices):
             reason = "depthwise: it mixes no channels, so its neighbours are paired through it"
-            yield LeftOut(name.removesuffix(".g0"), "", reason)
+            yield LeftOut(name, "", reason)
         elif name not in moments:
             yield LeftOut(name, "", "no product with it was seen in this forward pass")

@@ -1,11 +1,11 @@
-"""Run one forward pass that leaves the model as it was, and note the calls of recurrent modules."""
+"""Run one forward pass and note what the graph does not tell: recurrent calls, gathered shards."""
 
 import dataclasses
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,9 @@ from torch.nn.utils.rnn import PackedSequence
 
 from rankscope.matrices.wrappers import unwrap, walk
 from rankscope.pairs.graph import Edge
+from rankscope.pairs.neutral import unchanged
 from rankscope.pairs.recurrent import Recurrent, recurrent
+from rankscope.pairs.sharded import gathering
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,25 @@ class Call:
     cell: Edge | None
 
 
-def trace(
-    model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]
-) -> tuple[list[Tensor], list[Call]]:
-    """Run the unwrapped model once, eagerly and in eval mode, recorded by autograd.
+class Trace(NamedTuple):
+    """One forward pass.
 
-    Returns the tensors that it gave, and the calls of recurrent modules on the way.
+    outputs: the tensors that it gave.
+    calls: the calls of recurrent modules on the way.
+    gathered: the whole parameters that stood in for sharded ones, each with the sharded one.
     """
+
+    outputs: list[Tensor]
+    calls: list[Call]
+    gathered: list[tuple[Tensor, Tensor]]
+
+
+def trace(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Trace:
+    """Run the unwrapped model once, eagerly and in eval mode, recorded by autograd."""
     module = unwrap(model)
     calls: list[Call] = []
-    with _unchanged(module), _eager(), _recorded(module, calls):
+    gathered: list[tuple[Tensor, Tensor]] = []
+    with gathering(module, gathered), unchanged(module), eager(), _recorded(module, calls):
         try:
             result = module(*inputs, **kwargs)
         except Exception as error:
@@ -55,53 +66,11 @@ def trace(
             f"the forward pass of {type(module).__name__} returned no tensor that depends on its "
             "parameters; use a model that returns its outputs and computes them with gradients on"
         )
-    return outputs, calls
+    return Trace(outputs, calls, gathered)
 
 
 @contextmanager
-def _unchanged(module: nn.Module) -> Iterator[None]:
-    """Record all parameters in eval mode; then restore modes, gradients, buffers, random state."""
-    modes = [(part, part.training) for part in module.modules()]
-    parameters = [(param, param.requires_grad, param.grad) for param in module.parameters()]
-    buffers = [(part, dict(part._buffers)) for part in module.modules()]
-    contents = [(buf, buf.detach().clone()) for buf in module.buffers() if not buf.is_meta]
-    tensors = (*module.parameters(), *module.buffers())
-    devices = {tensor.device.index for tensor in tensors if tensor.device.type == "cuda"}
-    try:
-        with torch.random.fork_rng(devices=sorted(devices)), torch.inference_mode(False):
-            module.eval()
-            for parameter, *_ in parameters:
-                # A forward pass that calls backward() must not add to what training has gathered.
-                parameter.grad = None
-                parameter.requires_grad_(parameter.is_floating_point() or parameter.is_complex())
-            with torch.enable_grad():
-                yield
-    finally:
-        for part, mode in modes:
-            part.training = mode
-        for parameter, requires_grad, gradient in parameters:
-            parameter.requires_grad_(requires_grad)
-            parameter.grad = gradient
-        for part, named_buffers in buffers:
-            part._buffers.clear()
-            part._buffers.update(named_buffers)
-        for buffer, content in contents:
-            _restore(buffer, content)
-
-
-def _restore(buffer: Tensor, content: Tensor) -> None:
-    # Write only if bits differ: an expanded tensor cannot be written to.
-    if not torch.equal(_bits(buffer), _bits(content)):
-        with torch.no_grad():
-            buffer.copy_(content)
-
-
-def _bits(tensor: Tensor) -> Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)
-
-
-@contextmanager
-def _eager() -> Iterator[None]:
+def eager() -> Iterator[None]:
     """Run compiled parts as written, since a compiled graph is one node to autograd."""
     # Importing the compiler only to switch it off would take seconds.
     compiler_used = "torch._dynamo" in sys.modules

@@ -51,7 +51,7 @@ def piece(reading: Reading, side: Side) -> Piece:
     width = math.prod(size for name, size in axes if not name.startswith("tap"))
     fixed, sizes = dict(reading.index), dict(reading.axes)
     start = fixed.get("group", 0) * width
-    total = sizes.get("group", 1) * width
+    total = sizes["group"] * width if "group" in fixed else width
     expert = fixed.get("expert")
     return Piece(reading.name, side, start, start + width, total, taps, expert=expert)
 

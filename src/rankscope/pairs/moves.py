@@ -184,9 +184,16 @@ def _slice(flow: Flow, step: Step) -> tuple[Flow, ...]:
     size = step.input_shape[step.dim]
     if saved(step.node, "step") != 1 and flow.axis in (None, step.dim):
         return _lose(flow, "it is cut in steps")
-    start = saved(step.node, "start")
-    start = max(start + size if start < 0 else start, 0)
+    start = _slice_start(step, size)
     return _narrow(flow, step, start, start + step.output_shape[step.dim])
+
+
+def _slice_start(step: Step, size: int) -> int:
+    # A start that was not given, as in torch.ops.aten.slice(x, 0, None, 4), is saved as None.
+    if step.node._saved_start is None:  # type: ignore[attr-defined]
+        return 0
+    start = saved(step.node, "start")
+    return max(start + size if start < 0 else start, 0)
 
 
 def _split(flow: Flow, step: Step) -> tuple[Flow, ...]:
@@ -296,7 +303,7 @@ def _pick_state(flow: Flow, step: Step) -> tuple[Flow, ...]:
             flow, f"{step.name} rearranges the final states; take them apart by layer first"
         )
     if step.name == "Slice":
-        index = flow.state_index - saved(step.node, "start") % step.input_shape[0]
+        index = flow.state_index - _slice_start(step, step.input_shape[0])
         return (replace(flow, state_index=index),) if 0 <= index < step.output_shape[0] else ()
     if _selected_index(step) != flow.state_index:
         return ()

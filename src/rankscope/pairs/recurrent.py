@@ -1,6 +1,6 @@
 """Pairs inside a recurrent module, and the matrices that take its input and make its states.
 
-Each direction is paired on its own. The 4H rows of an LSTM's matrices are cut into their gates.
+The 4H rows of an LSTM's matrices are cut into their gates.
 yunis2024, App. C.
 """
 
@@ -94,8 +94,9 @@ def recurrent(module: nn.Module, name: str) -> Recurrent | None:
 def recurrent_pairs(unit: Recurrent) -> Iterator[Pair]:
     """Yield W_ih(l)-W_hh(l), W_ih(l)-W_ih(l+1), W_hh(l)-W_ih(l+1), by direction and gate.
 
-    A bidirectional layer takes both directions as input; each is paired with its own half. A
-    projection W_hr of the states stands in between: gates-W_hr, W_hr-W_hh, W_hr-W_ih(l+1).
+    Both directions of a bidirectional layer take both directions below as input, so the states of
+    each are paired with their half of the inputs of both. A projection W_hr of the states stands
+    in between: gates-W_hr, W_hr-W_hh, W_hr-W_ih(l+1).
     """
     for layer in range(unit.layers):
         for direction in range(unit.directions):
@@ -103,8 +104,11 @@ def recurrent_pairs(unit: Recurrent) -> Iterator[Pair]:
             if layer + 1 < unit.layers:
                 start, total = direction * unit.width, unit.directions * unit.width
                 half = block_cut(start, start + unit.width, total)
-                above = unit.matrix(layer + 1, direction, "ih")
-                yield from (_pair(state, above, half) for state in unit.states(layer, direction))
+                yield from (
+                    _pair(state, unit.matrix(layer + 1, above, "ih"), half)
+                    for above in range(unit.directions)
+                    for state in unit.states(layer, direction)
+                )
 
 
 def _within_layer(unit: Recurrent, layer: int, direction: int) -> Iterator[Pair]:

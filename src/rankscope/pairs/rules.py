@@ -12,10 +12,14 @@ from rankscope.matrices import Attention, attentions
 from rankscope.matrices.wrappers import walk
 from rankscope.pairs.pair import Cut, Pair
 from rankscope.pairs.recurrent import recurrent, recurrent_pairs
+from rankscope.pairs.ties import named_as_read
 
 
 def inside_pairs(model: nn.Module) -> tuple[Pair, ...]:
-    """Return the pairs inside recurrent and attention modules; `discover_pairs` adds the others."""
+    """Return the pairs inside recurrent and attention modules; `discover_pairs` adds the others.
+
+    A tied matrix has the name under which `views` reads it.
+    """
     modules: dict[int, tuple[nn.Module, str]] = {}
     for name, module in walk(model):
         modules.setdefault(id(module), (module, name))
@@ -23,7 +27,7 @@ def inside_pairs(model: nn.Module) -> tuple[Pair, ...]:
     heads = (
         pair for attention in attentions(model).values() for pair in attention_pairs(attention)
     )
-    return (*ruled, *heads)
+    return named_as_read((*ruled, *heads), model)
 
 
 @singledispatch

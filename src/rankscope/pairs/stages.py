@@ -52,25 +52,23 @@ def stages(
     """Return all stages; `readings` are the whole matrices by parameter."""
     collected = Stages()
     for use in products:
-        if not depthwise(readings[use.parameter]):
+        if not passes_channels(readings[use.parameter]):
             _add_product(collected, use, readings[use.parameter])
     for call in calls:
         _add_call(collected, call)
     return collected
 
 
-def depthwise(readings: list[Reading]) -> bool:
-    """Tell whether each group maps one channel to one; channels then pass through unmixed."""
-    return len(readings) > 1 and all(
-        dict(reading.axes).get("group") and dict(reading.axes)["in"] == reading.m == 1
-        for reading in readings
-    )
+def passes_channels(readings: list[Reading]) -> bool:
+    """Tell whether a depthwise convolution gives one channel for each, unmixed."""
+    sizes = dict(readings[0].axes)
+    return readings[0].kind == "depthwise" and sizes["in"] == sizes["out"] == 1
 
 
 def _add_product(collected: Stages, use: Use, readings: list[Reading]) -> None:
-    used = [
-        reading for reading in readings if use.expert in (None, dict(reading.index).get("expert"))
-    ]
+    experts = [reading for reading in readings if dict(reading.index).get("expert") == use.expert]
+    # A part of a tensor that is no stack is seen by its size, which differs from the whole's.
+    used = experts or readings
     if operation(use.node) == "Convolution":
         used = [_as_convolution(reading, use.node) for reading in used]
     in_side = _summed_side(use, used[0])
@@ -80,7 +78,8 @@ def _add_product(collected: Stages, use: Use, readings: list[Reading]) -> None:
     reason = "" if total == size else f"it is read with {total} outputs where {size} come out"
     flow = Flow(collected.add_source(outputs), use.out_axis, total, lost_reason=reason)
     collected.begin((use.node, 0), [flow])
-    if use.activation is not None:
+    # The rows of a depthwise convolution are channels; its columns are taps of single channels.
+    if use.activation is not None and used[0].kind != "depthwise":
         inputs = tuple(piece(reading, in_side) for reading in used)
         moment = use.node._sequence_nr()
         collected.consumers.append(Consumer(inputs, use.activation, use.in_axis, moment))

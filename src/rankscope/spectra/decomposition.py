@@ -6,18 +6,20 @@ matrices in float64 (`solvers.by_gram`). Float64 matrices on the CPU go through 
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import overload
+from typing import Any, overload
 
+import numpy as np
 import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
+from rankscope.matrices.arrays import as_tensor
 from rankscope.matrices.product import Product
 from rankscope.matrices.reading import View
 from rankscope.spectra.solvers import Svd
 from rankscope.spectra.tasks import Task, solve_all, warn_of_failure
 
-Matrix = Num[Tensor, "... m n"] | View | Product
+Matrix = Num[Tensor, "... m n"] | Num[np.ndarray, "... m n"] | Sequence[Any] | View | Product
 
 
 @overload
@@ -29,6 +31,7 @@ def singular_values(
 ) -> Float[Tensor, "... k"] | dict[str, Float[Tensor, "... k"]]:
     """Return all singular values, descending, in float64; for a mapping, a dict with its names.
 
+    Matrices may be NumPy arrays or nested lists too. Those of a model are `views(model)`.
     A Product of inner width r has min(m, n, r) of them. Non-finite entries give NaN and a
     RuntimeWarning.
     """
@@ -65,6 +68,11 @@ def decompose(
     """
     if threads is not None and threads < 1:
         raise ValueError(f"threads: expected 1 or more, or None for torch's own, got {threads}")
+    if not isinstance(matrices, Mapping):
+        raise ValueError(
+            f"decompose() takes matrices by name, got {type(matrices).__name__}; "
+            "svd() takes one matrix"
+        )
     tasks = {}
     for name, x in matrices.items():
         factors = _factors(name, x)
@@ -114,8 +122,14 @@ def _factors(name: str, x: Matrix) -> tuple[Tensor, ...]:
     if isinstance(x, Product):
         factors: tuple[Tensor, ...] = (x.left, x.right)
     else:
-        factors = (x.W if isinstance(x, View) else x,)
+        factors = (as_tensor(name, x.W if isinstance(x, View) else x),)
     for factor in factors:
+        if factor.ndim < 2:
+            raise ValueError(
+                f"matrix {name!r}: expected 2 axes or more, got shape {tuple(factor.shape)}"
+            )
+        if factor.is_meta:
+            raise ValueError(f"matrix {name!r} is on the meta device and has no values")
         if not factor.is_floating_point():
             raise ValueError(
                 f"matrix {name!r}: expected real floating-point numbers, got {factor.dtype}; "

@@ -54,9 +54,11 @@ class BiLstm(nn.Module):
         """The pairs inside the LSTM and those of its last layer with the output.
 
         They are W_ih-W_hh, W_ih-W_ih above, W_hh-W_ih above and last layer-output, for each
-        direction and gate. The paper's code lacks W_ih-W_hh of the last layer.
+        direction and gate. As in the paper, no pair joins two directions. The paper's code lacks
+        W_ih-W_hh of the last layer.
         """
-        return (*inside_pairs(self), *self._output_pairs())
+        inside = (pair for pair in inside_pairs(self) if _within_one_direction(pair))
+        return (*inside, *self._output_pairs())
 
     def _output_pairs(self) -> list[Pair]:
         hidden, last = self.config.hidden, self.config.layers - 1
@@ -82,3 +84,7 @@ class BiLstm(nn.Module):
         """
         middle = (self.config.layers - 1) // 2
         return Shown(f"lstm.l{middle}.ih", f"lstm.l{middle}.ih > lstm.l{middle + 1}.ih [g]")
+
+
+def _within_one_direction(pair: Pair) -> bool:
+    return (".reverse." in pair.earlier) == (".reverse." in pair.later)
