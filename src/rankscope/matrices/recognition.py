@@ -96,7 +96,8 @@ def _looks_like_attention(module: nn.Module, name: str) -> str | None:
     """Say that a module looks like attention by its class or its layers; None if it does not."""
     kind = type(module).__name__
     linear = {k: child for k, child in children(module).items() if isinstance(child, nn.Linear)}
-    layers, shapes = list(linear), Counter(child.weight.shape for child in linear.values())
+    layers = list(linear)
+    shapes = Counter((child.out_features, child.in_features) for child in linear.values())
     has_the_name = "attention" in kind.lower() or "attn" in kind.lower()
     equal_layers = max(shapes.values(), default=0)
     has_the_layers = equal_layers >= 3 and attribute(module, HEADS) is not None

@@ -159,7 +159,7 @@ class Tracker:
 
     def _place_work(self, device: torch.device | str | None, beside: MeasurerKind | None) -> None:
         """Set where the model trains and where its copies are decomposed."""
-        tensors = self._watch.tensors()
+        tensors = self._watch.tensors().stored
         self._sharded = is_sharded(tensors)
         self._home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
         asked = None if device is None else torch.device(device)
@@ -176,7 +176,7 @@ class Tracker:
                 self._recorder, self._pool = open_run(
                     self.path,
                     self.plan,
-                    self._watch.tensors(),
+                    self._watch.examples(),
                     options,
                     reference=weights,
                     from_init=reference == "init",
