@@ -46,6 +46,13 @@ def adapter_steps(module: nn.Module) -> tuple[Step, ...] | str:
     return tuple(steps)
 
 
+def has_bias(module: nn.Module) -> bool:
+    """Tell whether an active adapter adds a bias of its own."""
+    ups = module._modules.get("lora_B")
+    layers = [] if ups is None else [ups._modules.get(adapter) for adapter in _active(module)]
+    return any(layer is not None and layer._parameters.get("bias") is not None for layer in layers)
+
+
 def _active(module: nn.Module) -> tuple[str, ...]:
     names: Any = getattr(module, "active_adapters", ())
     return (names,) if isinstance(names, str) else tuple(names)

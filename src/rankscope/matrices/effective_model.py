@@ -15,6 +15,7 @@ from rankscope.matrices.adapters import (
     BASE,
     adapted_key,
     adapter_steps,
+    has_bias,
     is_adapter,
     own_updates,
     trained_copy,
@@ -50,8 +51,13 @@ def effective_model(model: nn.Module) -> EffectiveModel:
     return _build(model, shaped)
 
 
-def plain_model(model: nn.Module) -> nn.Module:
+def plain_model(model: nn.Module) -> EffectiveModel:
     """Return the model with its effective weights as plain parameters; it shares all others."""
+    if packed := list(packed_tensors(model)):
+        raise ValueError(
+            f"tensor {packed[0]!r} is packed by torch.ao and cannot be replaced; use the model "
+            "from before it was quantized"
+        )
     stored = weights_of(model)
 
     def computed(weight: Effective) -> nn.Parameter:
@@ -59,7 +65,7 @@ def plain_model(model: nn.Module) -> nn.Module:
         usual = dtype.is_floating_point and dtype.itemsize > 1
         return nn.Parameter(stored.compute(weight).to(dtype if usual else torch.float32))
 
-    return _build(model, computed).model
+    return _build(model, computed)
 
 
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -136,6 +142,8 @@ class _Builder:
         change = Effective(key, (), "", steps).under(name, stored)
         steps = tuple(_with_base(step, dotted(stored, BASE), before.base) for step in change.steps)
         weight = replace(before, steps=before.steps + steps)
+        if has_bias(module):
+            self.notes[weight.parameter] = "its adapter has a bias, which is no part of the matrix"
         adapted = Effective(key, weight.shape, key)
         parts = {part: child for part, child in base._modules.items() if child is not None}
         return self._stand_in(base, parts, {adapted: self._noted(module, key, weight)})

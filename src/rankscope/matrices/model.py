@@ -36,8 +36,7 @@ def manifest(model: nn.Module, *, raw: bool = False) -> Manifest:
     ties = {line.tensor for line in lines if line.tied_to in shapes}
     attentions, notes = _attentions(modules, readable=shapes.keys() | ties)
     stored = stored_tensors(model)
-    lines = [_noted(line, notes) for line in lines]
-    lines = list(_with_parts(lines, source, stored))
+    lines = [_noted(line, notes) for line in _with_parts(lines, source, stored)]
     factors = {name: tuple(t.shape) for name, t in stored.items() if why_unreadable(t) is None}
     lora, scaled = lora_products(factors, dict(walk(model)))
     return checked(
@@ -60,12 +59,10 @@ def _with_parts(
     for line in lines:
         weight = weights.get(line.tensor)
         listed.add(line.tensor)
-        if weight is not None and line.matrices:
-            yield replace(line, how=f"{line.how}, {weight.described}")
-        elif line.tensor in source.notes:
-            yield replace(line, how=f"{line.how}; {source.notes[line.tensor]}")
-        else:
-            yield line
+        effective = weight is not None and line.matrices
+        note = source.notes.get(line.tensor)
+        how = f"{line.how}, {weight.described}" if weight and effective else line.how
+        yield replace(line, how=f"{how}; {note}" if note else how)
         for part in weight.parts if weight is not None else ():
             if part not in listed and stored[part].ndim >= 2:
                 listed.add(part)
