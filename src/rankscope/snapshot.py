@@ -140,7 +140,7 @@ def _frozen(chosen: Views, parameters: Sequence[str]) -> frozenset[str]:
     return frozenset(
         name
         for name in parameters
-        if not any(weights.stored[part].requires_grad for part in weights.parts(name))
+        if not any(tensor.requires_grad for tensor in weights.behind(name))
     )
 
 

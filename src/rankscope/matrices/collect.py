@@ -107,7 +107,8 @@ def _read(
     """Return the manifest of the source, and the tensors it names."""
     if like is None and isinstance(source, nn.Module):
         own = manifest(source, raw=raw)
-        return own, weights_of(source, own.effective)
+        weights = weights_of(source, own.effective)
+        return _without_meta(own, weights), weights
     if like is None:
         tensors = state_dict_tensors(source)
         return assumed_manifest(tensors), Weights(tensors)
@@ -117,6 +118,29 @@ def _read(
         return _matched(known, stored_tensors(source), modules)
     names = [line.tensor for line in known.coverage]
     return _matched(known, state_dict_tensors(source, known=names), modules)
+
+
+def _without_meta(known: Manifest, weights: Weights) -> Manifest:
+    """Return the manifest without what is read from tensors on the meta device."""
+    meta = {name for name in known.tensors if any(p.is_meta for p in weights.behind(name))}
+    if not meta:
+        return known
+    reason = "on the meta device, which holds no values"
+    lines = (
+        replace(line, status="not read", how=reason, matrices=()) if line.tensor in meta else line
+        for line in known.coverage
+    )
+    return replace(
+        known,
+        matrices=tuple(r for r in known.matrices if r.parameter not in meta),
+        attentions=tuple(
+            a for a in known.attentions if meta.isdisjoint(r.parameter for r in a.readings)
+        ),
+        lora=tuple(
+            p for p in known.lora if meta.isdisjoint((p.left.parameter, p.right.parameter))
+        ),
+        coverage=Coverage(tuple(lines)),
+    )
 
 
 def _matched(

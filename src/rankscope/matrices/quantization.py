@@ -54,18 +54,20 @@ def packed_tensors(model: nn.Module) -> dict[str, Tensor]:
         if _packs(module):
             unpacking: Any = module
             tensors[dotted(name, PACKED)] = unpacking._weight_bias()[0]
-        elif "_all_weight_values" in module._modules:
-            recurrent: Any = module
-            weights = recurrent.get_weight()
+        elif _is_quantized_module(module) and hasattr(module, "get_weight"):  # recurrent
+            weights = module.get_weight()  # type: ignore[operator]
             tensors |= {dotted(name, key): weight for key, weight in weights.items()}
     return tensors
 
 
 def _packs(module: nn.Module) -> bool:
     """Tell whether a module of torch.ao holds one packed weight."""
-    kind = type(module)
-    inner = kind.__name__.endswith("PackedParams")
-    return kind.__module__.startswith("torch.ao.") and hasattr(kind, "_weight_bias") and not inner
+    several = hasattr(module, "get_weight") or type(module).__name__.endswith("PackedParams")
+    return _is_quantized_module(module) and hasattr(module, "_weight_bias") and not several
+
+
+def _is_quantized_module(module: nn.Module) -> bool:
+    return type(module).__module__.startswith("torch.ao.nn.quantized")
 
 
 def why_unreadable(tensor: Tensor) -> str | None:

@@ -70,6 +70,10 @@ class Weights(Mapping[str, Tensor]):
         """Return the names of the stored tensors behind a tensor."""
         return self.effective[name].parts if name in self.effective else (name,)
 
+    def behind(self, name: str) -> list[Tensor]:
+        """Return the stored tensors behind a tensor."""
+        return [self.stored[part] for part in self.parts(name)]
+
     def dtype(self, weight: Effective) -> torch.dtype:
         """Dtype of an effective weight: float64 if a part is, else float32."""
         dtypes = {self.stored[part].dtype for part in weight.parts}
