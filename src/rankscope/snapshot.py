@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankscope.carried import Carried, Solve
 from rankscope.matrices import (
     Effective,
     Product,
@@ -25,15 +24,15 @@ from rankscope.matrices import (
     View,
     Views,
     product_change,
-    stored_parts,
 )
 from rankscope.overlaps import Overlap, chance_overlap
 from rankscope.overlaps import measure as measure_overlap
 from rankscope.pairs import Cut, Pair
-from rankscope.spectra import Svd, decompose
+from rankscope.spectra import Carried, Svd, decompose
 from rankscope.store import Variable
 
 Item = TypeVar("Item", Reading, ProductReading)
+Solve = Callable[..., dict[str, Svd]]
 Coordinates = dict[str, tuple[tuple[str, ...], np.ndarray]]
 
 STATUS = ("ok", "zero", "failed")
@@ -70,11 +69,6 @@ class Plan:
         for product in self.products:
             names += [product.left.parameter, product.right.parameter]
         return tuple(dict.fromkeys(names))
-
-    @property
-    def stored(self) -> tuple[str, ...]:
-        """Names of the stored tensors behind them, each once."""
-        return stored_parts(self.parameters, self.effective)
 
     @property
     def sources(self) -> dict[str, set[str]]:
@@ -131,17 +125,8 @@ def plan(
         directions=dict(directions),
     )
     effective = tuple(w for w in chosen.manifest.effective if w.parameter in measured.parameters)
-    return replace(measured, effective=effective, frozen=_frozen(chosen, measured.parameters))
-
-
-def _frozen(chosen: Views, parameters: Sequence[str]) -> frozenset[str]:
-    """Return the tensors none of whose parts train."""
-    weights = chosen.tensors
-    return frozenset(
-        name
-        for name in parameters
-        if not any(tensor.requires_grad for tensor in weights.behind(name))
-    )
+    frozen = frozenset(name for name in measured.parameters if not chosen.tensors.train(name))
+    return replace(measured, effective=effective, frozen=frozen)
 
 
 def _check_pairs(pairs: Sequence[Pair], readings: Mapping[str, Reading]) -> None:

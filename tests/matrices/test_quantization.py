@@ -21,7 +21,9 @@ def test_float8_is_read_in_float32() -> None:
     layer = float8(nn.Linear(6, 5))
     matrices = views(nn.ModuleDict({"fc": layer}))
     assert torch.equal(matrices["fc"].W, layer.weight.float())
-    assert matrices.coverage["fc.weight"].how == "Linear: out x in, effective: dequantized of weight"
+    assert (
+        matrices.coverage["fc.weight"].how == "Linear: out x in, effective: dequantized of weight"
+    )
     assert "fc" not in views(nn.ModuleDict({"fc": layer}), raw=True)
 
 

@@ -105,11 +105,11 @@ def _read(
     source: nn.Module | Mapping[str, Any], like: nn.Module | Manifest | None, *, raw: bool = False
 ) -> tuple[Manifest, Weights]:
     """Return the manifest of the source, and the tensors it names."""
-    if like is None and isinstance(source, nn.Module):
-        own = manifest(source, raw=raw)
-        weights = weights_of(source, own.effective)
-        return _without_meta(own, weights), weights
     if like is None:
+        if isinstance(source, nn.Module):
+            own = manifest(source, raw=raw)
+            weights = weights_of(source, own.effective)
+            return _without_meta(own, weights), weights
         tensors = state_dict_tensors(source)
         return assumed_manifest(tensors), Weights(tensors)
     known = like if isinstance(like, Manifest) else manifest(like, raw=raw)
@@ -136,9 +136,7 @@ def _without_meta(known: Manifest, weights: Weights) -> Manifest:
         attentions=tuple(
             a for a in known.attentions if meta.isdisjoint(r.parameter for r in a.readings)
         ),
-        lora=tuple(
-            p for p in known.lora if meta.isdisjoint((p.left.parameter, p.right.parameter))
-        ),
+        lora=tuple(p for p in known.lora if meta.isdisjoint((p.left.parameter, p.right.parameter))),
         coverage=Coverage(tuple(lines)),
     )
 

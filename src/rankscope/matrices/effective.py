@@ -82,7 +82,8 @@ def _short(part: str, owner: str) -> str:
 
 
 def _weight_norm(W: Tensor, parts: Sequence[Tensor], numbers: Sequence[float]) -> Tensor:
-    return torch._weight_norm(W, parts[0], int(numbers[0]))
+    weight: Tensor = torch._weight_norm(W, parts[0], int(numbers[0]))
+    return weight
 
 
 def _spectral_norm(W: Tensor, parts: Sequence[Tensor], numbers: Sequence[float]) -> Tensor:
@@ -118,7 +119,7 @@ def _dora(W: Tensor, parts: Sequence[Tensor], numbers: Sequence[float]) -> Tenso
     update = _update(W, A, B, numbers)
     updated = base + update
     rows = updated.mT if numbers[1] else updated.flatten(1)
-    factor = magnitude.flatten() / torch.linalg.norm(rows, dim=1)
+    factor: Tensor = magnitude.flatten() / torch.linalg.norm(rows, dim=1)
     shape = (1, -1) if numbers[1] else (-1, *[1] * (W.ndim - 1))
     return (W + update) * factor.reshape(shape)
 

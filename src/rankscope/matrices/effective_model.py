@@ -203,7 +203,8 @@ class _Builder:
         used = {part for weight in weights for part in weight.parts} | own.keys()
         for key in own:
             copy.__dict__.pop(key, None)  # the weight that a hook computed last
-        copy._parameters = {k: p for k, p in module._parameters.items() if k not in used} | own
+        stored = {key: p for key, p in module._parameters.items() if key not in used}
+        copy._parameters = {**stored, **own}
         copy._buffers = {k: b for k, b in module._buffers.items() if k not in used}
         copy._modules = {**parts, **_remaining_parametrizations(module, own.keys())}
         hooks = module._forward_pre_hooks

@@ -74,6 +74,10 @@ class Weights(Mapping[str, Tensor]):
         """Return the stored tensors behind a tensor."""
         return [self.stored[part] for part in self.parts(name)]
 
+    def train(self, name: str) -> bool:
+        """Tell whether any stored tensor behind a tensor has gradients."""
+        return any(tensor.requires_grad for tensor in self.behind(name))
+
     def dtype(self, weight: Effective) -> torch.dtype:
         """Dtype of an effective weight: float64 if a part is, else float32."""
         dtypes = {self.stored[part].dtype for part in weight.parts}

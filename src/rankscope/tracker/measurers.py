@@ -16,7 +16,7 @@ from multiprocessing import Pipe
 from torch import Tensor
 
 from rankscope import snapshot
-from rankscope.carried import Carried
+from rankscope.spectra import Carried
 from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.shared_memory import SharedMemory
 

@@ -8,7 +8,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from rankscope.matrices import Weights, full_tensor, state_dict_tensors, stored_tensors, walk
+from rankscope.matrices import (
+    Weights,
+    full_tensor,
+    state_dict_tensors,
+    stored_parts,
+    stored_tensors,
+    walk,
+)
 from rankscope.snapshot import Plan
 
 Reference = str | Path | nn.Module | Mapping[str, Tensor] | None
@@ -25,12 +32,13 @@ def given_reference(reference: Reference, plan: Plan) -> dict[str, Tensor] | Non
     """Return the weights a user gave as reference, or None for "init" and None."""
     if reference is None or reference == "init":
         return None
+    stored = stored_parts(plan.parameters, plan.effective)
     if isinstance(reference, str | Path):
-        tensors = state_dict_tensors(_load(Path(reference)), known=plan.stored)
+        tensors = state_dict_tensors(_load(Path(reference)), known=stored)
     elif isinstance(reference, nn.Module):
         tensors = stored_tensors(reference)
     else:
-        tensors = state_dict_tensors(reference, known=plan.stored)
+        tensors = state_dict_tensors(reference, known=stored)
     # A checkpoint from before a layer was pruned or adapted holds its weight as it is.
     effective = {
         weight.parameter: weight

@@ -57,7 +57,7 @@ class Tracker:
     reference: weights from which changes are measured: "init" (the first snapshot), a checkpoint
         file, a state dict, a model, or None.
     products: measure the products of attention heads and of LoRA pairs too.
-    include, exclude: patterns on matrix names, as in `views`; products and default pairs follow.
+    include, exclude, raw: which matrices, as in `views`; products and default pairs follow.
     top: number of leading directions that enter an overlap.
     every_step: names of scalars to store at every step, not only at snapshots.
     probe: a function of the weights that is called at each snapshot, beside training: see `Probe`.
@@ -101,6 +101,7 @@ class Tracker:
         products: bool = True,
         include: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] | None = None,
+        raw: bool = False,
         top: int = 100,
         every_step: Sequence[str] = (),
         probe: Probe | None = None,
@@ -126,7 +127,7 @@ class Tracker:
         self._rows = RowBuffer(every_step)
         self._began = time.perf_counter()
 
-        chosen = views(model, include=include, exclude=exclude)
+        chosen = views(model, include=include, exclude=exclude, raw=raw)
         self.coverage = chosen.coverage
         self.plan = snapshot.plan(
             chosen,

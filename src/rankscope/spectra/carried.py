@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Num
 from torch import Tensor
 
-from rankscope.spectra import Svd
+from rankscope.spectra.solvers import Svd
 
 Solve = Callable[..., dict[str, Svd]]
 

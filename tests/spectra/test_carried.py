@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import rankscope as rs
 from rankscope import snapshot
-from rankscope.carried import Carried, fingerprint
+from rankscope.spectra.carried import Carried, fingerprint
 
 
 @pytest.mark.parametrize(
