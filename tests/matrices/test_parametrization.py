@@ -121,6 +121,14 @@ def test_a_state_dict_like_the_model_is_read_as_the_model(case: str) -> None:
         assert torch.equal(views(model.state_dict(), like=stored)["layer"].W, saved["layer"].W)
 
 
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_on_the_meta_device_says_how_to_read_a_state_dict(case: str) -> None:
+    model = nn.ModuleDict({"layer": detached(CASES[case]())})
+    meta = copy.deepcopy(model).to("meta")
+    read = views(model.state_dict(), like=meta)
+    assert torch.equal(read["layer"].W, views(model)["layer"].W)
+
+
 def test_raw_parts_on_request_and_in_the_coverage() -> None:
     layer = parametrizations.weight_norm(nn.Linear(3, 5))
     model = nn.ModuleDict({"fc": layer})

@@ -144,6 +144,9 @@ class _Builder:
         weight = replace(before, steps=before.steps + steps)
         if has_bias(module):
             self.notes[weight.parameter] = "its adapter has a bias, which is no part of the matrix"
+        if isinstance(base, nn.MultiheadAttention):
+            reason = "PEFT merges this adapter in each forward pass, in some versions twice"
+            self.notes[dotted(name, "out_proj.weight")] = reason
         adapted = Effective(key, weight.shape, key)
         parts = {part: child for part, child in base._modules.items() if child is not None}
         return self._stand_in(base, parts, {adapted: self._noted(module, key, weight)})

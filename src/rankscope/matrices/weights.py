@@ -43,7 +43,8 @@ class Weights(Mapping[str, Tensor]):
     def compute(self, weight: Effective) -> Num[Tensor, "..."]:
         """Return an effective weight in float32 or float64; sharded parts are gathered."""
         W = plain_tensor(self.stored[weight.base])
-        with torch.autocast(W.device.type, enabled=False):
+        # A tensor on the meta device has a shape to compute, and no kind of autocast.
+        with torch.autocast("cpu" if W.is_meta else W.device.type, enabled=False):
             for step in weight.steps:
                 parts = {name: plain_tensor(self.stored[name]) for name in step.parts}
                 W = self._applied(step, W, parts)
