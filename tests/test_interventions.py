@@ -8,6 +8,8 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.nn.utils import prune
+from torch.nn.utils.parametrize import register_parametrization
 
 from rankscope.interventions import (
     directions_kept,
@@ -364,3 +366,48 @@ def test_depthwise_kernels_are_truncated_as_channels_by_taps_and_vectors_stay(pa
         expected = torch.from_numpy(top if part == "top" else W - top).reshape(before[name].shape)
         torch.testing.assert_close(after[name].detach(), expected)
         assert after[name].abs().max() > 0
+
+
+class Scaled(nn.Module):
+    def forward(self, weight: Tensor) -> Tensor:
+        return 3 * weight
+
+
+def old_spectral_norm(layer: nn.Module) -> nn.Module:
+    layer = nn.utils.spectral_norm(layer)
+    layer(torch.zeros(1, 5))  # leaves a weight with a graph, which torch does not copy
+    return layer
+
+
+@pytest.mark.parametrize(
+    "parametrize",
+    [
+        nn.utils.parametrizations.weight_norm,
+        nn.utils.parametrizations.spectral_norm,
+        old_spectral_norm,
+        lambda layer: prune.l1_unstructured(layer, "weight", 0.5),
+        lambda layer: register_parametrization(layer, "weight", Scaled()),
+    ],
+)
+def test_the_weight_that_a_layer_multiplies_by_is_truncated(parametrize) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(parametrize(nn.Linear(5, 6)), nn.Linear(6, 3)).eval()
+    x = torch.randn(4, 5)
+    whole = truncate(model, keep=1.0)
+    torch.testing.assert_close(whole(x), model(x))
+    half = truncate(model, keep=0.4)
+    assert type(half[0]) is nn.Linear
+    U, S, Vh = torch.linalg.svd(model[0].weight.detach(), full_matrices=False)
+    torch.testing.assert_close(half[0].weight.detach(), (U[:, :2] * S[:2]) @ Vh[:2])
+    # The hooks are gone: a forward pass does not compute another weight.
+    before = half[0].weight.detach().clone()
+    half.train()(x).sum().backward()
+    assert torch.equal(half[0].weight, before)
+
+
+def test_a_weight_that_cannot_be_computed_is_refused() -> None:
+    layer = nn.Module()
+    layer.base_layer, layer.active_adapters = nn.Linear(3, 3), ["a"]
+    layer.ia3_l = nn.ParameterDict({"a": torch.ones(3, 1)})
+    with pytest.raises(ValueError, match="base_layer' cannot be replaced: without its adapter"):
+        perturb(nn.Sequential(layer), std=0.1, generator=torch.Generator())

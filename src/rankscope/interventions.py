@@ -15,7 +15,7 @@ from jaxtyping import Float, Num
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from rankscope.matrices import Reading, View, Views, named_tensors, views
+from rankscope.matrices import Reading, View, Views, named_tensors, plain_model, views
 from rankscope.spectra import Svd, decompose
 
 Part = Literal["top", "bottom"]
@@ -30,6 +30,9 @@ def truncate(
     decompositions: Mapping[str, Svd] | None = None,
 ) -> nn.Module:
     """Return a copy of `model` in which every matrix is the top (or bottom) part of its SVD.
+
+    Where the model computes a weight from parts (weight norm, pruning, adapters), the copy stores
+    the truncated weight itself instead of the parts.
 
     The top part is the best approximation by a share `keep` of the k = min(m, n) directions, ties
     rounded up (`directions_kept`). The bottom part is what the top share 1 - keep leaves over:
@@ -51,8 +54,9 @@ def truncate(
         raise ValueError(f"part must be 'top' or 'bottom', got {part!r}")
     share = keep if part == "top" else 1 - keep
 
-    changed = copy.deepcopy(model)
+    changed, refused = plain_copy(model)
     matrices = views(changed, exclude=last_linear(changed) if skip is None else skip)
+    _check_replaceable(matrices, refused)
     svds = leading_directions(matrices, share, decompositions or {})
 
     def replacement(view: View) -> Tensor:
@@ -112,15 +116,43 @@ def perturbed(
     model: nn.Module, scale: Callable[[Tensor], float], generator: torch.Generator
 ) -> nn.Module:
     """Return a copy of `model` with noise of deviation scale(W) added to every matrix W."""
-    changed = copy.deepcopy(model)
+    changed, refused = plain_copy(model)
+    matrices = views(changed)
+    _check_replaceable(matrices, refused)
 
     def replacement(view: View) -> Tensor:
         W = view.W.double()
         noise = torch.randn(W.shape, dtype=W.dtype, device=generator.device, generator=generator)
         return W + scale(W) * noise.to(W.device)
 
-    replace_matrices(changed, views(changed), replacement)
+    replace_matrices(changed, matrices, replacement)
     return changed
+
+
+def plain_copy(model: nn.Module) -> tuple[nn.Module, dict[str, str]]:
+    """Return a copy that stores the weights it multiplies by, as plain parameters.
+
+    Weight norm, pruning masks and adapters become part of the weights. The second result says, by
+    tensor, where that is not possible.
+    """
+    # torch copies no tensor that has a graph, such as a weight that a hook computed.
+    computed = {
+        id(value): value.detach().clone()
+        for module in model.modules()
+        for value in vars(module).values()
+        if isinstance(value, Tensor) and not value.is_leaf
+    }
+    plain = plain_model(copy.deepcopy(model, computed))
+    return plain.model, plain.notes
+
+
+def _check_replaceable(matrices: Views, refused: Mapping[str, str]) -> None:
+    for name, reading in matrices.readings.items():
+        if reading.parameter in refused:
+            raise ValueError(
+                f"matrix {name!r} cannot be replaced: {refused[reading.parameter]}; leave it whole "
+                "with skip=, or merge its parts first"
+            )
 
 
 def last_linear(model: nn.Module) -> set[str]:

@@ -16,11 +16,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rankscope.matrices import Product, ProductReading, Reading, View, Views, product_change
+from rankscope.matrices import (
+    Effective,
+    Product,
+    ProductReading,
+    Reading,
+    View,
+    Views,
+    product_change,
+)
 from rankscope.overlaps import Overlap, chance_overlap
 from rankscope.overlaps import measure as measure_overlap
 from rankscope.pairs import Cut, Pair
-from rankscope.spectra import Svd, decompose
+from rankscope.spectra import Carried, Svd, decompose
 from rankscope.store import Variable
 
 Item = TypeVar("Item", Reading, ProductReading)
@@ -42,6 +50,8 @@ class Plan:
     top: number of leading directions that enter an overlap.
     directions: number of leading directions to return for each named matrix, on its shorter side,
         beside the stored values.
+    effective: those of the tensors that are computed from stored ones.
+    frozen: names of tensors that do not train, measured again only if their content has changed.
     """
 
     readings: tuple[Reading, ...]
@@ -49,6 +59,8 @@ class Plan:
     pairs: tuple[Pair, ...]
     top: int = 100
     directions: Mapping[str, int] = field(default_factory=dict)
+    effective: tuple[Effective, ...] = ()
+    frozen: frozenset[str] = frozenset()
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -57,6 +69,13 @@ class Plan:
         for product in self.products:
             names += [reading.parameter for reading in product.readings]
         return tuple(dict.fromkeys(names))
+
+    @property
+    def sources(self) -> dict[str, set[str]]:
+        """Names of the tensors behind each matrix, product and change."""
+        sources = {reading.name: {reading.parameter} for reading in self.readings}
+        sources |= {p.name: {p.left.parameter, p.right.parameter} for p in self.products}
+        return sources | {_change_name(name): names for name, names in sources.items()}
 
     @property
     def k(self) -> int:
@@ -93,7 +112,7 @@ def plan(
         raise ValueError(f"directions are asked of {unknown[0]!r}, which is not among the matrices")
     names = {*chosen.readings, *(n for pair in pairs for n in (pair.earlier, pair.later))}
     parameters = {reading.parameter for reading in chosen.readings.values()}
-    return Plan(
+    measured = Plan(
         readings=tuple(reading for name, reading in readings.items() if name in names),
         products=tuple(
             product
@@ -105,6 +124,9 @@ def plan(
         top=top,
         directions=dict(directions),
     )
+    effective = tuple(w for w in chosen.manifest.effective if w.parameter in measured.parameters)
+    frozen = frozenset(name for name in measured.parameters if not chosen.tensors.train(name))
+    return replace(measured, effective=effective, frozen=frozen)
 
 
 def _check_pairs(pairs: Sequence[Pair], readings: Mapping[str, Reading]) -> None:
@@ -218,13 +240,18 @@ def measure(
     reference: Mapping[str, Tensor] | None = None,
     *,
     threads: int | None = None,
+    carried: Carried | None = None,
 ) -> Snapshot:
     """Measure one snapshot; each matrix is decomposed once.
 
     Changes are measured for whole matrices only. Parts serve the overlaps they enter.
+
+    carried: what earlier snapshots of the same plan and reference know of frozen tensors.
     """
     failed: list[str] = []
-    solve = partial(decompose, threads=threads, on_failure=failed.extend)
+    solve: Solve = partial(decompose, threads=threads, on_failure=failed.extend)
+    if carried is not None and plan.frozen:
+        solve = carried.around(solve, tensors, frozen=plan.frozen, sources=plan.sources)
     spectra, changes, vectors = _matrices(plan, tensors, reference, solve)
     values = {
         "singular_values": _padded(spectra, plan.k),

@@ -46,11 +46,14 @@ def test_parts_of_packed_attention() -> None:
     assert matrices["attn.h1.v"].W.untyped_storage().data_ptr() == shared
 
 
-def test_parametrized_multihead_attention_has_no_products() -> None:
+def test_products_of_parametrized_attention_are_those_of_the_weight_it_multiplies_by() -> None:
     layer = nn.MultiheadAttention(WIDTH, HEADS, add_bias_kv=True)
     nn.utils.parametrizations.spectral_norm(layer, "in_proj_weight")
-    model = nn.ModuleDict({"attn": layer})
-    assert products(model) == {}
+    model = nn.ModuleDict({"attn": layer}).eval()
+    query, key, _ = layer.in_proj_weight.detach().unflatten(0, (3, HEADS, -1))
+    product = products(model)["attn.h1.kq"]
+    torch.testing.assert_close(product.left @ product.right.mT, key[1].mT @ query[1])
+    assert products(model.train()).keys() == products(model.eval()).keys()
     assert views(model).coverage["attn.bias_k"].status == "vector"
 
 

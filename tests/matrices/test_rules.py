@@ -235,8 +235,9 @@ def test_lazy_layers_need_a_forward_pass() -> None:
         views(nn.ModuleDict({"fc": nn.LazyLinear(3)}))
 
 
-def test_parametrized_weights_are_listed_by_their_originals() -> None:
+def test_parametrized_weights_are_listed_by_their_originals_on_request() -> None:
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(3, 5))
-    coverage = views(nn.ModuleDict({"fc": layer})).coverage
+    coverage = views(nn.ModuleDict({"fc": layer}), raw=True).coverage
     assert coverage["fc.parametrizations.weight.original0"].status == "vector"
     assert coverage["fc.parametrizations.weight.original1"].status == "flattened"
+    assert coverage["fc.parametrizations.weight.original1"].shape == (5, 3)

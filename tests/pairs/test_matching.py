@@ -3,7 +3,6 @@
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.parametrizations import weight_norm
 
 from pairs.networks import IMAGE, ROWS, SEQUENCE, Written, names
 from rankscope.matrices import views
@@ -76,10 +75,6 @@ LEFT_OUT: dict[str, tuple[nn.Module, Tensor, str, str, str]] = {
             channels=nn.Linear(3, 2),
         ),
         *(SEQUENCE, "inner", "tokens", "become positions"),
-    ),
-    "computed_groups": (
-        nn.Sequential(nn.Conv2d(4, 4, 1), weight_norm(nn.Conv2d(4, 4, 1, groups=2))),
-        *(IMAGE, "0", "1.parametrizations.weight.original1", "read with 2 inputs where 4 arrive"),
     ),
     # Autograd keeps no sizes of constants, so it is not known where the outputs begin.
     "constants": (

@@ -7,6 +7,10 @@ from rankscope.matrices.collect import products as products
 from rankscope.matrices.collect import views as views
 from rankscope.matrices.coverage import Coverage as Coverage
 from rankscope.matrices.coverage import Covered as Covered
+from rankscope.matrices.effective import Effective as Effective
+from rankscope.matrices.effective import stored_parts as stored_parts
+from rankscope.matrices.effective_model import plain_model as plain_model
+from rankscope.matrices.effective_model import stored_tensors as stored_tensors
 from rankscope.matrices.fused import fused_attention as fused_attention
 from rankscope.matrices.manifest import Manifest as Manifest
 from rankscope.matrices.model import attentions as attentions
@@ -19,8 +23,10 @@ from rankscope.matrices.reading import Reading as Reading
 from rankscope.matrices.reading import View as View
 from rankscope.matrices.recognition import attention_rule as attention_rule
 from rankscope.matrices.rules import view_rule as view_rule
+from rankscope.matrices.weights import Weights as Weights
 from rankscope.matrices.wrappers import full_tensor as full_tensor
 from rankscope.matrices.wrappers import named_tensors as named_tensors
 from rankscope.matrices.wrappers import state_dict_tensors as state_dict_tensors
 from rankscope.matrices.wrappers import strip_wrappers as strip_wrappers
 from rankscope.matrices.wrappers import unwrap as unwrap
+from rankscope.matrices.wrappers import walk as walk

@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from torch import Tensor, nn
 
 from rankscope.matrices.coverage import Coverage, Covered
+from rankscope.matrices.effective_model import stored_tensors, weights_of
 from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.model import manifest
 from rankscope.matrices.product import Product
 from rankscope.matrices.reading import Reading, View
 from rankscope.matrices.source import Source, opened
 from rankscope.matrices.state_dict import assumed_manifest
-from rankscope.matrices.wrappers import full_tensor, named_tensors, state_dict_tensors
+from rankscope.matrices.weights import Weights
+from rankscope.matrices.wrappers import full_tensor, state_dict_tensors, walk
 
 Patterns = str | Iterable[str]
 
@@ -30,7 +32,7 @@ class Views(Mapping[str, View]):
     manifest: Manifest
     coverage: Coverage
     readings: Mapping[str, Reading]
-    tensors: Mapping[str, Tensor]
+    tensors: Weights
 
     def __getitem__(self, name: str) -> View:
         if name not in self.readings:
@@ -58,8 +60,12 @@ def views(
     include: Patterns | None = None,
     exclude: Patterns | None = None,
     parts: bool = False,
+    raw: bool = False,
 ) -> Views:
     """Return the matrices of a model, a state dict or a checkpoint file.
+
+    A weight that the model computes, as under weight norm, pruning or an adapter, is read as the
+    forward pass multiplies by it.
 
     Args:
         source: a file is .safetensors or was written by `torch.save`; its tensors stay on disk
@@ -70,8 +76,9 @@ def views(
         include, exclude: patterns such as "blocks.*.mlp.*" on matrix names. Vectors, such as class
             tokens and gains, are included only by their whole name.
         parts: include gates, blocks of fused projections, and heads.
+        raw: read the stored tensors instead of the weights computed from them.
     """
-    source_manifest, tensors = _read(source, like)
+    source_manifest, tensors = _read(source, like, raw=raw)
     all_readings = source_manifest.readings
     candidates = {r.name: r for r in all_readings if parts or r.part_of is None}
     matrices = candidates.keys() - source_manifest.vectors
@@ -94,38 +101,66 @@ def products(source: Source, *, like: nn.Module | Manifest | None = None) -> dic
     return {reading.name: reading.product(full) for reading in source_manifest.products}
 
 
-def _read(source: Source, like: nn.Module | Manifest | None) -> tuple[Manifest, dict[str, Tensor]]:
+def _read(
+    source: Source, like: nn.Module | Manifest | None, *, raw: bool = False
+) -> tuple[Manifest, Weights]:
     """Return the manifest of the source, and the tensors it names."""
     source = opened(source)
     if like is None:
         if isinstance(source, nn.Module):
-            return manifest(source), named_tensors(source)
+            own = manifest(source, raw=raw)
+            weights = weights_of(source, own.effective)
+            return _without_meta(own, weights), weights
         tensors = state_dict_tensors(source)
-        return assumed_manifest(tensors), tensors
-    known = like if isinstance(like, Manifest) else manifest(like)
+        return assumed_manifest(tensors), Weights(tensors)
+    known = like if isinstance(like, Manifest) else manifest(like, raw=raw)
+    modules = dict(walk(like)) if isinstance(like, nn.Module) else {}
     if isinstance(source, nn.Module):
-        return _matched(known, named_tensors(source))
+        return _matched(known, stored_tensors(source), modules)
     names = [line.tensor for line in known.coverage]
-    return _matched(known, state_dict_tensors(source, known=names))
+    return _matched(known, state_dict_tensors(source, known=names), modules)
 
 
-def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dict[str, Tensor]]:
+def _without_meta(known: Manifest, weights: Weights) -> Manifest:
+    """Return the manifest without what is read from tensors on the meta device."""
+    meta = {name for name in known.tensors if any(p.is_meta for p in weights.behind(name))}
+    if not meta:
+        return known
+    reason = "on the meta device, which holds no values"
+    lines = (
+        replace(line, status="not read", how=reason, matrices=()) if line.tensor in meta else line
+        for line in known.coverage
+    )
+    return replace(
+        known,
+        matrices=tuple(r for r in known.matrices if r.parameter not in meta),
+        attentions=tuple(
+            a for a in known.attentions if meta.isdisjoint(r.parameter for r in a.readings)
+        ),
+        lora=tuple(p for p in known.lora if meta.isdisjoint((p.left.parameter, p.right.parameter))),
+        coverage=Coverage(tuple(lines)),
+    )
+
+
+def _matched(
+    known: Manifest, tensors: dict[str, Tensor], modules: Mapping[str, nn.Module]
+) -> tuple[Manifest, Weights]:
     """Match tensors to a manifest by name and shape; its coverage then lists additional ones."""
     # Files often keep only one name of a tied tensor, and not always the first.
     for alias, first in known.ties.items():
         if first not in tensors and alias in tensors:
             tensors = {**tensors, first: tensors[alias]}
-    missing = [name for name in known.tensors if name not in tensors and name not in known.ties]
+    missing = [name for name in known.stored if name not in tensors and name not in known.ties]
     if missing:
         raise ValueError(
-            f"state dict: {len(missing)} of {len(known.tensors)} tensors of the model are missing, "
+            f"state dict: {len(missing)} of {len(known.stored)} tensors of the model are missing, "
             f"first {missing[0]!r}{_close(missing[0], tensors)}"
         )
     aliases = {alias: tensors[first] for alias, first in known.ties.items() if first in tensors}
     tensors = {**aliases, **tensors}
     expected = {line.tensor: line for line in known.coverage}
-    for name in known.tensors:
-        if tuple(tensors[name].shape) != expected[name].shape:
+    for name in known.stored:
+        if name in expected and tuple(tensors[name].shape) != expected[name].shape:
             raise ValueError(
                 f"tensor {name!r}: expected shape {expected[name].shape} as in the model, got "
                 f"{tuple(tensors[name].shape)}; pass the model this state dict belongs to as like="
@@ -135,7 +170,8 @@ def _matched(known: Manifest, tensors: dict[str, Tensor]) -> tuple[Manifest, dic
         for name, tensor in tensors.items()
         if tensor.ndim >= 2 and name not in expected
     )
-    return replace(known, coverage=Coverage((*known.coverage, *extra))), tensors
+    weights = Weights(tensors, {w.parameter: w for w in known.effective}, modules).checked()
+    return replace(known, coverage=Coverage((*known.coverage, *extra))), weights
 
 
 def _included(names: Collection[str], matrices: Collection[str], patterns: Patterns) -> set[str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from rankscope.matrices.attention import Attention
 from rankscope.matrices.coverage import Coverage, Covered
+from rankscope.matrices.effective import Effective, Step, stored_parts
 from rankscope.matrices.product import ProductReading
 from rankscope.matrices.reading import Reading
 
@@ -18,13 +19,14 @@ class Manifest:
     """Every reading of a network.
 
     `matrices` are whole matrices and their gates. Heads and products follow from `attentions` and
-    `lora`.
+    `lora`. `effective` are the tensors among those read that are computed from stored ones.
     """
 
     matrices: tuple[Reading, ...]
     attentions: tuple[Attention, ...]
     lora: tuple[ProductReading, ...]
     coverage: Coverage
+    effective: tuple[Effective, ...] = ()
 
     def __repr__(self) -> str:
         return f"Manifest({self.coverage.summary})"
@@ -60,6 +62,11 @@ class Manifest:
         readings = (*self.matrices, *heads, *factors)
         return tuple(dict.fromkeys(reading.parameter for reading in readings))
 
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Names of the stored tensors that readings and products need."""
+        return stored_parts(self.tensors, self.effective)
+
     def to_json(self) -> str:
         """Return the manifest as JSON."""
         fields = {
@@ -82,6 +89,7 @@ class Manifest:
             attentions=tuple(map(_attention, fields["attentions"])),
             lora=tuple(map(_product, fields["lora"])),
             coverage=Coverage(tuple(Covered(**_tuples(line)) for line in fields["coverage"])),
+            effective=tuple(map(_effective, fields.get("effective", ()))),
         )
 
 
@@ -93,6 +101,11 @@ def _attention(fields: dict[str, Any]) -> Attention:
     roles = ("query", "key", "value", "output", "query_latent", "key_value_latent")
     readings = {role: fields[role] and _reading(fields[role]) for role in roles if role in fields}
     return Attention(**{**_tuples(fields), **readings})
+
+
+def _effective(fields: dict[str, Any]) -> Effective:
+    steps = tuple(Step(**_tuples(step)) for step in fields["steps"])
+    return Effective(**{**_tuples(fields), "steps": steps})
 
 
 def _product(fields: dict[str, Any]) -> ProductReading:

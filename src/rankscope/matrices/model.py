@@ -1,23 +1,30 @@
 """Manifest of a model, from the rules for each of its modules."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from torch import Tensor, nn
 
 from rankscope.matrices.attention import Attention
 from rankscope.matrices.coverage import Coverage, Covered, described, tied
+from rankscope.matrices.effective_model import EffectiveModel, effective_model, stored_tensors
 from rankscope.matrices.lora import lora_products
 from rankscope.matrices.manifest import Manifest
+from rankscope.matrices.quantization import why_unreadable
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.recognition import attentions_in, why_unknown
 from rankscope.matrices.rules import flattened_reading, is_vector, view_rule
 from rankscope.matrices.wrappers import children, walk
 
 
-def manifest(model: nn.Module) -> Manifest:
-    """Return how every matrix and product of the model is read. Works on the meta device."""
-    modules = tuple(walk(model))
+def manifest(model: nn.Module, *, raw: bool = False) -> Manifest:
+    """Return how every matrix and product of the model is read. Works on the meta device.
+
+    Matrices are read from effective weights, which the forward pass multiplies by; if `raw`, from
+    the stored tensors.
+    """
+    source = EffectiveModel(model, (), {}) if raw else effective_model(model)
+    modules = tuple(walk(source.model))
     first_names: dict[int, str] = {}
     readings: list[Reading] = []
     lines: list[Covered] = []
@@ -29,14 +36,43 @@ def manifest(model: nn.Module) -> Manifest:
     ties = {line.tensor for line in lines if line.tied_to in shapes}
     attentions, notes = _attentions(modules, readable=shapes.keys() | ties)
     stacks = _stacks(attentions, readings)
+    lines = [_stacked(line, stacks) for line in lines]
+    stored = stored_tensors(model)
+    lines = [_noted(line, notes) for line in _with_parts(lines, source, stored)]
+    factors = {name: tuple(t.shape) for name, t in stored.items() if why_unreadable(t) is None}
+    lora, scaled = lora_products(factors, dict(walk(model)))
     return checked(
         Manifest(
             matrices=tuple(stacks.get(reading.parameter, reading) for reading in readings),
             attentions=attentions,
-            lora=lora_products(shapes, dict(modules)),
-            coverage=Coverage(tuple(_noted(_stacked(line, stacks), notes) for line in lines)),
+            lora=lora,
+            coverage=Coverage(tuple(lines)),
+            effective=(*source.weights, *scaled),
         )
     )
+
+
+def _with_parts(
+    lines: Iterable[Covered], source: EffectiveModel, stored: Mapping[str, Tensor]
+) -> Iterator[Covered]:
+    """Yield each line, then the parts of its effective weight, then tensors that no weight uses."""
+    weights = {weight.parameter: weight for weight in source.weights}
+    listed: set[str] = set()
+    for line in lines:
+        weight = weights.get(line.tensor)
+        listed.add(line.tensor)
+        effective = weight is not None and line.matrices
+        note = source.notes.get(line.tensor)
+        how = f"{line.how}, {weight.described}" if weight and effective else line.how
+        yield replace(line, how=f"{how}; {note}" if note else how)
+        for part in weight.parts if weight is not None else ():
+            if part not in listed and stored[part].ndim >= 2:
+                listed.add(part)
+                yield Covered(part, tuple(stored[part].shape), "read", f"in {line.tensor}")
+    for name, tensor in stored.items():
+        if tensor.ndim >= 2 and name not in listed:
+            reason = why_unreadable(tensor) or "the forward pass does not use it now"
+            yield Covered(name, tuple(tensor.shape), "not read", reason)
 
 
 def attentions(model: nn.Module) -> dict[str, Attention]:
@@ -63,8 +99,8 @@ def _module_readings(
         first = first_names.setdefault(id(tensor), parameter)
         if first != parameter:
             lines.append(tied(parameter, shape, first))
-        elif not tensor.is_floating_point():
-            lines.append(Covered(parameter, shape, "not read", unreadable(tensor)))
+        elif reason := why_unreadable(tensor):
+            lines.append(Covered(parameter, shape, "not read", reason))
         else:
             matrices = [reading for reading in ruled if reading.parameter == parameter]
             matrices = matrices or [flattened_reading(parameter, shape)]
@@ -86,11 +122,6 @@ def _check_owned(ruled: Iterable[Reading], name: str, module: nn.Module) -> None
                 f"matrix {reading.name!r}: the rule for {type(module).__name__} reads "
                 f"{reading.parameter!r}, expected a parameter of its own: {sorted(owned)}"
             )
-
-
-def unreadable(tensor: Tensor) -> str:
-    """Say why a tensor of integers, booleans or complex numbers is not read."""
-    return f"{str(tensor.dtype).removeprefix('torch.')} values, not real floating point"
 
 
 def covered(parameter: str, shape: tuple[int, ...], readings: list[Reading], layer: str) -> Covered:

@@ -139,7 +139,14 @@ def recurrent_kind(module: nn.RNNBase | nn.RNNCellBase) -> str:
     """Return "lstm", "gru" or "rnn", for a layer or a cell."""
     if isinstance(module, nn.RNNBase):
         return {"LSTM": "lstm", "GRU": "gru"}.get(module.mode, "rnn")
-    return {4: "lstm", 3: "gru", 1: "rnn"}[module.weight_hh.shape[0] // module.hidden_size]
+    # The class decides: under spectral norm, reading the weight would change the module.
+    return (
+        "lstm"
+        if isinstance(module, nn.LSTMCell)
+        else "gru"
+        if isinstance(module, nn.GRUCell)
+        else "rnn"
+    )
 
 
 def recurrent_readings(

@@ -15,8 +15,9 @@ from rankscope.matrices.coverage import Coverage, Covered, tied
 from rankscope.matrices.experts import holds_experts, stack_readings
 from rankscope.matrices.lora import lora_products
 from rankscope.matrices.manifest import Manifest
-from rankscope.matrices.model import checked, covered, unreadable
+from rankscope.matrices.model import checked, covered
 from rankscope.matrices.projection_names import FUSED
+from rankscope.matrices.quantization import why_unreadable
 from rankscope.matrices.reading import Reading
 from rankscope.matrices.rules import (
     conv_readings,
@@ -58,17 +59,14 @@ def assumed_manifest(tensors: Mapping[str, Tensor]) -> Manifest:
         first = first_names.setdefault(_memory(name, tensor), name)
         if first != name:
             lines.append(tied(name, shape, first))
-        elif tensor.layout != torch.strided:
-            how = f"stored as {str(tensor.layout).removeprefix('torch.')}, not dense"
-            lines.append(Covered(name, shape, "not read", how))
-        elif not tensor.is_floating_point():
-            lines.append(Covered(name, shape, "not read", unreadable(tensor)))
+        elif reason := why_unreadable(tensor):
+            lines.append(Covered(name, shape, "not read", reason))
         else:
             guess = _guess(name, shapes)
             readings += guess.readings
             lines.append(_line(name, shape, guess))
     factors = {line.tensor: line.shape for line in lines if line.matrices}
-    lora = lora_products(factors, {})
+    lora, _ = lora_products(factors, {})
     return checked(Manifest(tuple(readings), (), lora, Coverage(tuple(lines))))
 
 

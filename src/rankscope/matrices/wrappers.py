@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
-from jaxtyping import Num
+from jaxtyping import Shaped
 from torch import Tensor, nn
 from torch.nn.parallel import DataParallel, DistributedDataParallel
 from torch.optim.swa_utils import AveragedModel
@@ -54,7 +54,7 @@ def named_tensors(model: nn.Module) -> dict[str, Tensor]:
     }
 
 
-def full_tensor(tensor: Num[Tensor, "..."]) -> Num[Tensor, "..."]:
+def full_tensor(tensor: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
     """Return the plain detached tensor. A DTensor is gathered, so every rank must call this."""
     tensor = tensor.detach()
     gathered: Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor

@@ -52,7 +52,7 @@ def discover_pairs(model: nn.Module, /, *example_inputs: Any, **kwargs: Any) -> 
     model_manifest = manifest(model)
     readings = _by_parameter(model_manifest)
     order = in_order(outputs)
-    identities = _identities(model, readings)
+    identities = _identities(model, readings, model_manifest)
     identities |= {
         id(whole): identities[id(shard)] for whole, shard in gathered if id(shard) in identities
     }
@@ -87,16 +87,27 @@ def _by_parameter(model_manifest: Manifest) -> dict[str, list[Reading]]:
     return readings
 
 
-def _identities(model: nn.Module, readings: Mapping[str, object]) -> dict[int, str]:
-    """Return names by id of the tensors whose products are stages: all but recurrent modules'."""
+def _identities(
+    model: nn.Module, readings: Mapping[str, object], model_manifest: Manifest
+) -> dict[int, str]:
+    """Return names by id of the tensors whose products are stages: all but recurrent modules'.
+
+    The stored tensor that an effective weight begins with stands for it.
+    """
     fused = {
         id(parameter)
         for name, module in walk(model)
         if recurrent(module, name) is not None
-        for parameter in module.parameters(recurse=False)
+        for parameter in module.parameters()
     }
     tensors = named_tensors(model)
-    return {id(tensors[name]): name for name in readings if id(tensors[name]) not in fused}
+    bases = {weight.parameter: weight.base for weight in model_manifest.effective}
+    stored = {name: tensors.get(bases.get(name, name)) for name in readings}
+    return {
+        id(tensor): name
+        for name, tensor in stored.items()
+        if tensor is not None and id(tensor) not in fused
+    }
 
 
 def _flows(order: Sequence[Node], model_stages: Stages) -> dict[Edge, tuple[Flow, ...]]:

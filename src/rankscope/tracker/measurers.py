@@ -16,6 +16,7 @@ from multiprocessing import Pipe
 from torch import Tensor
 
 from rankscope import snapshot
+from rankscope.spectra import Carried
 from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.shared_memory import SharedMemory
 
@@ -29,10 +30,12 @@ class HereMeasurer:
         self._plan = plan
         self._reference = reference
         self._threads = threads
+        self._carried = Carried()
 
     def keep_reference(self, buffer: Buffer) -> None:
         """Measure changes from the weights in `buffer` from now on."""
         self._reference = {name: buffer.tensors[name].clone() for name in self._plan.parameters}
+        self._carried = Carried()
 
     def measure(self, buffer: Buffer) -> snapshot.Snapshot:
         """Return `snapshot.measure` of the weights in `buffer`."""
@@ -41,7 +44,13 @@ class HereMeasurer:
                 name: tensor.to(buffer.tensors[name].device)
                 for name, tensor in self._reference.items()
             }
-        return snapshot.measure(self._plan, buffer.tensors, self._reference, threads=self._threads)
+        return snapshot.measure(
+            self._plan,
+            buffer.tensors,
+            self._reference,
+            threads=self._threads,
+            carried=self._carried,
+        )
 
     def close(self) -> None:
         pass

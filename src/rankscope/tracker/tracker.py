@@ -57,7 +57,7 @@ class Tracker:
     reference: weights from which changes are measured: "init" (the first snapshot), a checkpoint
         file, a state dict, a model, or None.
     products: measure the products of attention heads and of LoRA pairs too.
-    include, exclude: patterns on matrix names, as in `views`; products and default pairs follow.
+    include, exclude, raw: which matrices, as in `views`; products and default pairs follow.
     top: number of leading directions that enter an overlap.
     every_step: names of scalars to store at every step, not only at snapshots.
     probe: a function of the weights that is called at each snapshot, beside training: see `Probe`.
@@ -101,6 +101,7 @@ class Tracker:
         products: bool = True,
         include: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] | None = None,
+        raw: bool = False,
         top: int = 100,
         every_step: Sequence[str] = (),
         probe: Probe | None = None,
@@ -126,7 +127,7 @@ class Tracker:
         self._rows = RowBuffer(every_step)
         self._began = time.perf_counter()
 
-        chosen = views(model, include=include, exclude=exclude)
+        chosen = views(model, include=include, exclude=exclude, raw=raw)
         self.coverage = chosen.coverage
         self.plan = snapshot.plan(
             chosen,
@@ -159,7 +160,7 @@ class Tracker:
 
     def _place_work(self, device: torch.device | str | None, beside: MeasurerKind | None) -> None:
         """Set where the model trains and where its copies are decomposed."""
-        tensors = self._watch.tensors()
+        tensors = self._watch.tensors().stored
         self._sharded = is_sharded(tensors)
         self._home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
         asked = None if device is None else torch.device(device)
@@ -176,7 +177,7 @@ class Tracker:
                 self._recorder, self._pool = open_run(
                     self.path,
                     self.plan,
-                    self._watch.tensors(),
+                    self._watch.examples(),
                     options,
                     reference=weights,
                     from_init=reference == "init",
