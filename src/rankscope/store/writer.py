@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 import numpy as np
-import zarr
 
-from rankscope.store.column import Column, read_rows
+from rankscope.store.column import Column
 from rankscope.store.creation import (
     Coordinates,
     check_same,
@@ -28,6 +27,8 @@ from rankscope.store.creation import (
 from rankscope.store.files import ROOT, replace_file, write_own_metadata
 from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
 from rankscope.store.lock import Lock
+from rankscope.store.source import Folder
+from rankscope.store.stored_run import StoredRun
 
 # Number of commits after which the arrays' own metadata are written again.
 OWN_METADATA_EVERY = 16
@@ -241,15 +242,15 @@ class Writer:
 
     def _read_back(self) -> None:
         """Read the committed positions, labels and unfinished chunks."""
-        group = zarr.open_group(self.path, mode="r")
+        run = StoredRun.at(Folder(self.path))
         contents = self._contents
-        self._positions = {axis: read_rows(group, axis) for axis in contents.axes}
+        self._positions = {axis: run.read(axis) for axis in contents.axes}
         self._labels = {
-            dim: {label: i for i, label in enumerate(read_rows(group, dim).tolist())}
+            dim: {label: i for i, label in enumerate(run.read(dim).tolist())}
             for dim in contents.fixed() & set(contents.lengths)
         }
         self._columns = {
-            name: Column.read(self.path / name, layout, group, contents.lengths[axis])
+            name: Column.read(self.path / name, layout, run, contents.lengths[axis])
             for axis in contents.axes
             for name, layout in contents.along(axis).items()
         }
