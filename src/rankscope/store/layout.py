@@ -211,7 +211,8 @@ class Contents:
         parse_root(data)  # raises if anything is not as rankscope writes it
         root = json.loads(data)
         attrs = dict(root["attributes"])
-        schema, axes = attrs["rankscope_schema"], tuple(attrs["append_axes"])
+        schema, axes = attrs["rankscope_schema"], attrs["append_axes"]
+        axes = tuple(json.loads(axes) if isinstance(axes, str) else axes)
         attrs = {name: value for name, value in attrs.items() if name not in RESERVED_ATTRS}
         arrays = root["consolidated_metadata"]["metadata"]
         lengths = {
@@ -230,7 +231,7 @@ class Contents:
             "attributes": {
                 **self.attrs,
                 "rankscope_schema": self.schema,
-                "append_axes": list(self.axes),
+                "append_axes": json.dumps(self.axes),  # netCDF has no lists of strings
                 # xarray's convention for coordinates that are not an index, such as m(matrix).
                 "coordinates": " ".join(sorted(self.fixed() - set(self.lengths))),
             },

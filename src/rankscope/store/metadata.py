@@ -69,6 +69,11 @@ class ArrayFormat:
             whole // part for whole, part in zip(self.file_shape, self.chunk.shape, strict=True)
         )
 
+    @property
+    def file_bytes(self) -> int:
+        """Return the largest possible size of a file."""
+        return math.prod(self.chunks_per_file) * (self.chunk.most_bytes + 16) + 4
+
     def rows(self, index: tuple[int, ...]) -> range:
         """Return the positions along the first dimension that the chunk at `index` holds."""
         if not index:

@@ -1,5 +1,6 @@
 """Reading of runs."""
 
+import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,8 @@ from rankscope.store.chunk import Damage
 from rankscope.store.metadata import ROOT
 from rankscope.store.source import Folder, Remote
 from rankscope.store.stored_run import Absent, StoredRun, damaged
+
+COORDINATES = "coordinates"  # names of coordinates that are not an index, such as m(matrix)
 
 # What an archive may unpack to: its values are read at once.
 ARCHIVE_BYTES = 1024**3
@@ -77,18 +80,24 @@ class _Backend(BackendEntrypoint):
         drop_variables: str | Iterable[str] | None = None,
     ) -> xr.Dataset:
         run = filename_or_obj
+        arrays, attrs = run.root.arrays, dict(run.root.attrs)
+        coords = {name for name, array in arrays.items() if name in array.dims}
+        coords |= set(str(attrs.pop(COORDINATES, "")).split())
+        if isinstance(attrs.get("append_axes"), list):  # schema 1; netCDF has no lists of strings
+            attrs["append_axes"] = json.dumps(attrs["append_axes"])
         variables = {}
-        for name, array in run.root.arrays.items():
+        for name, array in arrays.items():
+            own = dict(array.attrs)
+            coords |= set(str(own.pop(COORDINATES, "")).split())
+            own.pop("_FillValue", None)  # xarray adds it to the floats of an archive: NaN
+            encoding = {"preferred_chunks": dict(zip(array.dims, array.chunk.shape, strict=True))}
             values = indexing.LazilyIndexedArray(_Values(run, name))
-            chunks = dict(zip(array.dims, array.chunk.shape, strict=True))
-            # xarray adds _FillValue where an archive has NaN for what is missing.
-            attrs = {key: value for key, value in array.attrs.items() if key != "_FillValue"}
-            variables[name] = xr.Variable(
-                array.dims, values, attrs, encoding={"preferred_chunks": chunks}
-            )
-        names = [name for name in variables if variables[name].dims == (name,)]
-        coords = {name: variables.pop(name) for name in names}
-        return xr.decode_cf(xr.Dataset(variables, coords, dict(run.root.attrs)))
+            variables[name] = xr.Variable(array.dims, values, own, encoding)
+        return xr.Dataset(
+            {name: variable for name, variable in variables.items() if name not in coords},
+            {name: variable for name, variable in variables.items() if name in coords},
+            attrs,
+        )
 
 
 class _Values(BackendArray):
@@ -97,7 +106,9 @@ class _Values(BackendArray):
     def __init__(self, run: StoredRun, name: str) -> None:
         array = run.root.arrays[name]
         self.run, self.name = run, name
-        self.shape, self.dtype = array.shape, array.dtype
+        # Strings are Python's: pandas and netCDF know them, NumPy's own type they do not.
+        self.shape = array.shape
+        self.dtype = np.dtype(object) if array.chunk.dtype == "string" else array.dtype
 
     def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
         return indexing.explicit_indexing_adapter(
@@ -105,4 +116,4 @@ class _Values(BackendArray):
         )
 
     def _read(self, key: tuple[Any, ...]) -> np.ndarray:
-        return self.run.read(self.name, *key)
+        return self.run.read(self.name, *key).astype(self.dtype, copy=False)

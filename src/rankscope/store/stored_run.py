@@ -1,7 +1,6 @@
 """Reading of a run: the chunks that a selection touches, each checked before it is used."""
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -129,7 +128,7 @@ class StoredArray:
             values[target] = chunk[_outer([part.inside for part in combination], chunk.shape)]
         if values is None:
             values = self._empty([len(positions) for positions in picked])
-        return values[tuple(slice(None) if _is_many(key) else 0 for key in keys)]
+        return values[(*(slice(None) if _is_many(key) else 0 for key in keys), ...)]
 
     def chunk(self, index: Index) -> np.ndarray:
         """Return one chunk; DamagedChunk if it is not what was committed."""
@@ -164,9 +163,7 @@ class StoredArray:
         return self._shard[1].read(index)
 
     def _file(self, name: str) -> File:
-        array = self.format
-        most = math.prod(array.chunks_per_file) * (array.chunk.most_bytes + 16) + 4
-        file = self.run.source.open(name, most_bytes=most)
+        file = self.run.source.open(name, most_bytes=self.format.file_bytes)
         if file is None:
             raise Absent("it is missing")
         return file

@@ -15,7 +15,9 @@ from typing import Any, SupportsFloat
 
 import numpy as np
 
+from rankscope.store.chunk import Damage
 from rankscope.store.column import Column
+from rankscope.store.compaction import compact, expand, remove_other_files
 from rankscope.store.creation import (
     Coordinates,
     check_same,
@@ -171,8 +173,10 @@ class Writer:
         self._commit(replace(self._contents, attrs=attrs))
 
     def close(self) -> None:
-        """Release the run to other writers; everything is committed already."""
+        """Compact the run and release it to other writers; everything is committed already."""
         if not self._closed and self._lock.is_mine():
+            with contextlib.suppress(OSError, Damage):  # then the run stays as it is
+                self._contents = compact(self.path, self._contents, durable=self._durable)
             self._write_own_metadata()
         self._closed = True
         self._lock.release()
@@ -205,6 +209,7 @@ class Writer:
         self, along: str, positions: np.ndarray, rows: Mapping[str, np.ndarray]
     ) -> None:
         self._check_open()
+        self._expand()
         contents = self._contents.with_scalars(along, rows)
         before = self._positions.get(along, positions[:0])
         rows = {**rows, along: _increasing(along, before, positions, contents.layouts[along])}
@@ -220,6 +225,14 @@ class Writer:
         self._commit(replace(contents, lengths=lengths))
         self._columns |= columns
         self._positions[along] = np.concatenate([before, rows[along]])
+
+    def _expand(self) -> None:
+        """Undo the compaction of a run that was closed."""
+        expanded = expand(self.path, self._contents, durable=self._durable)
+        if expanded is not self._contents:
+            self._contents = expanded
+            for name, column in self._columns.items():
+                self._columns[name] = replace(column, layout=expanded.layouts[name])
 
     def _commit(self, contents: Contents) -> None:
         self._check_open()
@@ -259,6 +272,7 @@ class Writer:
         """Remove the leftovers of a writer that died and of dropped rows."""
         for column in self._columns.values():
             column.remove_beyond(self._contents.lengths[column.layout.dims[0]])
+        remove_other_files(self.path, self._contents)
         for folder in self.path.iterdir():
             if folder.is_dir() and folder.name not in self._contents.layouts:
                 Column.clear(folder)  # a scalar that was never committed
