@@ -11,11 +11,13 @@ from rankscope.store.files import replace_file
 from rankscope.store.layout import Layout
 
 
-def read_rows(group: zarr.Group, name: str, *, start: int = 0) -> np.ndarray:
-    """Read the committed rows of an array from `start` on."""
+def read_rows(
+    group: zarr.Group, name: str, *, start: int = 0, stop: int | None = None
+) -> np.ndarray:
+    """Read the committed rows of an array from `start` on, up to `stop` if given."""
     array = group[name]
     assert isinstance(array, zarr.Array)
-    return np.asarray(array[start:])
+    return np.asarray(array[start:stop])
 
 
 @dataclass(frozen=True)
@@ -34,10 +36,10 @@ class Column:
 
     @classmethod
     def read(cls, folder: Path, layout: Layout, group: zarr.Group, length: int) -> "Column":
-        """Return the column of `length` committed rows."""
+        """Return the column of the first `length` committed rows."""
         tail = layout.blank(layout.chunk_rows)
         unfinished = length % layout.chunk_rows
-        tail[:unfinished] = read_rows(group, folder.name, start=length - unfinished)
+        tail[:unfinished] = read_rows(group, folder.name, start=length - unfinished, stop=length)
         return cls(folder, layout, tail)
 
     def with_rows(self, start: int, rows: np.ndarray, *, durable: bool) -> "Column":

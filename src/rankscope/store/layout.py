@@ -15,6 +15,8 @@ import numpy as np
 from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 from numpy.typing import DTypeLike
 
+from rankscope.store.names import check_scalar_name
+
 SCHEMA = 1
 
 # The fastest level that still removes NaN padding. It packs 3 MB of half-padded spectra in 1 ms,
@@ -202,8 +204,7 @@ class Contents:
         for name in names:
             if name in self.lengths or layouts.setdefault(name, scalar).dims[0] != along:
                 raise name_taken(name)
-            if not name or "/" in name or name.startswith((".", "__")) or name == "zarr.json":
-                raise ValueError(f"{name!r} cannot name a scalar; use letters, digits, underscores")
+            check_scalar_name(name)
         if along in self.axes:
             return replace(self, layouts=layouts)
         if along in self.lengths or along in self.layouts:

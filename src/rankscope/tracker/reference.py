@@ -1,5 +1,7 @@
 """Reference weights: what changes are measured from."""
 
+import contextlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from torch import Tensor, nn
 
 from rankscope.matrices import full_tensor, named_tensors, state_dict_tensors
 from rankscope.snapshot import Plan
+from rankscope.store.files import sync_folder
 
 Reference = str | Path | nn.Module | Mapping[str, Tensor] | None
 
@@ -81,7 +84,20 @@ class InitialWeights:
         """Return the weights, or None before the first snapshot."""
         return _load_safetensors(self._file) if self.stored else None
 
-    def save(self, tensors: Mapping[str, Tensor]) -> None:
+    def save(self, tensors: Mapping[str, Tensor], *, durable: bool) -> None:
+        """Store the weights in one step; `durable` waits for the disk."""
         partial = self._file.with_suffix(".partial")
-        save_file({name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial)
-        partial.replace(self._file)
+        try:
+            save_file(
+                {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}, partial
+            )
+            if durable:
+                with partial.open("rb") as file:
+                    os.fsync(file.fileno())
+            partial.replace(self._file)
+        except OSError:
+            with contextlib.suppress(OSError):
+                partial.unlink(missing_ok=True)  # a full disk needs the room
+            raise
+        if durable:
+            sync_folder(self._file.parent)
