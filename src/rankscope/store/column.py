@@ -31,7 +31,7 @@ class Column:
 
     @classmethod
     def read(cls, folder: Path, layout: Layout, run: StoredRun, length: int) -> "Column":
-        """Return the column of `length` committed rows."""
+        """Return the column of the first `length` committed rows."""
         tail = layout.blank(layout.chunk_rows)
         unfinished = length % layout.chunk_rows
         tail[:unfinished] = run.read(folder.name, slice(length - unfinished, length))

@@ -1,6 +1,5 @@
 """Creation of a run, written whole under another name and then renamed; checks on resuming."""
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from rankscope.store.chunk import Damage
+from rankscope.store.exchange import put_folder
 from rankscope.store.files import ROOT, replace_file, sync_folder, write_own_metadata
 from rankscope.store.layout import Contents, Json, Layout, Variable
 from rankscope.store.metadata import ROOT_BYTES
@@ -50,7 +50,7 @@ def new_contents(
 
 
 def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, durable: bool) -> None:
-    """Put a run without rows at `path` in one step; the caller holds the lock."""
+    """Put a run without rows at `path` in one step, whatever was there; the caller has the lock."""
     partial = path.with_name(f".{path.name}.partial")
     if partial.exists():
         shutil.rmtree(partial)  # left by a process that died
@@ -65,7 +65,7 @@ def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, dura
                 replace_file(partial / name / layout.chunk_name(0), data, durable=durable)
         write_own_metadata(partial, contents, contents.layouts, durable=durable)
         replace_file(partial / ROOT, contents.to_json(), durable=durable)
-        os.replace(partial, path)
+        put_folder(partial, path)
     except OSError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -73,14 +73,16 @@ def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, dura
         sync_folder(path.parent)
 
 
-def refuse_what_is_there(path: Path) -> None:
-    """Raise ValueError unless `path` is free or an empty folder."""
+def refuse_what_is_there(path: Path, *, overwrite: bool) -> None:
+    """Raise ValueError unless `path` is free, an empty folder, or a run to overwrite."""
     if (path / ROOT).exists():
         contents = read_contents(path)
+        if overwrite:
+            return
         count = contents.lengths[contents.axes[0]] if contents.axes else 0
         raise ValueError(
             f"{path} already holds a run of {count} steps; "
-            "pass resume=True to go on, choose another path, or delete the folder"
+            "pass resume=True to go on, overwrite=True to begin anew, or choose another path"
         )
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise ValueError(f"{path} exists and is not a run; choose another path")

@@ -16,6 +16,7 @@ from numpy.typing import DTypeLike
 
 from rankscope.store.chunk import ZSTD_LEVEL, ChunkFormat, Place
 from rankscope.store.metadata import SCHEMA, Json, parse_root, sealed
+from rankscope.store.names import check_scalar_name
 from rankscope.store.shard import shard_bytes
 
 # Chunks of small rows hold many steps (4096 of a scalar), so that a long run has few files. Chunks
@@ -259,8 +260,7 @@ class Contents:
         for name in names:
             if name in self.lengths or layouts.setdefault(name, scalar).dims[0] != along:
                 raise name_taken(name)
-            if not name or "/" in name or name.startswith((".", "__")) or name == "zarr.json":
-                raise ValueError(f"{name!r} cannot name a scalar; use letters, digits, underscores")
+            check_scalar_name(name)
         if along in self.axes:
             return replace(self, layouts=layouts)
         if along in self.lengths or along in self.layouts:

@@ -127,6 +127,7 @@ def parse_root(data: bytes) -> Root:
     _require(root.get("node_type") == "group", "zarr.json does not describe a group")
     attrs = root.get("attributes", {})
     _require(isinstance(attrs, dict), "its attributes are not a JSON object")
+    _require(type(attrs.get("dropped", 0)) is int, "its attribute 'dropped' is not a number")
     schema = attrs.get("rankscope_schema", 0)
     _require(type(schema) is int, f"its schema is {schema!r}")
     if schema > SCHEMA:
