@@ -1,6 +1,7 @@
 """Places that hold the files of a run: a folder, a zip archive, a URL."""
 
 import os
+import re
 import stat
 import struct
 import zipfile
@@ -14,11 +15,23 @@ from rankscope.store.chunk import Damage
 
 File = FileIO | BytesIO
 
+URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # Path() makes one slash of two
+
 # What zipfile raises on archives that are damaged.
 DAMAGED_ZIP = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError),
     *(NotImplementedError, OverflowError, UnicodeError),
 )
+
+
+def local_path(path: str | Path) -> Path:
+    """Return `path` with `~` expanded; ValueError if it is a URL, where nothing can be written."""
+    if URL.match(str(path)):
+        raise ValueError(
+            f"{path} is a URL, and runs are written to local folders; give a folder, and copy the "
+            "run when it is closed"
+        )
+    return Path(path).expanduser()
 
 
 @dataclass(frozen=True)

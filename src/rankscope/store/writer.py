@@ -33,7 +33,7 @@ from rankscope.store.creation import (
 from rankscope.store.files import ROOT, replace_file, write_own_metadata
 from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
 from rankscope.store.lock import Lock
-from rankscope.store.source import Folder
+from rankscope.store.source import Folder, local_path
 from rankscope.store.stored_run import StoredRun
 
 # Number of commits after which the arrays' own metadata are written again.
@@ -87,7 +87,7 @@ class Writer:
         durable: wait for the disk at each commit, so that it survives a loss of power.
         overwrite: put it in the place of the run at `path`, if there is one.
         """
-        path = Path(path)
+        path = local_path(path)
         contents = new_contents(coords, variables, _json(attrs or {}), chunk_steps)
         refuse_what_is_there(path, overwrite=overwrite)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ class Writer:
         `coords` and `variables`, if given, must be those it was created with. Values of `attrs`
         that differ from the stored ones become an entry of the attribute `resumed`.
         """
-        path = Path(path)
+        path = local_path(path)
         read_contents(path)  # raises before there is a lock, if this is not a run
         with _locked(path) as lock:
             contents = read_contents(path)

@@ -35,7 +35,7 @@ def given_reference(reference: Reference, plan: Plan) -> dict[str, Tensor] | Non
     if reference is None or reference == "init":
         return None
     if isinstance(reference, str | Path):
-        tensors = state_dict_tensors(_load(Path(reference)), known=plan.parameters)
+        tensors = state_dict_tensors(_load(Path(reference).expanduser()), known=plan.parameters)
     elif isinstance(reference, nn.Module):
         tensors = named_tensors(reference)
     else:

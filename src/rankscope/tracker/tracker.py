@@ -24,6 +24,7 @@ from rankscope import snapshot
 from rankscope.matrices import views
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
+from rankscope.store.source import local_path
 from rankscope.tracker.buffers import Buffer, Handoff, RowBuffer, detached
 from rankscope.tracker.defaults import (
     MeasurerKind,
@@ -123,7 +124,7 @@ class Tracker:
             raise ValueError(f"places and top must be at least 1, got {places} and {top}")
         if resume and overwrite:
             raise ValueError("resume continues a run and overwrite removes it; pass one of them")
-        self.path = Path(path)
+        self.path = local_path(path)
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
         self._strict = strict

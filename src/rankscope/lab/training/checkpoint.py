@@ -88,10 +88,10 @@ class Checkpoint:
             return None
         with file:
             data = file.read()
-        body, mark, stored = data[:-20], data[-20:-4], data[-4:]
-        if mark == MARK and stored != struct.pack("<I", checksum(body)):
+        body, mark, stored = data.rpartition(MARK)  # those of earlier versions have no checksum
+        if mark and stored != struct.pack("<I", checksum(body)):
             raise Damage("checksum differs")
-        try:  # checkpoints of earlier versions have no checksum
+        try:
             state = torch.load(BytesIO(data), map_location=device, weights_only=True)
         except Exception:  # torch's reader raises nearly anything on a damaged file
             raise Damage("it cannot be read") from None
