@@ -183,7 +183,7 @@ def test_one_matrix_over_time_reads_its_own_chunks(
     assert read <= ds["x"].nbytes / 4
     read = 0
     ds["x"][5].load()
-    assert read <= ds["x"].nbytes / 2
+    assert read <= 0.6 * ds["x"].nbytes
 
 
 def test_closing_compacts_and_the_next_row_undoes_it(tmp_path: Path) -> None:
@@ -284,7 +284,7 @@ def test_the_check_names_steps_and_reads_the_rest(tmp_path: Path) -> None:
     rows = Layout.of(Variable(("step", "matrix", "k"), float), {"matrix": 7, "k": 40}, CHUNK)
     steps = f"step {rows.chunk_rows} to {2 * rows.chunk_rows - 1}"
     assert damaged.damage == [
-        "'kind' is damaged (kind/c.0): it is missing",
+        "'kind' of matrix läyer.0 to läyer.6 is damaged (kind/c.0): it is missing",
         f"'change_singular_values' of {steps} is damaged "
         "(change_singular_values/c.1.0.0): checksum differs",
     ]

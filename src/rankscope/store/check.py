@@ -15,7 +15,10 @@ from rankscope.store.stored_run import DamagedChunk, StoredArray, StoredRun
 
 @dataclass
 class Report:
-    """Result of the check of one run: a line for each damage, and the number of chunks read."""
+    """Result of the check of one run: a line for each damage, and the number of chunks read.
+
+    checked: the run has checksums. An archive without has those of the zip.
+    """
 
     path: Path
     damage: list[str] = field(default_factory=list)
@@ -25,7 +28,7 @@ class Report:
     def lines(self) -> list[str]:
         """Return what to print."""
         lines = [f"{self.path}: {line}" for line in self.damage]
-        if not self.checked:
+        if not self.checked and self.path.is_dir():
             lines.append(
                 f"{self.path}: it has no checksums, since an earlier version wrote it; wrong "
                 "numbers would not be noticed"
