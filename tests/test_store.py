@@ -1,5 +1,6 @@
 """Xarray reads what was written; a user's mistake is answered with a sentence."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +24,7 @@ from known_run import (
 )
 from rankscope import store
 from rankscope.store import Variable, Writer
+from rankscope.store.metadata import sealed
 
 
 @pytest.mark.parametrize("steps", [0, 1, 15, 16, 17, 40])
@@ -39,7 +41,7 @@ def test_plain_xarray_reads_what_was_appended(tmp_path: Path, steps: int) -> Non
         assert dataset["kind"].sel(matrix=NAMES[0]) == "embedding"
         assert set(dataset.coords) == {"step", "train_step", *COORDS}
         assert dataset.attrs["tree"] == {"a": [1, None]}
-        assert dataset.attrs["rankscope_schema"] == 1
+        assert dataset.attrs["rankscope_schema"] == 2
 
 
 def test_readers_that_ignore_consolidated_metadata_see_the_same_a_little_later(
@@ -263,10 +265,13 @@ def test_what_is_not_a_run_is_neither_opened_nor_resumed(tmp_path: Path) -> None
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     create(tmp_path / "run").close()
     root = tmp_path / "run" / "zarr.json"
-    root.write_text(root.read_text().replace('"rankscope_schema": 1', '"rankscope_schema": 2'))
-    with pytest.raises(ValueError, match=r"schema 2.*update rankscope"):
+    contents = json.loads(root.read_text())
+    del contents["consolidated_metadata"]["checksum"]
+    contents["attributes"]["rankscope_schema"] = 3
+    root.write_bytes(sealed(contents))
+    with pytest.raises(ValueError, match=r"schema 3.*update rankscope"):
         store.open(tmp_path / "run")
-    with pytest.raises(ValueError, match=r"schema 2.*update rankscope"):
+    with pytest.raises(ValueError, match=r"schema 3.*update rankscope"):
         Writer.resume(tmp_path / "run")
 
 

@@ -6,12 +6,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import zarr
 
-from rankscope.store.column import read_rows
+from rankscope.store.chunk import Damage
 from rankscope.store.exchange import put_folder
 from rankscope.store.files import ROOT, replace_file, sync_folder, write_own_metadata
 from rankscope.store.layout import Contents, Json, Layout, Variable
+from rankscope.store.metadata import ROOT_BYTES
+from rankscope.store.source import Folder
+from rankscope.store.stored_run import StoredRun, damaged
 
 Coordinates = Mapping[str, tuple[tuple[str, ...], np.ndarray]]
 
@@ -59,7 +61,7 @@ def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, dura
             if name in coords and len(coords[name][1]):
                 chunk = layout.blank(layout.chunk_rows)
                 chunk[:] = coords[name][1]
-                data = layout.encode(chunk)
+                data = layout.encode(name, 0, chunk, filled=len(chunk))
                 replace_file(partial / name / layout.chunk_name(0), data, durable=durable)
         write_own_metadata(partial, contents, contents.layouts, durable=durable)
         replace_file(partial / ROOT, contents.to_json(), durable=durable)
@@ -89,9 +91,13 @@ def refuse_what_is_there(path: Path, *, overwrite: bool) -> None:
 def read_contents(path: Path) -> Contents:
     """Read what is committed at `path`; ValueError if that is not a run."""
     try:
-        return Contents.from_json((path / ROOT).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{path} holds no run to resume; pass resume=False to begin one") from None
+        file = Folder(path).open(ROOT, most_bytes=ROOT_BYTES)
+        if file is None:
+            raise ValueError(f"{path} holds no run to resume; pass resume=False to begin one")
+        with file:
+            return Contents.from_json(file.read())
+    except Damage as damage:
+        raise damaged(path, damage) from None
     except KeyError:
         raise ValueError(f"{path} is a Zarr group but not a run; choose another path") from None
 
@@ -104,11 +110,11 @@ def check_same(
     Scalars may come and go: one that is not given is NaN from here on, a new one is NaN before.
     """
     advice = "resume with what the run was created with, or choose another path"
-    group = zarr.open_group(path, mode="r")
+    run = StoredRun.at(Folder(path))
     for name, ((dim,), values) in coords.items():
         layout = contents.layouts.get(name)
         same_dims = layout is not None and layout.dims == (dim,)
-        if not same_dims or read_rows(group, name).tolist() != values.tolist():
+        if not same_dims or run.read(name).tolist() != values.tolist():
             raise ValueError(f"{path} holds another {name!r} than the one given; {advice}")
     if not variables:
         return

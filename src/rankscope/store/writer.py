@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any, SupportsFloat
 
 import numpy as np
-import zarr
 
 from rankscope.store import dropped
-from rankscope.store.column import Column, read_rows
+from rankscope.store.chunk import Damage
+from rankscope.store.column import Column
+from rankscope.store.compaction import compact, expand, remove_other_files
 from rankscope.store.creation import (
     Coordinates,
     check_same,
@@ -32,6 +33,9 @@ from rankscope.store.creation import (
 from rankscope.store.files import ROOT, replace_file, write_own_metadata
 from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
 from rankscope.store.lock import Lock
+from rankscope.store.names import DROPPED
+from rankscope.store.source import Folder
+from rankscope.store.stored_run import StoredRun
 
 # Number of commits after which the arrays' own metadata are written again.
 OWN_METADATA_EVERY = 16
@@ -205,13 +209,14 @@ class Writer:
         self._commit(replace(self._contents, attrs=attrs))
 
     def close(self) -> None:
-        """Release the run to other writers; everything but rows that wait is committed already."""
+        """Compact the run and release it; everything but rows that wait is committed already."""
         if not self._closed and self._lock.is_mine():
-            with contextlib.suppress(OSError):  # what is left, the next writer does
+            with contextlib.suppress(OSError, Damage):  # what is left, the next writer does
                 if self._waiting:
                     self._commit_blocks(self._ahead, self._waiting)
                 elif self._rewound:
                     dropped.restore(self.path, self.attrs)
+                self._contents = compact(self.path, self._contents, durable=self._durable)
             self._write_own_metadata()
         self._closed = True
         self._lock.release()
@@ -245,6 +250,7 @@ class Writer:
     ) -> tuple[Contents, Block]:
         """Return the rows as arrays of their axis, and the run's contents with them."""
         self._check_open()
+        self._expand()
         contents = self._ahead.with_scalars(along, rows)
         before = self._positions.get(along, positions[:0])
         rows = {**rows, along: _increasing(along, before, positions, contents.layouts[along])}
@@ -286,6 +292,15 @@ class Writer:
             [before[: block.start], block.rows[block.along]]
         )
 
+    def _expand(self) -> None:
+        """Undo the compaction of a run that was closed."""
+        expanded = expand(self.path, self._contents, durable=self._durable)
+        if expanded is not self._contents:
+            self._contents = expanded
+            self._ahead = replace(self._ahead, layouts=expanded.layouts)
+            for name, column in self._columns.items():
+                self._columns[name] = replace(column, layout=expanded.layouts[name])
+
     def _commit(self, contents: Contents) -> None:
         self._check_open()
         replace_file(self.path / ROOT, contents.to_json(), durable=self._durable)
@@ -307,17 +322,15 @@ class Writer:
 
     def _read_back(self, lengths: Mapping[str, int]) -> None:
         """Read the positions, labels and unfinished chunks of the first rows, `lengths` of them."""
-        group = zarr.open_group(self.path, mode="r")
+        run = StoredRun.at(Folder(self.path))
         contents = self._contents
-        self._positions = {
-            axis: read_rows(group, axis, stop=lengths[axis]) for axis in contents.axes
-        }
+        self._positions = {axis: run.read(axis, slice(lengths[axis])) for axis in contents.axes}
         self._labels = {
-            dim: {label: i for i, label in enumerate(read_rows(group, dim).tolist())}
+            dim: {label: i for i, label in enumerate(run.read(dim).tolist())}
             for dim in contents.fixed() & set(contents.lengths)
         }
         self._columns = {
-            name: Column.read(self.path / name, layout, group, lengths[axis])
+            name: Column.read(self.path / name, layout, run, lengths[axis])
             for axis in contents.axes
             for name, layout in contents.along(axis).items()
         }
@@ -330,8 +343,9 @@ class Writer:
         self._write_own_metadata()
         for column in self._columns.values():
             column.remove_beyond(self._contents.lengths[column.layout.dims[0]])
+        remove_other_files(self.path, self._contents)
         for folder in self.path.iterdir():
-            if folder.is_dir() and folder.name not in (*self._contents.layouts, dropped.DROPPED):
+            if folder.is_dir() and folder.name not in (*self._contents.layouts, DROPPED):
                 Column.clear(folder)  # a scalar that was never committed
 
 
