@@ -76,7 +76,7 @@ def next_start(moments: random.Random, last: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("kills", "in_process"), [(8, 0), pytest.param(1000, 50, marks=pytest.mark.slow)]
+    ("kills", "in_process"), [(8, 0), pytest.param(1000, 30, marks=pytest.mark.slow)]
 )
 def test_kills_and_steps_back(tmp_path: Path, kills: int, in_process: int) -> None:
     moments, path = random.Random(kills), tmp_path / "run"
@@ -93,7 +93,7 @@ def test_kills_and_steps_back(tmp_path: Path, kills: int, in_process: int) -> No
                 back += start <= last
                 beside = "process" if life <= in_process else "thread"
                 # Every fourth may die while it creates the run, resumes it or goes back.
-                moment = moments.uniform(-0.05, 0.3) if life % 4 else moments.uniform(-0.3, 0)
+                moment = moments.uniform(-0.05, 0.2) if life % 4 else moments.uniform(-0.3, 0)
                 words = live(process, path, start=start, life=life, beside=beside, moment=moment)
                 new = {(step, life) for step in words if step >= start}
                 acknowledged |= new
