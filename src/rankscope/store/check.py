@@ -7,8 +7,8 @@ from pathlib import Path
 
 from rankscope.store.archive import SUFFIX, archive_source
 from rankscope.store.chunk import Damage
-from rankscope.store.dropped import DROPPED
 from rankscope.store.metadata import ROOT, ArrayFormat
+from rankscope.store.names import DROPPED
 from rankscope.store.source import Folder
 from rankscope.store.stored_run import DamagedChunk, StoredArray, StoredRun
 

@@ -8,7 +8,7 @@ A run that goes back to an earlier step is kept whole before any of its files ch
 The run's attribute `dropped` counts them. Files are linked, not copied: a run's files are replaced
 and never changed, so a link to the old one costs nothing until then.
 
-A reader that opened the run before it went back goes on in the kept one, see `folder_of`. A
+A reader that opened the run before it went back goes on in the kept one, see `Folder.open`. A
 process that dies before the first new row is committed leaves a kept run that the attribute does
 not count yet; whoever opens the run reads that one, and the next writer puts its files back.
 """
@@ -20,24 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.store.files import ROOT, sync_folder
-
-DROPPED = "dropped"  # the folder, and the attribute
-
-
-def folder_of(run: Path, attrs: Mapping[str, Any]) -> Path:
-    """Return the folder that holds the run whose root has these `attrs`.
-
-    A chunk read before this call, with the answer that it is `run` itself, is one of them too.
-    """
-    kept = _kept(run, attrs)
-    return kept if kept.exists() else run
+from rankscope.store.names import DROPPED, kept_path
 
 
 def keep(
     run: Path, attrs: Mapping[str, Any], arrays: Iterable[str], *, durable: bool
 ) -> dict[str, int]:
     """Keep the run as it is, unless that is done; return the attribute that counts it."""
-    kept = _kept(run, attrs)
+    kept = kept_path(run, attrs)
     if not kept.exists():
         partial = kept.with_suffix(".partial")
         if partial.exists():
@@ -59,7 +49,7 @@ def keep(
 
 def restore(run: Path, attrs: Mapping[str, Any]) -> None:
     """Put back the files of a run that went back without committing a new row."""
-    kept = _kept(run, attrs)
+    kept = kept_path(run, attrs)
     partial = kept.with_suffix(".partial")
     if partial.exists():
         shutil.rmtree(partial)  # left by a process that died
@@ -76,11 +66,6 @@ def restore(run: Path, attrs: Mapping[str, Any]) -> None:
             os.replace(again, present)
     os.replace(kept, partial)  # readers find it whole or not at all
     shutil.rmtree(partial)
-
-
-def _kept(run: Path, attrs: Mapping[str, Any]) -> Path:
-    """Return where the run is kept, or will be, when it goes back from the present rows."""
-    return run / DROPPED / str(attrs.get(DROPPED, 0) + 1)
 
 
 def _link(file: Path, target: Path) -> None:

@@ -80,7 +80,7 @@ class Layout:
         rows = max(1, min(rows, LARGE_CHUNK_BYTES // row_bytes))
         fill = _default_fill(name) if variable.fill is None else variable.fill
         columns = 0
-        if name != "string" and math.prod(row_shape) and row_shape:
+        if name != "string" and row_shape and 0 not in row_shape:
             chunks = max(1, min(row_shape[0], rows * row_bytes // INNER_CHUNK_BYTES))
             columns = -(-row_shape[0] // chunks)
         return cls(variable.dims, name, fill, row_shape, rows, variable.attrs, columns)
@@ -126,7 +126,7 @@ class Layout:
         string_codec = {"name": "vlen-utf8", "configuration": {}}
         zstd = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": False}}
         crc32c = {"name": "crc32c"}
-        codecs = [string_codec if self.dtype == "string" else bytes_codec, zstd]
+        codecs: list[Json] = [string_codec if self.dtype == "string" else bytes_codec, zstd]
         codecs += [crc32c] if self.checked else []
         file_shape = chunk_shape = list(self.chunk.shape)
         if self.columns:

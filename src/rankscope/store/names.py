@@ -1,7 +1,11 @@
-"""Names of scalars, each of which is a folder of the run."""
+"""Names in a run's folder: of scalars, each of which is a folder, and of what is no array."""
 
-# Names in a run's folder that are no arrays.
-OTHER_NAMES = {"zarr.json", "reference.safetensors", "dropped"}
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+DROPPED = "dropped"  # the folder of runs that were dropped, and the attribute that counts them
+OTHER_NAMES = {"zarr.json", "reference.safetensors", DROPPED}
 
 LONGEST_NAME = 200  # bytes; file systems allow 255
 
@@ -20,3 +24,9 @@ def check_scalar_name(name: str) -> None:
         or name in OTHER_NAMES
     ):
         raise ValueError(f"{name!r} cannot name a scalar; use letters, digits, underscores")
+
+
+def kept_path(run: Path, attrs: Mapping[str, Any]) -> Path:
+    """Return where the run with these `attrs` is kept when it goes back to an earlier step."""
+    count = attrs.get(DROPPED)
+    return run / DROPPED / str(count + 1 if isinstance(count, int) else 1)

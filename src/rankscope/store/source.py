@@ -6,12 +6,14 @@ import stat
 import struct
 import zipfile
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO, FileIO
 from pathlib import Path
 from typing import Any
 
 from rankscope.store.chunk import Damage
+from rankscope.store.names import kept_path
 
 File = FileIO | BytesIO
 
@@ -36,30 +38,56 @@ def local_path(path: str | Path) -> Path:
 
 @dataclass(frozen=True)
 class Folder:
-    """A run in a folder. A pipe or a device in place of a file is refused, not waited for."""
+    """A run in a folder. A pipe or a device in place of a file is refused, not waited for.
+
+    attrs: attributes of the run when it was opened; if it has gone back to an earlier step since,
+        its files of that time are read.
+    """
 
     path: Path
+    attrs: Mapping[str, Any] | None = None
 
     def __str__(self) -> str:
         return str(self.path)
 
     def open(self, name: str, *, most_bytes: int) -> File | None:
         """Return the file, or None if there is none; Damage if it is no file of that size."""
-        path = self.path / name
-        try:
-            # Opening a device can have effects, and the file may change after the first look.
-            if not stat.S_ISREG(os.stat(path).st_mode):
-                raise Damage("it is not a regular file")
-            file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as failure:
-            raise Damage(f"it cannot be read: {failure.strerror}") from None
-        status = os.fstat(file.fileno())
-        if stat.S_ISREG(status.st_mode) and status.st_size <= most_bytes:
-            return file
-        file.close()
-        raise Damage(f"it has {status.st_size} bytes, more than the {most_bytes} of its chunks")
+        if self.attrs is None:
+            return _open(self.path / name, most_bytes)
+        # The run is kept before any of its files changes, and put back before the kept one goes.
+        kept = kept_path(self.path, self.attrs)
+        while True:
+            is_kept, file, damage = kept.exists(), None, None
+            try:
+                file = _open(self.path / name, most_bytes)
+            except Damage as failure:
+                damage = failure
+            if not is_kept and not kept.exists():
+                if damage is not None:
+                    raise damage
+                return file
+            if file is not None:
+                file.close()
+            file = _open(kept / name, most_bytes)
+            if file is not None or kept.exists():
+                return file
+
+
+def _open(path: Path, most_bytes: int) -> File | None:
+    try:
+        # Opening a device can have effects, and the file may change after the first look.
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            raise Damage("it is not a regular file")
+        file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as failure:
+        raise Damage(f"it cannot be read: {failure.strerror}") from None
+    status = os.fstat(file.fileno())
+    if stat.S_ISREG(status.st_mode) and status.st_size <= most_bytes:
+        return file
+    file.close()
+    raise Damage(f"it has {status.st_size} bytes, more than the {most_bytes} of its chunks")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from rankscope.store.chunk import CHUNK_BYTES, Damage, Place, checksum
-from rankscope.store.dropped import folder_of
 from rankscope.store.metadata import ROOT, ROOT_BYTES, ArrayFormat, Root, parse_root
 from rankscope.store.shard import Shard
 from rankscope.store.source import File, Folder, Source
@@ -56,7 +55,10 @@ class StoredRun:
     @classmethod
     def at(cls, source: Source, *, lenient: bool = False) -> "StoredRun":
         """Read the root; Damage if rankscope did not write it, Absent if there is none."""
-        return cls(source, _read_root(source), lenient)
+        root = _read_root(source)
+        if isinstance(source, Folder):
+            source = replace(source, attrs=root.attrs)
+        return cls(source, root, lenient)
 
     def read(self, name: str, *selection: Any) -> np.ndarray:
         """Return the selected values of an array; ValueError names the file that is damaged."""
@@ -68,30 +70,11 @@ class StoredRun:
                 raise
             return StoredArray(self, self.root.arrays[name]).read(selection)
 
-    def open_file(self, name: str, *, most_bytes: int) -> File | None:
-        """Return a file as it was when the run was opened, also if the run then went back."""
-        while True:
-            file = self.source.open(name, most_bytes=most_bytes)
-            source = self._source_now()
-            if source == self.source:
-                return file
-            if file is not None:
-                file.close()
-            file = source.open(name, most_bytes=most_bytes)
-            if file is not None or source == self._source_now():
-                return file
-
-    def _source_now(self) -> Source:
-        """Return where the files lie: the folder itself, or the rows that it dropped."""
-        if isinstance(self.source, Folder):
-            return Folder(folder_of(self.source.path, self.root.attrs))
-        return self.source
-
     def _moved(self, name: str) -> bool:
         """Take the array's files from the present root; True if they are others than before."""
         before = self.root.arrays[name]
         try:
-            now = _read_root(self._source_now()).arrays.get(name)
+            now = _read_root(self.source).arrays.get(name)
         except Damage:
             return False
         if now is None or now.shape[1:] != before.shape[1:] or now.shape[:1] < before.shape[:1]:
@@ -183,7 +166,7 @@ class StoredArray:
         return self._shard[1].read(index)
 
     def _file(self, name: str) -> File:
-        file = self.run.open_file(name, most_bytes=self.format.file_bytes)
+        file = self.run.source.open(name, most_bytes=self.format.file_bytes)
         if file is None:
             raise Absent("it is missing")
         return file

@@ -33,6 +33,7 @@ from rankscope.store.creation import (
 from rankscope.store.files import ROOT, replace_file, write_own_metadata
 from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
 from rankscope.store.lock import Lock
+from rankscope.store.names import DROPPED
 from rankscope.store.source import Folder, local_path
 from rankscope.store.stored_run import StoredRun
 
@@ -346,7 +347,7 @@ class Writer:
             column.remove_beyond(self._contents.lengths[column.layout.dims[0]])
         remove_other_files(self.path, self._contents)
         for folder in self.path.iterdir():
-            if folder.is_dir() and folder.name not in (*self._contents.layouts, dropped.DROPPED):
+            if folder.is_dir() and folder.name not in (*self._contents.layouts, DROPPED):
                 Column.clear(folder)  # a scalar that was never committed
 
 

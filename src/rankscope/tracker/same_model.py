@@ -16,11 +16,12 @@ def require_same_matrices(path: Path, coords: Coordinates) -> None:
     names = [name for name in {**stored, **given} if stored.get(name) != given.get(name)]
     if names:
         first, others = names[0], len(names) - 1
+        rest = f", and {others} others differ" if others else ""
         raise ValueError(
             f"{path} is the run of another model: matrix {first!r} is "
             f"{stored.get(first, 'missing')} in the run and {given.get(first, 'missing')} in the "
-            f"model{f', and {others} others differ' if others else ''}; resume with the same model, "
-            "pass overwrite=True to begin anew, or choose another path"
+            f"model{rest}; resume with the same model, pass overwrite=True to begin anew, or "
+            "choose another path"
         )
 
 
