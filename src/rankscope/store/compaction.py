@@ -87,7 +87,8 @@ def _files(run: Path, before: ArrayFormat, after: ArrayFormat) -> Iterator[tuple
                 file = Folder(run / before.name).open(before.file_name(place), most_bytes=most)
                 if file is None:
                     raise Damage(f"{before.name}/{before.file_name(place)} is missing")
-                shards[place] = Shard.of(files.enter_context(file), before)
+                files.callback(file.close)
+                shards[place] = Shard.of(file, before)
             return shards[place].read(index)
 
         grid = after.chunks_per_file

@@ -10,8 +10,8 @@ import numpy as np
 from rankscope.store.chunk import Damage
 from rankscope.store.exchange import put_folder
 from rankscope.store.files import ROOT, replace_file, sync_folder, write_own_metadata
-from rankscope.store.layout import Contents, Json, Layout, Variable
-from rankscope.store.metadata import ROOT_BYTES
+from rankscope.store.layout import Contents, Layout, Variable
+from rankscope.store.metadata import ROOT_BYTES, Json
 from rankscope.store.source import Folder
 from rankscope.store.stored_run import StoredRun, damaged
 

@@ -31,8 +31,9 @@ from rankscope.store.creation import (
     write_empty_run,
 )
 from rankscope.store.files import ROOT, replace_file, write_own_metadata
-from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
+from rankscope.store.layout import RESERVED_ATTRS, Contents, Layout, Variable, name_taken
 from rankscope.store.lock import Lock
+from rankscope.store.metadata import Json
 from rankscope.store.names import DROPPED
 from rankscope.store.source import Folder, local_path
 from rankscope.store.stored_run import StoredRun

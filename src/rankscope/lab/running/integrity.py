@@ -22,6 +22,7 @@ def _checked(run: Path) -> Report:
             InitialWeights(run).load()
         except ValueError as damage:
             report.damage.append(str(damage))
-        if damage := Checkpoint(run).damage():
-            report.damage.append(f"the checkpoint beside it is damaged: {damage}")
+        reason = Checkpoint(run).damage()
+        if reason is not None:
+            report.damage.append(f"the checkpoint beside it is damaged: {reason}")
     return report
