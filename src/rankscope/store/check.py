@@ -12,6 +12,8 @@ from rankscope.store.names import DROPPED
 from rankscope.store.source import Folder
 from rankscope.store.stored_run import DamagedChunk, StoredArray, StoredRun
 
+MOST_NAMED = 100  # damaged files of one array
+
 
 @dataclass
 class Report:
@@ -81,6 +83,9 @@ def _read_all(run: StoredRun, report: Report) -> None:
                 report.chunks += 1
             except DamagedChunk as damage:
                 damaged.setdefault((damage.file, damage.why), []).append(damage.rows)
+                if len(damaged) == MOST_NAMED:
+                    report.damage.append(f"{array.name!r} is damaged in {MOST_NAMED} files or more")
+                    break
         stored.close()
         for (file, why), rows in damaged.items():
             where = _label(run, array, rows)

@@ -22,7 +22,8 @@ SCHEMA = 2  # 1 had no checksums and one chunk across each row
 
 ROOT_BYTES = 32 * 1024 * 1024  # largest root zarr.json
 MOST_ARRAYS = 10_000
-MOST_CHUNKS = 2**20  # of one array
+MOST_CHUNKS = 2**24  # of one array
+MOST_IN_FILE = 2**20
 
 DTYPES = {
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -196,9 +197,11 @@ def _format_of(name: str, metadata: Json) -> ArrayFormat:
     result = ArrayFormat(
         name, dims, shape, file_shape, chunk, sharded, prefix, separator, fill, attrs
     )
-    count = math.prod(-(-size // part) for size, part in zip(shape, chunk_shape, strict=True))
+    counts = [-(-size // part) for size, part in zip(shape, chunk_shape, strict=True)]
+    count = math.prod(counts)
+    _require(max(counts[1:], default=0) <= MOST_IN_FILE, f"{name!r} declares {count} chunks")
     _require(
-        count <= MOST_CHUNKS and math.prod(result.chunks_per_file) <= MOST_CHUNKS,
+        count <= MOST_CHUNKS and math.prod(result.chunks_per_file) <= MOST_IN_FILE,
         f"{name!r} declares {count} chunks, more than {MOST_CHUNKS}",
     )
     _require(

@@ -93,6 +93,15 @@ def _read_root(source: Source) -> Root:
         return parse_root(file.read())
 
 
+@dataclass(frozen=True)
+class Part:
+    """The share of one chunk, along one dimension, in a selection."""
+
+    chunk: int
+    inside: Any
+    target: Any
+
+
 @dataclass
 class StoredArray:
     """One array of a run. The shard that was read last stays open."""
@@ -118,12 +127,8 @@ class StoredArray:
         shape = self.format.shape
         keys = (*selection, *(slice(None) for _ in shape[len(selection) :]))
         picked = [_positions(key, size) for key, size in zip(keys, shape, strict=True)]
-        parts = [
-            list(_parts(positions, size))
-            for positions, size in zip(picked, self.format.chunk.shape, strict=True)
-        ]
         values: np.ndarray | None = None
-        for combination in itertools.product(*parts):
+        for combination in self._combinations(picked):
             chunk = self.chunk(tuple(part.chunk for part in combination))
             if values is None:  # not before a chunk is there: the declared shape may be a lie
                 values = self._empty([len(positions) for positions in picked])
@@ -132,6 +137,16 @@ class StoredArray:
         if values is None:
             values = self._empty([len(positions) for positions in picked])
         return values[(*(slice(None) if _is_many(key) else 0 for key in keys), ...)]
+
+    def _combinations(self, picked: Sequence[Positions]) -> Iterator[tuple[Part, ...]]:
+        """Yield the share of each chunk; rows one by one, since a lie may declare very many."""
+        sizes = self.format.chunk.shape
+        if not sizes:
+            yield ()
+            return
+        rest = [list(_parts(*pair)) for pair in zip(picked[1:], sizes[1:], strict=True)]
+        for first in _parts(picked[0], sizes[0]):
+            yield from itertools.product([first], *rest)
 
     def chunk(self, index: Index) -> np.ndarray:
         """Return one chunk; DamagedChunk if it is not what was committed."""
@@ -185,15 +200,6 @@ class StoredArray:
                 f"{self.run.source} declares {self.format.name!r} of shape {tuple(shape)}, more "
                 "than fits in memory; select a part of it"
             ) from None
-
-
-@dataclass(frozen=True)
-class Part:
-    """The share of one chunk, along one dimension, in a selection."""
-
-    chunk: int
-    inside: Any
-    target: Any
 
 
 def _is_many(key: Any) -> bool:

@@ -65,8 +65,9 @@ class Writer:
         self._contents = contents
         self._lock = lock
         self._durable = durable
-        self._closed = False
-        self._commits = 0
+        self._closed, self._rewound, self._commits = False, False, 0
+        self._columns: dict[str, Column] = {}
+        self._waiting: list[Block] = []
         self._read_back(contents.lengths)
 
     @classmethod
@@ -299,8 +300,7 @@ class Writer:
         expanded = expand(self.path, self._contents, durable=self._durable)
         if expanded is not self._contents:
             self._contents = expanded
-            layouts = {**self._ahead.layouts, **expanded.layouts}
-            self._ahead = replace(self._ahead, layouts=layouts)
+            self._ahead = replace(self._ahead, layouts={**self._ahead.layouts, **expanded.layouts})
             for name, column in self._columns.items():
                 self._columns[name] = replace(column, layout=expanded.layouts[name])
 
@@ -338,7 +338,7 @@ class Writer:
             for name, layout in contents.along(axis).items()
         }
         self._ahead = replace(contents, lengths=lengths)  # contents that the next rows follow
-        self._waiting: list[Block] = []
+        self._waiting = []
         self._rewound = lengths != contents.lengths
 
     def _remove_leftovers(self) -> None:

@@ -11,7 +11,7 @@ def require_same_matrices(path: Path, coords: Coordinates) -> None:
     run = store.open(path)
     if not {"matrix", "m", "n", "dtype"} <= set(run.coords):
         return  # not a tracker's run; the store says what it lacks
-    stored = _descriptions({name: run[name].to_numpy().tolist() for name in run.coords})
+    stored = _descriptions({str(name): run[name].to_numpy().tolist() for name in run.coords})
     given = _descriptions({name: values.tolist() for name, (_, values) in coords.items()})
     names = [name for name in {**stored, **given} if stored.get(name) != given.get(name)]
     if names:
