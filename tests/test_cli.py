@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rankscope.cli import main
+from rankscope.store import Variable, Writer
 
 ANSI = re.compile(r"\x1b\[[\d;]*m")
 
@@ -60,6 +61,7 @@ WHERE = ["--data", "--device", "--on"]
         ("results", ["--help"]),
         ("results keep", ["--help"]),
         ("results check", ["--help"]),
+        ("check", ["--help"]),
     ],
 )
 def test_the_options(
@@ -243,3 +245,19 @@ def test_a_package_that_is_not_installed(
     ran = Ran(monkeypatch, capsys, "list")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.endswith("sklearn.papers; install it with pip install 'rankscope[lab]'\n")
+
+
+def test_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with Writer.create(tmp_path / "run", coords={}, variables={"x": Variable(("step",))}) as writer:
+        writer.append(0, {"x": 1.0})
+    whole = Ran(monkeypatch, capsys, "check", "~/run")
+    assert (whole.code, whole.out) == (0, f"{tmp_path}/run: 2 chunks read, no damage\n")
+    (tmp_path / "run" / "x" / "c.0").write_bytes(b"")
+    damaged = Ran(monkeypatch, capsys, "check", "~")
+    assert damaged.code == 1
+    assert damaged.out == (f"{tmp_path}/run: 'x' of step 0 is damaged (x/c.0): checksum differs\n")
+    url = Ran(monkeypatch, capsys, "check", "s3://bucket/run")
+    assert url.code == 2 and "is a URL" in url.err

@@ -28,6 +28,13 @@ def _version(wanted: bool) -> bool:
     return wanted
 
 
+def _local(path: Path | None) -> Path | None:
+    """Expand `~`, which a shell leaves alone in --out=~/runs; refuse a URL."""
+    from rankscope.store.source import local_path
+
+    return None if path is None else local_path(path)
+
+
 @app.callback()
 def rankscope(
     version: Annotated[
@@ -73,7 +80,9 @@ SeedOption = Annotated[
         help="Run only this seed (repeatable). Verdicts use all stored seeds.",
     ),
 ]
-OutOption = Annotated[Path, typer.Option(help="Folder for runs, verdicts and figures.")]
+OutOption = Annotated[
+    Path, typer.Option(callback=_local, help="Folder for runs, verdicts and figures.")
+]
 JobsOption = Annotated[
     int | None,
     typer.Option(min=1, help="Runs at the same time.", show_default="one per core, 5 on a GPU"),
@@ -81,6 +90,7 @@ JobsOption = Annotated[
 DataOption = Annotated[
     Path | None,
     typer.Option(
+        callback=_local,
         help="Folder with the data sets in the Hugging Face hub's layout; for scale paper.",
         show_default="RANKSCOPE_DATA, or the hub",
     ),
@@ -98,7 +108,8 @@ OnOption = Annotated[
 @app.command()
 def demo(
     out: Annotated[
-        Path, typer.Option(help="Folder for the runs; the report is in OUT/demo.")
+        Path,
+        typer.Option(callback=_local, help="Folder for the runs; the report is in OUT/demo."),
     ] = RUNS,
     jobs: JobsOption = None,
 ) -> None:
@@ -188,7 +199,7 @@ def reproduce(
 
 @app.command()
 def report(
-    out: Annotated[Path, typer.Argument(help="Folder of the runs.")] = RUNS,
+    out: Annotated[Path, typer.Argument(callback=_local, help="Folder of the runs.")] = RUNS,
     paper: Annotated[
         str | None, typer.Argument(help="Only this paper.", show_default="all papers")
     ] = None,
@@ -210,7 +221,9 @@ def report(
 results = typer.Typer(help="List the archived runs of scale paper; keep or check them.")
 app.add_typer(results, name="results")
 
-ArchiveArgument = Annotated[Path, typer.Argument(help="Folder of the archived runs.")]
+ArchiveArgument = Annotated[
+    Path, typer.Argument(callback=_local, help="Folder of the archived runs.")
+]
 
 
 @results.callback(invoke_without_command=True)
@@ -238,7 +251,10 @@ def results_list(context: typer.Context) -> None:
 @results.command("keep")
 def results_keep(
     runs: Annotated[
-        Path, typer.Argument(help="Folder of runs, another archive, or RESULTS to judge it again.")
+        Path,
+        typer.Argument(
+            callback=_local, help="Folder of runs, another archive, or RESULTS to judge it again."
+        ),
     ],
     results: ArchiveArgument = RESULTS,
 ) -> None:
@@ -266,6 +282,27 @@ def results_check(results: ArchiveArgument = RESULTS) -> None:
     typer.echo(f"{results}: all numbers agree.")
 
 
+@app.command()
+def check(
+    runs: Annotated[
+        Path,
+        typer.Argument(callback=_local, help="A run, an archive of one, or a folder of runs."),
+    ],
+) -> None:
+    """Read all that is stored of runs, compare it with its checksums, name what is damaged.
+
+    The exit code is 1 if anything is damaged.
+    """
+    from rankscope.lab.running.integrity import check_runs
+
+    reports = check_runs(runs)
+    for report in reports:
+        for line in report.lines():
+            typer.echo(line)
+    if any(report.damage for report in reports):
+        raise typer.Exit(1)
+
+
 def _typed() -> str:
     """Return the command as it was typed; it makes the same again."""
     return shlex.join(["rankscope", *sys.argv[1:]])
@@ -273,7 +310,9 @@ def _typed() -> str:
 
 @app.command("list")
 def list_experiments(
-    out: Annotated[Path, typer.Option(help="Folder in which to look for runs.")] = RUNS,
+    out: Annotated[
+        Path, typer.Option(callback=_local, help="Folder in which to look for runs.")
+    ] = RUNS,
     verbose: Annotated[bool, typer.Option("--verbose", help="One line per scale.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False,
 ) -> None:

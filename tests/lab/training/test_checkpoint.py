@@ -36,7 +36,38 @@ def test_saved_state_comes_back_into_its_own_store(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 half a file"])
 def test_one_that_cannot_be_read_is_not_used(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "run.checkpoint").write_bytes(content)
-    assert Checkpoint(tmp_path / "run").load(*trained(), snapshots=Every(1), stored=[0]) == 0
+    with pytest.warns(UserWarning, match=r"run.checkpoint is damaged .*; the run starts again"):
+        assert Checkpoint(tmp_path / "run").load(*trained(), snapshots=Every(1), stored=[0]) == 0
+
+
+@pytest.mark.parametrize("place", [50, 1000, -30, -10, -1])
+def test_a_flipped_byte_is_noticed(tmp_path: Path, place: int) -> None:
+    checkpoint = Checkpoint(tmp_path / "run")
+    checkpoint.save(7, *trained())
+    assert checkpoint.damage() is None
+    data = bytearray((tmp_path / "run.checkpoint").read_bytes())
+    data[place] ^= 1
+    (tmp_path / "run.checkpoint").write_bytes(data)
+    model, optimizer = trained()
+    before = model.weight.clone()
+    if place == -10:  # then it looks like one without a checksum, and is whole
+        assert checkpoint.load(model, optimizer, snapshots=Every(1), stored=[7]) == 7
+        return
+    with pytest.warns(UserWarning, match="checksum differs"):
+        assert checkpoint.load(model, optimizer, snapshots=Every(1), stored=[7]) == 0
+    assert torch.equal(model.weight, before)
+    assert checkpoint.damage() == "checksum differs"
+
+
+def test_one_of_an_earlier_version_is_used(tmp_path: Path) -> None:
+    """It has no checksum."""
+    model, optimizer = trained()
+    state = {"step": 7, "model": model.state_dict(), "optimizer": optimizer.state_dict()}
+    torch.save(state, tmp_path / "run.checkpoint")
+    other, its_optimizer = trained()
+    checkpoint = Checkpoint(tmp_path / "run")
+    assert checkpoint.load(other, its_optimizer, snapshots=Every(1), stored=[7]) == 7
+    assert torch.equal(other.weight, model.weight)
 
 
 def test_a_failed_save_leaves_the_one_before(
