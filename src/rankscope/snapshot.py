@@ -6,7 +6,7 @@ tracker uses them while a network trains; they also work on weights from elsewhe
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -63,6 +63,24 @@ class Plan:
         """Length of the longest spectrum."""
         widths = [min(reading.m, reading.n) for reading in self.readings]
         return max(widths + [_change_rank(product) for product in self.products], default=0)
+
+    def restricted(self, parameters: Collection[str]) -> "Plan":
+        """Return the part of this plan that needs no other tensors than `parameters`."""
+        if set(self.parameters) <= set(parameters):
+            return self
+        readings = tuple(r for r in self.readings if r.parameter in parameters)
+        names = {reading.name for reading in readings}
+        return Plan(
+            readings=readings,
+            products=tuple(
+                product
+                for product in self.products
+                if {product.left.parameter, product.right.parameter} <= set(parameters)
+            ),
+            pairs=tuple(pair for pair in self.pairs if {pair.earlier, pair.later} <= names),
+            top=self.top,
+            directions={n: rank for n, rank in self.directions.items() if n in names},
+        )
 
 
 class Snapshot(NamedTuple):
@@ -221,8 +239,12 @@ def measure(
 ) -> Snapshot:
     """Measure one snapshot; each matrix is decomposed once.
 
-    Changes are measured for whole matrices only. Parts serve the overlaps they enter.
+    Changes are measured for whole matrices only. Parts serve the overlaps they enter. Values that
+    need a tensor which is not given are NaN, and the status of such a matrix is "failed".
     """
+    if (possible := plan.restricted(tensors)) is not plan:
+        part = measure(possible, tensors, reference, threads=threads)
+        return part._replace(values=_spread_out(part.values, possible, plan))
     failed: list[str] = []
     solve = partial(decompose, threads=threads, on_failure=failed.extend)
     spectra, changes, vectors = _matrices(plan, tensors, reference, solve)
@@ -238,6 +260,30 @@ def measure(
         values |= _alignments(plan, vectors)
     directions = {name: _short_side(vectors[name], rank) for name, rank in plan.directions.items()}
     return Snapshot(values, tuple(failed), directions)
+
+
+def _spread_out(values: Mapping[str, np.ndarray], part: Plan, plan: Plan) -> dict[str, np.ndarray]:
+    """Return the values measured for a part of a plan as rows of the whole plan."""
+    spread: dict[str, np.ndarray] = {}
+    for name, measured in values.items():
+        kind = _kind(name)
+        row_of = {item.name: row for row, item in enumerate(getattr(plan, kind))}
+        rows = [row_of[item.name] for item in getattr(part, kind)]
+        fill = STATUS.index("failed") if name == "status" else math.nan
+        if measured.ndim == 1:
+            spread[name] = np.full(len(row_of), fill, measured.dtype)
+            spread[name][rows] = measured
+        else:
+            width = plan.top if kind == "pairs" else plan.k
+            spread[name] = np.full((len(row_of), width), fill, measured.dtype)
+            spread[name][rows, : measured.shape[1]] = measured
+    return spread
+
+
+def _kind(variable: str) -> str:
+    if variable.startswith("product_"):
+        return "products"
+    return "pairs" if variable.startswith("alignment") else "readings"
 
 
 def _matrices(
@@ -259,9 +305,13 @@ def _matrices(
         for reading in portion:
             W = reading.view(tensors[reading.parameter]).W
             jobs[reading.name] = W
-            if reference is not None and reading.part_of is None:
-                W0 = reading.view(reference[reading.parameter]).W
-                jobs[_change_name(reading.name)] = _difference(W, W0)
+            if reference is None or reading.part_of or reading.parameter not in reference:
+                continue
+            difference = _difference(W, reading.view(reference[reading.parameter]).W)
+            if difference.any():
+                jobs[_change_name(reading.name)] = difference
+            else:  # at the first snapshot, and of frozen weights
+                changes[reading.name] = np.zeros(min(difference.shape))
         ranks = {reading.name: plan.top for reading in portion if reading.name in paired}
         for reading in portion:
             if (rank := plan.directions.get(reading.name, 0)) > ranks.get(reading.name, 0):
@@ -270,7 +320,7 @@ def _matrices(
         for reading in portion:
             spectra[reading.name] = _array(svds[reading.name].S)
             change = svds.get(_change_name(reading.name))
-            changes[reading.name] = np.empty(0) if change is None else _array(change.S)
+            changes.setdefault(reading.name, np.empty(0) if change is None else _array(change.S))
         vectors |= {name: svds[name] for name in ranks}
     order = [first_name[reading.name] for reading in plan.readings]
     by_name = {name: vectors[first] for name, first in first_name.items() if first in vectors}
@@ -300,16 +350,27 @@ def _products(
         for reading in portion:
             now = reading.product(tensors)
             jobs[reading.name] = now
-            if reference is not None:
-                before = reading.product(reference)
+            factors = {reading.left.parameter, reading.right.parameter}
+            if reference is None or not factors <= reference.keys():
+                continue
+            before = reading.product(reference)
+            if _same(now, before):
+                spectra[_change_name(reading.name)] = np.zeros(_change_rank(reading))
+            else:
                 jobs[_change_name(reading.name)] = product_change(now, before)
         spectra |= {name: _array(svd.S) for name, svd in solve(jobs).items()}
     names = [reading.name for reading in plan.products]
     values = {"product_singular_values": _padded([spectra[n] for n in names], plan.k)}
     if reference is not None:
-        changes = [spectra[_change_name(n)] for n in names]
+        changes = [spectra.get(_change_name(n), np.empty(0)) for n in names]
         values["product_change_singular_values"] = _padded(changes, plan.k)
     return values
+
+
+def _same(now: Product, before: Product) -> bool:
+    """Return whether both products have equal, finite factors."""
+    differences = (_difference(now.left, before.left), _difference(now.right, before.right))
+    return not any(difference.any() for difference in differences)
 
 
 def _change_size(product: ProductReading) -> int:

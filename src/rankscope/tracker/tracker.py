@@ -12,32 +12,40 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal, SupportsFloat
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from rankscope import snapshot
-from rankscope.matrices import views
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
-from rankscope.tracker.buffers import Buffer, Handoff, RowBuffer, detached
+from rankscope.tracker.budget import Budget, chosen_budget
+from rankscope.tracker.buffers import Buffer, Handoff, RowBuffer
+from rankscope.tracker.changes import ChangeReport
 from rankscope.tracker.defaults import (
     MeasurerKind,
-    default_pairs,
     measurer_kind,
-    measuring_device,
     worker_threads,
 )
-from rankscope.tracker.distributed import Trouble, gathered, is_sharded, is_writer, worst_of_ranks
+from rankscope.tracker.distributed import (
+    Meetings,
+    Trouble,
+    agreed,
+    gathered,
+    is_sharded,
+    is_writer,
+)
+from rankscope.tracker.notices import Notices
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.recorder import Recorder, RunOptions, open_run
 from rankscope.tracker.reference import Reference, describe_reference, given_reference
+from rankscope.tracker.scalars import Scalars
 from rankscope.tracker.schedules import Schedule, as_schedule
-from rankscope.tracker.watch import Watch
+from rankscope.tracker.setup import set_up
+from rankscope.tracker.steps import StepCounter
 from rankscope.tracker.worker import Worker
 
 # Scalars of every step go to the worker when this many steps have gathered, or at a snapshot.
@@ -49,8 +57,11 @@ class Tracker:
 
     What to measure:
 
-    schedule: steps at which to take a snapshot: a schedule, n for every n steps, or a list of
-        steps. The default is log-spaced.
+    schedule: steps at which to take a snapshot: a schedule, n for every n steps, a list of steps,
+        "log", "log:32" or "every:100". The default is log-spaced within a budget.
+    budget: share of the run's time that scheduled snapshots may cost; due steps beyond it are left
+        out. Step 0 and `snapshot` are always taken. The default, "auto", is 0.05 if no schedule is
+        given, else None: no limit.
     pairs: pairs of matrices whose overlaps to measure. The default are those the model declares
         (`alignment_pairs()`), else those inside its attention and recurrent modules;
         `discover_pairs` finds all.
@@ -87,6 +98,9 @@ class Tracker:
     _stopped = False
     _pauses = 0
     _last_due: int | None = None  # the same on all ranks
+    _stored: int | None = None  # last step of a resumed run
+    _meetings: Meetings | None = None  # if ranks gather shards together
+    _budget: Budget | None = None
     _worker: Worker | None = None
     _recorder: Recorder | None = None
 
@@ -95,14 +109,15 @@ class Tracker:
         model: nn.Module,
         path: str | Path,
         *,
-        schedule: Schedule | int | Sequence[int] | None = None,
+        schedule: Schedule | int | str | Iterable[int] | None = None,
+        budget: float | Literal["auto"] | None = "auto",
         pairs: Sequence[Pair] | None = None,
         reference: Reference = "init",
         products: bool = True,
         include: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] | None = None,
         top: int = 100,
-        every_step: Sequence[str] = (),
+        every_step: str | Sequence[str] = (),
         probe: Probe | None = None,
         when_full: Literal["block", "skip"] = "block",
         places: int = 2,
@@ -118,57 +133,71 @@ class Tracker:
         _check_choice("beside", beside, (None, "thread", "process"))
         if min(places, top) < 1:
             raise ValueError(f"places and top must be at least 1, got {places} and {top}")
-        self.path = Path(path)
+        self.path = Path(path).absolute()  # the working directory may change
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
         self._strict = strict
         self._resuming = resume  # until the first step is seen
-        self._rows = RowBuffer(every_step)
         self._began = time.perf_counter()
+        self._notices = Notices(self.path, strict=strict)
+        self._steps = StepCounter(self._notices)
+        self._gaps: dict[str, list[int]] = {"skipped": [], "left_out": []}
 
-        chosen = views(model, include=include, exclude=exclude)
-        self.coverage = chosen.coverage
-        self.plan = snapshot.plan(
-            chosen,
-            pairs=default_pairs(model, chosen) if pairs is None else pairs,
+        setup = set_up(
+            model,
+            include=include,
+            exclude=exclude,
+            pairs=pairs,
             products=products,
             top=top,
-            directions={} if probe is None else probe.directions,
+            probe=probe,
+            device=device,
+            beside=beside,
+            notices=self._notices,
         )
-        self._watch = Watch(model, self.plan, everything=probe is not None)
-        self._place_work(device, beside)
+        self.coverage, self.plan = setup.chosen.coverage, setup.plan
+        self._home, self._device, self._watch = setup.home, setup.device, setup.watch
+        self._changes = ChangeReport(self._watch, self.plan, self._notices)
+        if is_sharded(self._watch.tensors()):
+            self._meetings = Meetings()
+        self._scalars = Scalars(self.plan, every_step, self._notices)
+        self._rows = RowBuffer(self._scalars.every_step)
+        options = RunOptions(
+            every_step=self._rows.names,
+            probe=probe,
+            buffers=places,
+            measurer=beside or measurer_kind(self._home, self._device),
+            threads=threads or worker_threads(self._home),
+            resume=resume,
+            durable=durable,
+        )
+        self._budget = chosen_budget(
+            budget,
+            schedule,
+            self.plan,
+            home=self._home,
+            measurer=options.measurer,
+            threads=options.threads,
+        )
+        if options.measurer == "process":
+            self._watch.keep_dtypes()
         self._open(
-            RunOptions(
-                every_step=self._rows.names,
-                probe=probe,
-                buffers=places,
-                measurer=beside or measurer_kind(self._home, self._device),
-                threads=threads or worker_threads(self._home),
-                resume=resume,
-                durable=durable,
-            ),
+            options,
             reference,
             {
                 **(attrs or {}),
                 "schedule": repr(self._schedule),
+                **({} if self._budget is None else {"budget": self._budget.share}),
                 "reference": describe_reference(reference),
                 "coverage": str(self.coverage),
-                "manifest": chosen.manifest.to_json(),
+                "manifest": setup.chosen.manifest.to_json(),
             },
         )
 
-    def _place_work(self, device: torch.device | str | None, beside: MeasurerKind | None) -> None:
-        """Set where the model trains and where its copies are decomposed."""
-        tensors = self._watch.tensors()
-        self._sharded = is_sharded(tensors)
-        self._home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
-        asked = None if device is None else torch.device(device)
-        self._device = asked or measuring_device(self._home, self.plan)
-        if beside == "process" and self._device.type != "cpu":
-            raise ValueError('a process measures on the host; pass device="cpu" or beside="thread"')
-
     def _open(self, options: RunOptions, reference: Reference, attrs: Mapping[str, Any]) -> None:
         """Open the run in the process that writes it; all ranks learn if that fails."""
+        if not self._all_here("made a Tracker; make it"):
+            return
         # On every rank: a sharded reference is gathered by all of them.
         weights = given_reference(reference, self.plan)
         if is_writer():
@@ -191,20 +220,24 @@ class Tracker:
                 self._finalize = weakref.finalize(
                     self, _finish, os.getpid(), self._worker, self._recorder
                 )
-        if self._sharded:
-            self._stop_together()
+        last = None if self._recorder is None else self._recorder.last_step
+        if self._meetings is not None:
+            (next_step,) = self._agree(0 if last is None else last + 1)
+            last = next_step - 1 if next_step else None
         if isinstance(self._failure, ValueError):
             raise self._failure
+        self._stored = last
 
     @property
     def committed(self) -> int | None:
         """The last step whose snapshot is safely on disk; None before the first."""
         return self._recorder.committed if self._recorder is not None else None
 
-    def observe(self, step: int, **scalars: SupportsFloat) -> None:
+    def observe(self, step: int | None = None, **scalars: Any) -> None:
         """Take a snapshot if one is due at `step`; else return without touching a tensor.
 
-        Call it once per step. Scalars are stored at snapshots, those of `every_step` always.
+        Call it once per step. Without `step`, steps are counted: from 0, or on from the last one of
+        a resumed run. Scalars are stored at snapshots, those of `every_step` always.
         """
         if self._stopped or self._pauses:
             return
@@ -213,73 +246,116 @@ class Tracker:
         except Exception as failure:
             self._fail(failure)
 
-    def snapshot(self, step: int, **scalars: SupportsFloat) -> None:
+    def snapshot(self, step: int | None = None, **scalars: Any) -> None:
         """Take a snapshot whatever the schedule says, for instance at the end of training.
 
-        This waits for a free buffer. It does nothing if `step` was the last one due, even if that
-        was skipped; a later `observe` of the same step takes none. Steps must increase.
+        Without `step`, it is that of the weights after the last step observed. This waits for a
+        free buffer. It does nothing if a snapshot of `step` was taken or skipped; a later `observe`
+        of the same step takes none. Steps must increase.
         """
         if self._stopped and self.failed is None:  # a failure has had its warning
+            step_named = "" if step is None else f" of step {step}"
             warnings.warn(
-                f"{self.path} is closed, so no snapshot of step {step} is taken; call it inside "
+                f"{self.path} is closed, so no snapshot{step_named} is taken; call it inside "
                 "the tracker's with block",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if self._stopped or self._pauses or step == self._last_due:
+        if self._stopped or self._pauses:
             return
         try:
-            self._begin(step)
-            self._take(step, scalars, block=True)
+            self._snapshot(step, scalars)
         except Exception as failure:
             self._fail(failure)
 
-    def _observe(self, step: int, scalars: Mapping[str, SupportsFloat]) -> None:
+    def _observe(self, step: int | None, scalars: Mapping[str, Any]) -> None:
         self._begin(step)
+        number = self._steps.observe(step)
+        if number is None:
+            return
         if self._rows.names:
-            self._rows.add(step, scalars)
+            self._rows.add(number, self._scalars.usable_at_every_step(scalars))
             if len(self._rows) >= ROWS:
                 self._send_rows()
-        if self._schedule(step) and step != self._last_due:
-            self._take(step, scalars, block=self._block)
+        if self._schedule(number) and (self._last_due is None or number > self._last_due):
+            self._take(number, scalars, asked=False)
 
-    def _begin(self, step: int) -> None:
+    def _snapshot(self, step: int | None, scalars: Mapping[str, Any]) -> None:
+        self._begin(step)
+        number = self._steps.snapshot(step, after=self._last_due)
+        if number != self._last_due:
+            self._take(number, scalars, asked=True)
+
+    def _begin(self, step: int | None) -> None:
         """Drop what a resumed run has from its first step on: it is trained anew."""
-        if self._resuming:
-            self._resuming = False
+        if self._budget is not None:
+            self._budget.start()
+        if not self._resuming:
+            return
+        self._resuming = False
+        if step is None:
+            self._steps.observed = self._stored
+        else:
             self._submit(lambda recorder: recorder.forget_from(step))
 
-    def _take(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
+    def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> None:
         self._report_worker()
-        if self._sharded and self._stop_together():
+        wanted = asked or self._affords(step)
+        if self._meetings is not None:
+            wanted = self._all_want(step, wanted)
+        if self._stopped or (self._worker is None and self._meetings is None):
+            return
+        if not wanted:
+            self._gaps["left_out"].append(step)
             return
         self._last_due = step
-        if self._sharded or self._worker is not None:
-            self._copy(step, scalars, block=block)
+        with nullcontext() if self._budget is None else self._budget.copying():
+            # A budget leaves out a step rather than let training wait.
+            self._copy(step, scalars, block=asked or (self._block and self._budget is None))
 
-    def _copy(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
-        tensors = self._watch.tensors()
-        columns = {name: [detached(value)] for name, value in scalars.items()}
+    def _affords(self, step: int) -> bool:
+        """Return whether the budget allows a due step. The first of a run is always taken."""
+        if self._budget is None or self._recorder is None:
+            return True
+        affordable = self._budget.affords_another()
+        first = self._last_due is None and self._recorder.committed is None
+        return affordable or step == 0 or first
+
+    def _copy(self, step: int, scalars: Mapping[str, Any], *, block: bool) -> None:
+        tensors = self._changes.tensors()
+        complete = tensors.keys() >= self._watch.names
+        if news := self._changes.news(step):
+            self._submit(lambda recorder: recorder.note({"changed_tensors": news}))
         began = time.perf_counter()
         buffer = self._free_buffer(block=block)
         waited = time.perf_counter() - began
+        if buffer is None and self._meetings is None:
+            self._add_gap(step)
+            return
+        numbers = self._scalars.usable(scalars)
         whole = gathered(tensors)
         try:
             if buffer is not None:
                 buffer.fill(whole, device=self._device)
         finally:
-            if self._sharded:
+            if self._meetings is not None:
                 for _ in whole:
                     pass  # gathering is collective: a rank that copies nothing still takes part
-        self._send_rows()
         if buffer is None:
-            self._submit(lambda recorder: recorder.record_gap(step))
+            self._add_gap(step)
             return
-        handoff, pool = Handoff(columns), self._pool
-        self._submit(
-            lambda recorder: recorder.record(step, buffer, handoff, wait_seconds=waited),
-            after=lambda: pool.give_back(buffer),
-        )
+        self._send_rows()
+        self._send_gaps(taken=step)
+        handoff, pool = Handoff({name: [number] for name, number in numbers.items()}), self._pool
+        budget = self._budget
+
+        def record(recorder: Recorder) -> None:
+            with nullcontext() if budget is None else budget.measuring():
+                recorder.record(step, buffer, handoff, wait_seconds=waited, complete=complete)
+
+        if budget is not None:
+            budget.submitted()
+        self._submit(record, after=lambda: pool.give_back(buffer))
 
     def _free_buffer(self, *, block: bool) -> Buffer | None:
         """Return a free buffer; None in a process that does not write, or if none is free."""
@@ -295,6 +371,21 @@ class Tracker:
             steps, columns = self._rows.take()
             self._submit(lambda recorder: recorder.record_rows(steps, columns))
 
+    def _add_gap(self, step: int) -> None:
+        if self._worker is not None:
+            self._gaps["skipped" if self._budget is None else "left_out"].append(step)
+
+    def _send_gaps(self, *, taken: int | None = None) -> None:
+        """List the steps that were due and not taken in the run's attributes."""
+        gaps = {
+            name: [step for step in steps if step != taken]
+            for name, steps in self._gaps.items()
+            if steps
+        }
+        if gaps:
+            self._gaps = {name: [] for name in self._gaps}
+            self._submit(lambda recorder: recorder.note(gaps))
+
     def _submit(
         self, job: Callable[[Recorder], None], *, after: Callable[[], None] | None = None
     ) -> None:
@@ -307,6 +398,7 @@ class Tracker:
         if self._pauses:
             raise ValueError("flush and close wait for the worker, which rests inside paused()")
         self._send_rows()
+        self._send_gaps()
         if self._worker is None or self._stopped:
             return
         self._worker.drain()
@@ -336,7 +428,10 @@ class Tracker:
             self.flush()
         finally:
             if not self._pauses:
-                self._submit(lambda recorder: recorder.record_wall(wall))
+                seconds = {"wall_seconds": wall}
+                if self._budget is not None:
+                    seconds["tracking_seconds"] = self._budget.seconds
+                self._submit(lambda recorder: recorder.note(seconds))
                 self._finalize()
                 self._stopped = True
 
@@ -364,21 +459,50 @@ class Tracker:
                 )
                 warnings.warn(message, RuntimeWarning, stacklevel=4)
         # Ranks that gather shards stop together, at the next snapshot; others stop at once.
-        self._stopped = self._stopped or not self._sharded
+        self._stopped = self._stopped or self._meetings is None
         if self._strict and self._stopped:
             raise failure
 
-    def _stop_together(self) -> bool:
-        """Return True on every rank once any has failed; a collective."""
-        worst = worst_of_ranks(self._trouble(), home=self._home)
-        if worst == Trouble.NONE:
-            return False
+    def _all_here(self, deed: str) -> bool:
+        """Return whether the trackers of all ranks have come here, if they gather shards."""
+        absent = [] if self._meetings is None else self._meetings.absent()
+        if self._meetings is None or not absent:
+            return True
         self._stopped = True
-        self.failed = self.failed or "the tracker of another rank failed"
-        if self._strict or worst == Trouble.MISTAKE:
-            error = ValueError if worst == Trouble.MISTAKE else RuntimeError
-            raise self._failure or error(self.failed)
-        return True
+        self._fail(
+            RuntimeError(
+                "all ranks gather a sharded model together, and after "
+                f"{self._meetings.patience:g} seconds rank {absent[0]} had not {deed} on every "
+                "rank, one of which writes"
+            )
+        )
+        return False
+
+    def _all_want(self, step: int, wanted: bool) -> bool:
+        """Return whether the writer wants a snapshot, and stop if a rank is at another step."""
+        if not self._all_here(f"come to the snapshot of step {step}; call observe and snapshot"):
+            return False
+        left_out, last, first = self._agree(int(is_writer() and not wanted), step, -step)
+        if last != -first:
+            self._stopped = True
+            steps = f"{-first} and {last}"
+            self._fail(
+                RuntimeError(
+                    f"ranks came to snapshots of steps {steps}; pass the same steps on every rank"
+                )
+            )
+        return not left_out
+
+    def _agree(self, *votes: int) -> tuple[int, ...]:
+        """Return the largest votes of all ranks, and stop on all once any has failed."""
+        worst, *largest = agreed(self._home, self._trouble(), *votes)
+        if worst != Trouble.NONE:
+            self._stopped = True
+            self.failed = self.failed or "the tracker of another rank failed"
+            if self._strict or worst == Trouble.MISTAKE:
+                error = ValueError if worst == Trouble.MISTAKE else RuntimeError
+                raise self._failure or error(self.failed)
+        return tuple(largest)
 
     def _trouble(self) -> Trouble:
         if isinstance(self._failure, ValueError) and self._worker is None:
