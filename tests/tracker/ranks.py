@@ -15,6 +15,7 @@ import torch
 import torch._dynamo  # what optimizers import when they are made
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
@@ -93,6 +94,8 @@ def _live(case: Case, rank: int, connection: Connection) -> None:
     warnings.simplefilter("ignore")
     if case.trouble == "mistake":
         connection.send(refusal(case, model, rank))
+    elif case.trouble == "truncate":
+        connection.send(truncation(model))
     elif case.trouble in ("one tracker", "one snapshot", "other steps"):
         connection.send(astray(case, model, rank))
     else:
@@ -128,6 +131,21 @@ def refusal(case: Case, model: nn.Module, rank: int) -> str:
     except ValueError:
         return "refused"
     return "accepted"
+
+
+def truncation(model: nn.Module) -> str:
+    """Truncate a sharded model as it is, and then as the message says."""
+    try:
+        rs.truncate(model)
+    except ValueError as refusal:
+        assert "get_model_state_dict" in str(refusal)
+    else:
+        return "accepted"
+    options = StateDictOptions(full_state_dict=True)
+    whole = network("alone")
+    whole.load_state_dict(get_model_state_dict(model, options=options))
+    rank = torch.linalg.matrix_rank(rs.truncate(whole, keep=0.5)[0][0].weight)
+    return f"rank {int(rank)}"
 
 
 def astray(case: Case, model: nn.Module, rank: int) -> str:

