@@ -6,7 +6,7 @@ tracker uses them while a network trains; they also work on weights from elsewhe
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -63,24 +63,6 @@ class Plan:
         """Length of the longest spectrum."""
         widths = [min(reading.m, reading.n) for reading in self.readings]
         return max(widths + [_change_rank(product) for product in self.products], default=0)
-
-    def restricted(self, parameters: Collection[str]) -> "Plan":
-        """Return the part of this plan that needs no other tensors than `parameters`."""
-        if set(self.parameters) <= set(parameters):
-            return self
-        readings = tuple(r for r in self.readings if r.parameter in parameters)
-        names = {reading.name for reading in readings}
-        return Plan(
-            readings=readings,
-            products=tuple(
-                product
-                for product in self.products
-                if {product.left.parameter, product.right.parameter} <= set(parameters)
-            ),
-            pairs=tuple(pair for pair in self.pairs if {pair.earlier, pair.later} <= names),
-            top=self.top,
-            directions={n: rank for n, rank in self.directions.items() if n in names},
-        )
 
 
 class Snapshot(NamedTuple):
@@ -239,12 +221,8 @@ def measure(
 ) -> Snapshot:
     """Measure one snapshot; each matrix is decomposed once.
 
-    Changes are measured for whole matrices only. Parts serve the overlaps they enter. Values that
-    need a tensor which is not given are NaN, and the status of such a matrix is "failed".
+    Changes are measured for whole matrices only. Parts serve the overlaps they enter.
     """
-    if (possible := plan.restricted(tensors)) is not plan:
-        part = measure(possible, tensors, reference, threads=threads)
-        return part._replace(values=_spread_out(part.values, possible, plan))
     failed: list[str] = []
     solve = partial(decompose, threads=threads, on_failure=failed.extend)
     spectra, changes, vectors = _matrices(plan, tensors, reference, solve)
@@ -260,30 +238,6 @@ def measure(
         values |= _alignments(plan, vectors)
     directions = {name: _short_side(vectors[name], rank) for name, rank in plan.directions.items()}
     return Snapshot(values, tuple(failed), directions)
-
-
-def _spread_out(values: Mapping[str, np.ndarray], part: Plan, plan: Plan) -> dict[str, np.ndarray]:
-    """Return the values measured for a part of a plan as rows of the whole plan."""
-    spread: dict[str, np.ndarray] = {}
-    for name, measured in values.items():
-        kind = _kind(name)
-        row_of = {item.name: row for row, item in enumerate(getattr(plan, kind))}
-        rows = [row_of[item.name] for item in getattr(part, kind)]
-        fill = STATUS.index("failed") if name == "status" else math.nan
-        if measured.ndim == 1:
-            spread[name] = np.full(len(row_of), fill, measured.dtype)
-            spread[name][rows] = measured
-        else:
-            width = plan.top if kind == "pairs" else plan.k
-            spread[name] = np.full((len(row_of), width), fill, measured.dtype)
-            spread[name][rows, : measured.shape[1]] = measured
-    return spread
-
-
-def _kind(variable: str) -> str:
-    if variable.startswith("product_"):
-        return "products"
-    return "pairs" if variable.startswith("alignment") else "readings"
 
 
 def _matrices(

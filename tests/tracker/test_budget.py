@@ -108,7 +108,7 @@ def test_a_share_lies_between_0_and_1(tmp_path, share: float) -> None:
 @pytest.mark.parametrize(
     ("home", "measurer", "threads", "cores"),
     [
-        (CPU, "thread", 1, None),  # its CPU time is training's
+        (CPU, "thread", 1, 1),
         (CPU, "thread", 3, 3),
         (CPU, "process", 1, 1),
         (CUDA, "process", 4, None),  # other cores measure

@@ -1,8 +1,9 @@
 """Budget of a tracker: the share of a run's time that its snapshots may take.
 
 A snapshot costs training more than the wait for its copy. Where the CPU trains, measuring takes
-cores from it, so the CPU time of the worker counts. Where a GPU trains and a process measures, only
-what happens in this process counts.
+cores from it, so the time for which they measure counts. That is wall time, which other programs on
+the machine stretch as they stretch training. Where a GPU trains and a process measures, only what
+happens in this process counts.
 """
 
 import threading
@@ -106,9 +107,10 @@ def chosen_budget(
         return None
     if isinstance(share, str) or not 0 < share <= 1:
         raise ValueError(f'budget: expected a share between 0 and 1, None or "auto", got {share!r}')
-    on_cpu = home.type == "cpu"
-    own_thread = measurer == "process" if not on_cpu else measurer == "thread" and threads == 1
-    cores = None if own_thread else (threads if on_cpu else 1)
+    if home.type == "cpu":
+        cores: int | None = threads
+    else:
+        cores = None if measurer == "process" else 1
     return Budget(share, expected_seconds=expected_seconds(plan), cores=cores)
 
 

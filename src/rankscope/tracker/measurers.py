@@ -19,6 +19,7 @@ from pathlib import Path
 from torch import Tensor
 
 from rankscope import snapshot
+from rankscope.tracker import partial
 from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.shared_memory import SharedMemory
 
@@ -42,13 +43,13 @@ class HereMeasurer:
         self._reference = {name: buffer.tensors[name].clone() for name in wanted}
 
     def measure(self, buffer: Buffer) -> snapshot.Snapshot:
-        """Return `snapshot.measure` of the weights in `buffer`."""
+        """Return the snapshot of the weights in `buffer`."""
         if self._reference is not None:
             self._reference = {
                 name: tensor.to(buffer.tensors[name].device) if name in buffer.tensors else tensor
                 for name, tensor in self._reference.items()
             }
-        return snapshot.measure(self._plan, buffer.tensors, self._reference, threads=self._threads)
+        return partial.measure(self._plan, buffer.tensors, self._reference, threads=self._threads)
 
     def close(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""What a tracker measures and where, decided from a model and a user's options."""
+"""Setup of a tracker: what it measures and where, from a model and a user's options."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,6 +11,7 @@ from rankscope.matrices import Views, views
 from rankscope.pairs import Pair
 from rankscope.tracker.defaults import MeasurerKind, default_pairs, measuring_device
 from rankscope.tracker.notices import Notices, listed
+from rankscope.tracker.partial import restricted
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.watch import Watch
 
@@ -57,7 +58,7 @@ def set_up(
     if watch.unread:
         reasons = [f"{name} {reason}" for name, reason in watch.unread.items()]
         notices.warn(f"these tensors cannot be read and are not measured: {listed(reasons)}")
-        plan = plan.restricted(tensors)
+        plan = restricted(plan, tensors)
     if not plan.readings:
         raise ValueError(
             "the model has no matrix to track: no parameter that is chosen and can be read has two "

@@ -15,6 +15,10 @@ class StepCounter:
         self._offset = 0
         self._notices = notices
 
+    def first(self, step: object) -> int:
+        """Return the number of the first step of a run that goes on."""
+        return self._number(step)
+
     def observe(self, step: object) -> int | None:
         """Return the number of an observed step, or None if the step came before."""
         number = self._number(step)

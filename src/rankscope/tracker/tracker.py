@@ -12,7 +12,7 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
@@ -23,21 +23,11 @@ from torch import nn
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
 from rankscope.tracker.budget import Budget, chosen_budget
-from rankscope.tracker.buffers import Buffer, Handoff, RowBuffer
+from rankscope.tracker.buffers import RowBuffer
 from rankscope.tracker.changes import ChangeReport
-from rankscope.tracker.defaults import (
-    MeasurerKind,
-    measurer_kind,
-    worker_threads,
-)
-from rankscope.tracker.distributed import (
-    Meetings,
-    Trouble,
-    agreed,
-    gathered,
-    is_sharded,
-    is_writer,
-)
+from rankscope.tracker.defaults import MeasurerKind, measurer_kind, worker_threads
+from rankscope.tracker.distributed import gathered, is_sharded, is_writer
+from rankscope.tracker.handover import Handover, finish_run
 from rankscope.tracker.notices import Notices
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.recorder import Recorder, RunOptions, open_run
@@ -45,6 +35,7 @@ from rankscope.tracker.reference import Reference, describe_reference, given_ref
 from rankscope.tracker.scalars import Scalars
 from rankscope.tracker.schedules import Schedule, as_schedule
 from rankscope.tracker.setup import set_up
+from rankscope.tracker.state import State
 from rankscope.tracker.steps import StepCounter
 from rankscope.tracker.worker import Worker
 
@@ -93,14 +84,11 @@ class Tracker:
     attrs: anything JSON can hold about the run (its declaration, its seed), stored with it.
     """
 
-    failed: str | None = None  # why tracking has stopped
-    _failure: BaseException | None = None
-    _stopped = False
     _pauses = 0
     _last_due: int | None = None  # the same on all ranks
     _stored: int | None = None  # last step of a resumed run
-    _meetings: Meetings | None = None  # if ranks gather shards together
     _budget: Budget | None = None
+    _handover: Handover | None = None
     _worker: Worker | None = None
     _recorder: Recorder | None = None
 
@@ -136,12 +124,10 @@ class Tracker:
         self.path = Path(path).absolute()  # the working directory may change
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
-        self._strict = strict
         self._resuming = resume  # until the first step is seen
         self._began = time.perf_counter()
         self._notices = Notices(self.path, strict=strict)
         self._steps = StepCounter(self._notices)
-        self._gaps: dict[str, list[int]] = {"skipped": [], "left_out": []}
 
         setup = set_up(
             model,
@@ -158,8 +144,9 @@ class Tracker:
         self.coverage, self.plan = setup.chosen.coverage, setup.plan
         self._home, self._device, self._watch = setup.home, setup.device, setup.watch
         self._changes = ChangeReport(self._watch, self.plan, self._notices)
-        if is_sharded(self._watch.tensors()):
-            self._meetings = Meetings()
+        self._state = State(
+            self.path, strict=strict, sharded=is_sharded(self._watch.tensors()), home=self._home
+        )
         self._scalars = Scalars(self.plan, every_step, self._notices)
         self._rows = RowBuffer(self._scalars.every_step)
         options = RunOptions(
@@ -196,13 +183,13 @@ class Tracker:
 
     def _open(self, options: RunOptions, reference: Reference, attrs: Mapping[str, Any]) -> None:
         """Open the run in the process that writes it; all ranks learn if that fails."""
-        if not self._all_here("made a Tracker; make it"):
+        if not self._state.all_here("made a Tracker; make it"):
             return
         # On every rank: a sharded reference is gathered by all of them.
         weights = given_reference(reference, self.plan)
         if is_writer():
             try:
-                self._recorder, self._pool = open_run(
+                self._recorder, pool = open_run(
                     self.path,
                     self.plan,
                     self._watch.tensors(),
@@ -212,21 +199,24 @@ class Tracker:
                     attrs={**origin(self._home), **attrs},
                 )
             except ValueError as mistake:
-                self.failed, self._failure = str(mistake), mistake  # raised when all ranks know it
+                self._state.refuse(mistake)
             except Exception as failure:  # a disk in trouble must not end training
-                self._fail(failure)
+                self._state.fail(failure)
             else:
                 self._worker = Worker()
+                self._handover = Handover(self._worker, self._recorder, pool, budget=self._budget)
                 self._finalize = weakref.finalize(
-                    self, _finish, os.getpid(), self._worker, self._recorder
+                    self, finish_run, os.getpid(), self._worker, self._recorder
                 )
         last = None if self._recorder is None else self._recorder.last_step
-        if self._meetings is not None:
-            (next_step,) = self._agree(0 if last is None else last + 1)
-            last = next_step - 1 if next_step else None
-        if isinstance(self._failure, ValueError):
-            raise self._failure
-        self._stored = last
+        (next_step,) = self._state.agree(0 if last is None else last + 1)
+        self._state.raise_mistake()
+        self._stored = next_step - 1 if next_step else None
+
+    @property
+    def failed(self) -> str | None:
+        """Why tracking has stopped; None while it works."""
+        return self._state.failed
 
     @property
     def committed(self) -> int | None:
@@ -239,12 +229,12 @@ class Tracker:
         Call it once per step. Without `step`, steps are counted: from 0, or on from the last one of
         a resumed run. Scalars are stored at snapshots, those of `every_step` always.
         """
-        if self._stopped or self._pauses:
+        if self._state.stopped or self._pauses:
             return
         try:
             self._observe(step, scalars)
         except Exception as failure:
-            self._fail(failure)
+            self._state.fail(failure)
 
     def snapshot(self, step: int | None = None, **scalars: Any) -> None:
         """Take a snapshot whatever the schedule says, for instance at the end of training.
@@ -253,7 +243,7 @@ class Tracker:
         free buffer. It does nothing if a snapshot of `step` was taken or skipped; a later `observe`
         of the same step takes none. Steps must increase.
         """
-        if self._stopped and self.failed is None:  # a failure has had its warning
+        if self._state.stopped and self.failed is None:  # a failure has had its warning
             step_named = "" if step is None else f" of step {step}"
             warnings.warn(
                 f"{self.path} is closed, so no snapshot{step_named} is taken; call it inside "
@@ -261,12 +251,12 @@ class Tracker:
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if self._stopped or self._pauses:
+        if self._state.stopped or self._pauses:
             return
         try:
             self._snapshot(step, scalars)
         except Exception as failure:
-            self._fail(failure)
+            self._state.fail(failure)
 
     def _observe(self, step: int | None, scalars: Mapping[str, Any]) -> None:
         self._begin(step)
@@ -275,8 +265,8 @@ class Tracker:
             return
         if self._rows.names:
             self._rows.add(number, self._scalars.usable_at_every_step(scalars))
-            if len(self._rows) >= ROWS:
-                self._send_rows()
+            if len(self._rows) >= ROWS and self._handover is not None:
+                self._handover.send_rows(self._rows)
         if self._schedule(number) and (self._last_due is None or number > self._last_due):
             self._take(number, scalars, asked=False)
 
@@ -296,17 +286,19 @@ class Tracker:
         if step is None:
             self._steps.observed = self._stored
         else:
-            self._submit(lambda recorder: recorder.forget_from(step))
+            first = self._steps.first(step)
+            if self._handover is not None:
+                self._handover.submit(lambda recorder: recorder.forget_from(first))
 
     def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> None:
         self._report_worker()
         wanted = asked or self._affords(step)
-        if self._meetings is not None:
-            wanted = self._all_want(step, wanted)
-        if self._stopped or (self._worker is None and self._meetings is None):
+        wanted = self._state.all_want(step, wanted)
+        if self._state.stopped or (self._worker is None and not self._state.sharded):
             return
         if not wanted:
-            self._gaps["left_out"].append(step)
+            if self._handover is not None:
+                self._handover.leave_out(step)
             return
         self._last_due = step
         with nullcontext() if self._budget is None else self._budget.copying():
@@ -324,83 +316,36 @@ class Tracker:
     def _copy(self, step: int, scalars: Mapping[str, Any], *, block: bool) -> None:
         tensors = self._changes.tensors()
         complete = tensors.keys() >= self._watch.names
-        if news := self._changes.news(step):
-            self._submit(lambda recorder: recorder.note({"changed_tensors": news}))
-        began = time.perf_counter()
-        buffer = self._free_buffer(block=block)
-        waited = time.perf_counter() - began
-        if buffer is None and self._meetings is None:
-            self._add_gap(step)
+        news = self._changes.news(step)
+        handover = self._handover
+        if handover is not None and news:
+            handover.submit(lambda recorder: recorder.note({"changed_tensors": news}))
+        buffer, waited = (None, 0.0) if handover is None else handover.free_buffer(block=block)
+        if buffer is not None or self._state.sharded:
+            numbers = self._scalars.usable(scalars)
+            whole = gathered(tensors)
+            try:
+                if buffer is not None:
+                    buffer.fill(whole, device=self._device)
+            finally:
+                if self._state.sharded:
+                    for _ in whole:
+                        pass  # gathering is collective: a rank that copies nothing takes part
+        if handover is None:
             return
-        numbers = self._scalars.usable(scalars)
-        whole = gathered(tensors)
-        try:
-            if buffer is not None:
-                buffer.fill(whole, device=self._device)
-        finally:
-            if self._meetings is not None:
-                for _ in whole:
-                    pass  # gathering is collective: a rank that copies nothing still takes part
         if buffer is None:
-            self._add_gap(step)
+            handover.leave_out(step)
             return
-        self._send_rows()
-        self._send_gaps(taken=step)
-        handoff, pool = Handoff({name: [number] for name, number in numbers.items()}), self._pool
-        budget = self._budget
-
-        def record(recorder: Recorder) -> None:
-            with nullcontext() if budget is None else budget.measuring():
-                recorder.record(step, buffer, handoff, wait_seconds=waited, complete=complete)
-
-        if budget is not None:
-            budget.submitted()
-        self._submit(record, after=lambda: pool.give_back(buffer))
-
-    def _free_buffer(self, *, block: bool) -> Buffer | None:
-        """Return a free buffer; None in a process that does not write, or if none is free."""
-        buffer = None
-        while buffer is None and self._worker is not None and self._worker.alive:
-            buffer = self._pool.take(timeout=0.2 if block else 0.0)
-            if not block:
-                break
-        return buffer
-
-    def _send_rows(self) -> None:
-        if len(self._rows):
-            steps, columns = self._rows.take()
-            self._submit(lambda recorder: recorder.record_rows(steps, columns))
-
-    def _add_gap(self, step: int) -> None:
-        if self._worker is not None:
-            self._gaps["skipped" if self._budget is None else "left_out"].append(step)
-
-    def _send_gaps(self, *, taken: int | None = None) -> None:
-        """List the steps that were due and not taken in the run's attributes."""
-        gaps = {
-            name: [step for step in steps if step != taken]
-            for name, steps in self._gaps.items()
-            if steps
-        }
-        if gaps:
-            self._gaps = {name: [] for name in self._gaps}
-            self._submit(lambda recorder: recorder.note(gaps))
-
-    def _submit(
-        self, job: Callable[[Recorder], None], *, after: Callable[[], None] | None = None
-    ) -> None:
-        recorder = self._recorder
-        if self._worker is not None and recorder is not None:
-            self._worker.submit(lambda: job(recorder), after=after)
+        handover.send_rows(self._rows)
+        handover.record(step, buffer, numbers, wait_seconds=waited, complete=complete)
 
     def flush(self) -> None:
         """Wait until everything observed so far is committed, or the tracker has failed."""
         if self._pauses:
             raise ValueError("flush and close wait for the worker, which rests inside paused()")
-        self._send_rows()
-        self._send_gaps()
-        if self._worker is None or self._stopped:
+        if self._worker is None or self._handover is None or self._state.stopped:
             return
+        self._handover.finish(self._rows)
         self._worker.drain()
         self._report_worker()
 
@@ -421,7 +366,7 @@ class Tracker:
     def close(self) -> None:
         """Commit what is waiting and close the run; safe to call twice."""
         if self._worker is None or self._recorder is None or not self._worker.alive:
-            self._stopped = self._stopped or (self._worker is None and not self._pauses)
+            self._state.stopped = self._state.stopped or (self._worker is None and not self._pauses)
             return
         wall = time.perf_counter() - self._began
         try:
@@ -431,9 +376,10 @@ class Tracker:
                 seconds = {"wall_seconds": wall}
                 if self._budget is not None:
                     seconds["tracking_seconds"] = self._budget.seconds
-                self._submit(lambda recorder: recorder.note(seconds))
+                recorder = self._recorder
+                self._worker.submit(lambda: recorder.note(seconds))
                 self._finalize()
-                self._stopped = True
+                self._state.stopped = True
 
     def __enter__(self) -> "Tracker":
         return self
@@ -446,78 +392,9 @@ class Tracker:
         if self._recorder is not None and (message := self._recorder.new_failures()):
             warnings.warn(message, RuntimeWarning, stacklevel=5)
         if self._worker is not None and self._worker.failure is not None:
-            self._fail(self._worker.failure)
-
-    def _fail(self, failure: BaseException) -> None:
-        """Warn once and let training go on; raise instead if `strict`."""
-        if self.failed is None:
-            self.failed = f"{type(failure).__name__}: {failure}"
-            self._failure = failure
-            if not self._strict:
-                message = (
-                    f"rankscope stopped tracking {self.path} and training goes on: {self.failed}"
-                )
-                warnings.warn(message, RuntimeWarning, stacklevel=4)
-        # Ranks that gather shards stop together, at the next snapshot; others stop at once.
-        self._stopped = self._stopped or self._meetings is None
-        if self._strict and self._stopped:
-            raise failure
-
-    def _all_here(self, deed: str) -> bool:
-        """Return whether the trackers of all ranks have come here, if they gather shards."""
-        absent = [] if self._meetings is None else self._meetings.absent()
-        if self._meetings is None or not absent:
-            return True
-        self._stopped = True
-        self._fail(
-            RuntimeError(
-                "all ranks gather a sharded model together, and after "
-                f"{self._meetings.patience:g} seconds rank {absent[0]} had not {deed} on every "
-                "rank, one of which writes"
-            )
-        )
-        return False
-
-    def _all_want(self, step: int, wanted: bool) -> bool:
-        """Return whether the writer wants a snapshot, and stop if a rank is at another step."""
-        if not self._all_here(f"come to the snapshot of step {step}; call observe and snapshot"):
-            return False
-        left_out, last, first = self._agree(int(is_writer() and not wanted), step, -step)
-        if last != -first:
-            self._stopped = True
-            steps = f"{-first} and {last}"
-            self._fail(
-                RuntimeError(
-                    f"ranks came to snapshots of steps {steps}; pass the same steps on every rank"
-                )
-            )
-        return not left_out
-
-    def _agree(self, *votes: int) -> tuple[int, ...]:
-        """Return the largest votes of all ranks, and stop on all once any has failed."""
-        worst, *largest = agreed(self._home, self._trouble(), *votes)
-        if worst != Trouble.NONE:
-            self._stopped = True
-            self.failed = self.failed or "the tracker of another rank failed"
-            if self._strict or worst == Trouble.MISTAKE:
-                error = ValueError if worst == Trouble.MISTAKE else RuntimeError
-                raise self._failure or error(self.failed)
-        return tuple(largest)
-
-    def _trouble(self) -> Trouble:
-        if isinstance(self._failure, ValueError) and self._worker is None:
-            return Trouble.MISTAKE
-        return Trouble.NONE if self.failed is None else Trouble.FAILURE
+            self._state.fail(self._worker.failure)
 
 
 def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -> None:
     if value not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
-
-
-def _finish(pid: int, worker: Worker, recorder: Recorder) -> None:
-    """Close a run, also at interpreter exit, but not in a forked child, which has no worker."""
-    if os.getpid() == pid:
-        worker.drain()
-        worker.close()
-        recorder.close()
