@@ -62,7 +62,7 @@ def test_short_runs_spread_what_is_free_over_all_due_steps(monkeypatch) -> None:
                 taken.append(due)
     assert taken[:1] == [1] and taken[-1] < 45
     assert budget.seconds == pytest.approx(module.FREE_SECONDS, abs=0.011)
-    assert max(later - earlier for earlier, later in pairwise(taken)) <= 4
+    assert max(later - earlier for earlier, later in pairwise(taken)) <= 5
 
 
 def test_snapshots_under_way_count(monkeypatch: pytest.MonkeyPatch) -> None:

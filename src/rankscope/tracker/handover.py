@@ -1,4 +1,4 @@
-"""What the training thread hands over to the worker: copies, rows of scalars, notes."""
+"""Handover of copies, rows of scalars and notes from the training thread to the worker."""
 
 import os
 import time
