@@ -155,7 +155,12 @@ class RankscopeAccessor:
         known = [str(name) for name, array in self._dataset.items() if "k" in array.dims]
         if of not in known:
             raise ValueError(f"this run has no spectra {of!r}; it has {', '.join(known) or 'none'}")
-        return self._dataset[of]
+        spectra = self._dataset[of]
+        if not all(size for dim, size in spectra.sizes.items() if dim != "step"):
+            raise ValueError(
+                f"this run has no matrices in {of!r}; look at its attribute 'coverage'"
+            )
+        return spectra
 
     def _shape(self, of: str) -> tuple[xr.DataArray, xr.DataArray]:
         prefix = "product_" if of.startswith("product_") else ""

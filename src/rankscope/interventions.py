@@ -53,6 +53,7 @@ def truncate(
     if part not in ("top", "bottom"):
         raise ValueError(f"part must be 'top' or 'bottom', got {part!r}")
     share = keep if part == "top" else 1 - keep
+    _require_whole(model)
 
     changed, refused = plain_copy(model)
     matrices = views(changed, exclude=last_linear(changed) if skip is None else skip)
@@ -67,6 +68,17 @@ def truncate(
 
     replace_matrices(changed, matrices, replacement)
     return changed
+
+
+def _require_whole(model: nn.Module) -> None:
+    """Raise ValueError if the weights are shards, which a copy on one rank cannot hold."""
+    if any(hasattr(tensor, "full_tensor") for tensor in named_tensors(model).values()):
+        raise ValueError(
+            "the model is sharded, and only a whole one can be changed; on every rank, gather its "
+            "weights with torch.distributed.checkpoint.state_dict.get_model_state_dict(model, "
+            "options=StateDictOptions(full_state_dict=True)), then load them into an unsharded "
+            "model and pass that"
+        )
 
 
 def directions_kept(k: int, share: float) -> int:
@@ -116,6 +128,7 @@ def perturbed(
     model: nn.Module, scale: Callable[[Tensor], float], generator: torch.Generator
 ) -> nn.Module:
     """Return a copy of `model` with noise of deviation scale(W) added to every matrix W."""
+    _require_whole(model)
     changed, refused = plain_copy(model)
     matrices = views(changed)
     _check_replaceable(matrices, refused)

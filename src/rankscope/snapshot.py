@@ -74,7 +74,7 @@ class Plan:
     def sources(self) -> dict[str, set[str]]:
         """Names of the tensors behind each matrix, product and change."""
         sources = {reading.name: {reading.parameter} for reading in self.readings}
-        sources |= {p.name: {p.left.parameter, p.right.parameter} for p in self.products}
+        sources |= {p.name: {r.parameter for r in p.readings} for p in self.products}
         return sources | {_change_name(name): names for name, names in sources.items()}
 
     @property
@@ -286,9 +286,13 @@ def _matrices(
         for reading in portion:
             W = reading.view(tensors[reading.parameter]).W
             jobs[reading.name] = W
-            if reference is not None and reading.part_of is None:
-                W0 = reading.view(reference[reading.parameter]).W
-                jobs[_change_name(reading.name)] = _difference(W, W0)
+            if reference is None or reading.part_of or reading.parameter not in reference:
+                continue
+            difference = _difference(W, reading.view(reference[reading.parameter]).W)
+            if difference.any():
+                jobs[_change_name(reading.name)] = difference
+            else:  # at the first snapshot, and of frozen weights
+                changes[reading.name] = np.zeros(min(difference.shape))
         ranks = {reading.name: plan.top for reading in portion if reading.name in paired}
         for reading in portion:
             if (rank := plan.directions.get(reading.name, 0)) > ranks.get(reading.name, 0):
@@ -297,7 +301,7 @@ def _matrices(
         for reading in portion:
             spectra[reading.name] = _array(svds[reading.name].S)
             change = svds.get(_change_name(reading.name))
-            changes[reading.name] = np.empty(0) if change is None else _array(change.S)
+            changes.setdefault(reading.name, np.empty(0) if change is None else _array(change.S))
         vectors |= {name: svds[name] for name in ranks}
     order = [first_name[reading.name] for reading in plan.readings]
     by_name = {name: vectors[first] for name, first in first_name.items() if first in vectors}
@@ -327,16 +331,27 @@ def _products(
         for reading in portion:
             now = reading.product(tensors)
             jobs[reading.name] = now
-            if reference is not None:
-                before = reading.product(reference)
+            factors = {reading.left.parameter, reading.right.parameter}
+            if reference is None or not factors <= reference.keys():
+                continue
+            before = reading.product(reference)
+            if _same(now, before):
+                spectra[_change_name(reading.name)] = np.zeros(_change_rank(reading))
+            else:
                 jobs[_change_name(reading.name)] = product_change(now, before)
         spectra |= {name: _array(svd.S) for name, svd in solve(jobs).items()}
     names = [reading.name for reading in plan.products]
     values = {"product_singular_values": _padded([spectra[n] for n in names], plan.k)}
     if reference is not None:
-        changes = [spectra[_change_name(n)] for n in names]
+        changes = [spectra.get(_change_name(n), np.empty(0)) for n in names]
         values["product_change_singular_values"] = _padded(changes, plan.k)
     return values
+
+
+def _same(now: Product, before: Product) -> bool:
+    """Return whether both products have equal, finite factors."""
+    differences = (_difference(now.left, before.left), _difference(now.right, before.right))
+    return not any(difference.any() for difference in differences)
 
 
 def _change_size(product: ProductReading) -> int:

@@ -15,12 +15,14 @@ import torch
 import torch._dynamo  # what optimizers import when they are made
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import rankscope as rs
 import rankscope.snapshot
+from rankscope.tracker import distributed
 
 SOON = 90.0  # seconds after which a rank that waits for another is taken to hang
 
@@ -90,7 +92,14 @@ def _live(case: Case, rank: int, connection: Connection) -> None:
         dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
     model = network(case.way)
     warnings.simplefilter("ignore")
-    connection.send(refusal(case, model, rank) if case.trouble == "mistake" else train(case, model))
+    if case.trouble == "mistake":
+        connection.send(refusal(case, model, rank))
+    elif case.trouble == "truncate":
+        connection.send(truncation(model))
+    elif case.trouble in ("one tracker", "one snapshot", "other steps"):
+        connection.send(astray(case, model, rank))
+    else:
+        connection.send(train(case, model))
     if case.way != "alone":
         dist.barrier()
         dist.destroy_process_group()
@@ -122,6 +131,39 @@ def refusal(case: Case, model: nn.Module, rank: int) -> str:
     except ValueError:
         return "refused"
     return "accepted"
+
+
+def truncation(model: nn.Module) -> str:
+    """Truncate a sharded model as it is, and then as the message says."""
+    try:
+        rs.truncate(model)
+    except ValueError as refusal:
+        assert "get_model_state_dict" in str(refusal)
+    else:
+        return "accepted"
+    options = StateDictOptions(full_state_dict=True)
+    whole = network("alone")
+    whole.load_state_dict(get_model_state_dict(model, options=options))
+    rank = torch.linalg.matrix_rank(rs.truncate(whole, keep=0.5)[0][0].weight)
+    return f"rank {int(rank)}"
+
+
+def astray(case: Case, model: nn.Module, rank: int) -> str:
+    """Train while only the first rank has a tracker or takes a snapshot, or with other steps."""
+    distributed.START_PATIENCE = distributed.PATIENCE = 1.0
+    tracker = None
+    if rank == 0 or case.trouble != "one tracker":
+        tracker = rs.Tracker(model, case.path, schedule=1)
+    for step in range(3):
+        if tracker is not None:
+            tracker.observe(step + 3 * rank if case.trouble == "other steps" else step)
+        model(torch.ones(2, 5, 6)).sum().backward()
+    if tracker is None:
+        return "no tracker"
+    if rank == 0:
+        tracker.snapshot(9)
+    tracker.close()
+    return f"failed: {tracker.failed}"
 
 
 def train(case: Case, model: nn.Module) -> str:

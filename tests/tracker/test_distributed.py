@@ -63,3 +63,29 @@ def test_sharded_ranks_stop_together_when_the_writer_fails(
     assert re.search(failure, str(writer)) and "another rank" in str(other)
     if trouble == "worker":
         assert list(rs.open(case.path).step.values) == [0, 1]
+
+
+def test_a_tracker_on_one_rank_of_a_sharded_model_is_told(tmp_path: Path, nursery: Nursery) -> None:
+    first, second = nursery.launch(Case(tmp_path, "fsdp2", "one tracker"))
+    assert "rank 1 had not made a Tracker; make it on every rank" in str(first)
+    assert second == "no tracker"
+
+
+def test_a_snapshot_on_one_rank_of_a_sharded_model_is_told(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    case = Case(tmp_path, "fsdp2", "one snapshot")
+    first, second = nursery.launch(case)
+    assert "rank 1 had not come to the snapshot of step 9" in str(first)
+    assert second == "failed: None"
+    assert list(rs.open(case.path).step.values) == [0, 1, 2]
+
+
+def test_ranks_with_different_steps_are_told(tmp_path: Path, nursery: Nursery) -> None:
+    for message in nursery.launch(Case(tmp_path, "fsdp2", "other steps")):
+        assert "snapshots of steps 0 and 3; pass the same steps on every rank" in str(message)
+
+
+def test_truncate_says_how_to_gather_a_sharded_model(tmp_path: Path, nursery: Nursery) -> None:
+    messages = nursery.launch(Case(tmp_path, "fsdp2", "truncate"))
+    assert messages[0] == "rank 3"  # half of min(9, 6)

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -346,26 +347,184 @@ def test_nonsense_is_refused_at_once(tmp_path, options, message: str) -> None:
         rs.Tracker(network(), tmp_path / "run", **options)
 
 
+@pytest.mark.parametrize("beside", ["thread", "process"])
 @pytest.mark.parametrize(
-    ("layer", "message"),
+    ("layer", "change"),
     [
-        (nn.Linear(9, 1), "changed its shape"),
-        (nn.Identity(), "no longer has"),
-        (nn.Linear(9, 4).double(), "torch.float64 now and was torch.float32"),
+        (nn.Linear(9, 1), r"changed its shape from \(4, 9\) to \(1, 9\)"),
+        (nn.Identity(), "is gone"),
+        (nn.Linear(9, 4, device="meta"), "has no values"),
     ],
+    ids=["another shape", "removed", "no values"],
 )
-def test_layers_that_change(tmp_path, layer: nn.Module, message: str) -> None:
+def test_tracking_goes_on_with_the_matrices_that_stayed(
+    tmp_path, layer: nn.Module, change: str, beside: str
+) -> None:
+    model = network()
+    kept = {}
+    options = {"schedule": 1, "pairs": [rs.Pair("0", "2")], "beside": beside}
+    with (
+        pytest.warns(RuntimeWarning, match=f"2.weight {change}") as caught,
+        rs.Tracker(model, tmp_path / "run", **options) as tracker,
+    ):
+        old = model[2]
+        for step in range(5):
+            model[2] = layer if step in (1, 2) else old  # the old head comes back
+            take_step(model[0], step)
+            kept[step] = np.linalg.svd(model[0].weight.detach().numpy(), compute_uv=False)
+            tracker.observe(step)
+    assert len(caught) == 1 and tracker.failed is None
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 1, 2, 3, 4]
+    for step, dense in kept.items():
+        spectrum = ds.singular_values.sel(matrix="0", step=step).values[:6]
+        np.testing.assert_allclose(spectrum, dense, rtol=1e-5)
+    gone, back = ds.sel(step=[1, 2]), ds.sel(step=[0, 3, 4])
+    for name in ("singular_values", "change_singular_values"):
+        assert np.isnan(gone[name].sel(matrix="2")).all()
+        assert np.isfinite(back[name].sel(matrix="2").values[:, :4]).all()
+        assert np.isfinite(ds[name].sel(matrix="0").values[:, :6]).all()
+    assert np.isnan(gone.alignment).all() and not np.isnan(back.alignment).all("i").any()
+    assert list(ds.status.sel(matrix="2").values) == [0, 2, 2, 0, 0]
+    assert list(ds.attrs["changed_tensors"]) == ["2.weight"]
+    assert ds.attrs["changed_tensors"]["2.weight"].startswith("step 1: ")
+
+
+def test_a_model_of_which_nothing_is_left(tmp_path) -> None:
     model = network()
     with (
         pytest.warns(RuntimeWarning, match="another path") as caught,
         rs.Tracker(model, tmp_path / "run", schedule=1) as tracker,
     ):
         tracker.observe(0)
-        model[2] = layer
+        model[0], model[2] = nn.Linear(3, 3), nn.Identity()
         tracker.observe(1)
         tracker.observe(2)
-    assert len(caught) == 1 and "'2.weight'" in tracker.failed and message in tracker.failed
+    assert len(caught) == 1 and "'0.weight', which changed" in tracker.failed
     assert stored_steps(tmp_path / "run") == [0]
+
+
+def test_a_layer_that_changes_is_an_exception_if_strict(tmp_path) -> None:
+    model = network()
+    with rs.Tracker(model, tmp_path / "run", schedule=1, strict=True) as tracker:
+        tracker.observe(0)
+        model[2] = nn.Linear(9, 1)
+        with pytest.raises(ValueError, match="changed its shape"):
+            tracker.observe(1)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "beside"),
+    [
+        (torch.float64, "thread"),
+        (torch.bfloat16, "thread"),
+        (torch.bfloat16, "process"),
+    ],
+)
+def test_another_dtype_is_measured_on(tmp_path, dtype: torch.dtype, beside: str) -> None:
+    model = nn.Sequential(nn.Linear(6, 9), nn.MultiheadAttention(6, 2))
+    with (
+        pytest.warns(RuntimeWarning, match=f"was torch.float32 and is measured as {dtype}") as told,
+        rs.Tracker(model, tmp_path / "run", schedule=1, beside=beside) as tracker,
+    ):
+        tracker.observe(0)
+        before = model[0].weight.detach().double().numpy()
+        model.to(dtype)
+        take_step(model, 0)
+        tracker.observe(1)
+        tracker.observe(2)
+        after = model[0].weight.detach().double().numpy()
+    assert len(told) == 1 and tracker.failed is None
+    now = rs.open(tmp_path / "run").sel(step=2, matrix="0")
+    for name, W in (("singular_values", after), ("change_singular_values", after - before)):
+        dense = np.linalg.svd(W, compute_uv=False)
+        np.testing.assert_allclose(now[name].values[:6], dense, rtol=1e-5)
+
+
+def test_a_wider_dtype_than_a_process_has_room_for_is_not_rounded(tmp_path) -> None:
+    model = network().bfloat16()
+    with (
+        pytest.warns(RuntimeWarning, match="wider than its copies"),
+        rs.Tracker(model, tmp_path / "run", schedule=1, beside="process") as tracker,
+    ):
+        tracker.observe(0)
+        model[2].float()
+        tracker.observe(1)
+    ds = rs.open(tmp_path / "run")
+    assert np.isnan(ds.singular_values.sel(step=1, matrix="2")).all()
+    assert np.isfinite(ds.singular_values.sel(step=1, matrix="0").values[:6]).all()
+
+
+@pytest.mark.parametrize("kind", ["float8", "sparse", "meta"])
+@pytest.mark.parametrize("probed", [False, True])
+def test_a_parameter_that_cannot_be_read_is_named(tmp_path, kind: str, probed: bool) -> None:
+    class Count:
+        directions: ClassVar[dict[str, int]] = {}
+
+        def __call__(self, tensors, directions) -> dict[str, float]:
+            return {"tensors": len(tensors)}
+
+    odd = {
+        "float8": lambda: torch.eye(4).to(torch.float8_e4m3fn),
+        "sparse": lambda: torch.eye(4).to_sparse(),
+        "meta": lambda: torch.empty(4, 4, device="meta"),
+    }[kind]()
+    model = network()
+    model.append(nn.Module())
+    model[3].register_parameter("odd", nn.Parameter(odd, requires_grad=False))
+    options = {"schedule": 1, "probe": Count() if probed else None}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        with rs.Tracker(model, tmp_path / "run", **options) as tracker:
+            tracker.observe(0)
+            tracker.observe(1)
+    assert tracker.failed is None
+    unread = [line.tensor for line in tracker.coverage.lines if line.status == "not read"]
+    told = [str(warning.message) for warning in caught]
+    assert any("3.odd" in text for text in (*unread, *told)) and len(told) <= 1
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.matrix.values) == ["0", "2"] and list(ds.step.values) == [0, 1]
+    assert np.isfinite(ds.singular_values.sel(matrix="2").values[:, :4]).all()
+    if probed:
+        assert (ds.tensors == 4).all()
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [(nn.LayerNorm(3), {}), (nn.ReLU(), {}), (nn.Linear(3, 3, device="meta"), {})],
+)
+def test_a_model_without_matrices_is_refused(tmp_path, model: nn.Module, options) -> None:
+    warnings.simplefilter("ignore", RuntimeWarning)
+    with pytest.raises(ValueError, match="no matrix to track"):
+        rs.Tracker(model, tmp_path / "run", **options)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_working_directory_may_change(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with rs.Tracker(network(), "run", schedule=1, strict=True) as tracker:
+        tracker.observe(0)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        tracker.observe(1)
+    assert stored_steps(tmp_path / "run") == [0, 1]
+    assert tracker.path == tmp_path / "run"
+
+
+def test_skipped_snapshots_do_not_queue(tmp_path) -> None:
+    options = {"schedule": 1, "when_full": "skip", "places": 1, "every_step": "loss"}
+    with rs.Tracker(network(), tmp_path / "run", **options) as tracker:
+        tracker.observe(0, loss=0.0)
+        with tracker._worker.held():
+            tracker.observe(1, loss=1.0)
+            for step in range(2, 3000):
+                tracker.observe(step, loss=float(step))
+            assert tracker._worker._jobs.qsize() < 10
+        tracker.flush()
+        tracker.observe(3000, loss=3000.0)
+    ds = rs.open(tmp_path / "run")
+    assert {*ds.attrs["skipped"], *ds.step.values} == {*range(3001)}
+    assert list(ds.loss_every_step.values) == [float(step) for step in range(3001)]
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

@@ -48,6 +48,38 @@ def test_a_killed_process_does_not_stop_training(tmp_path) -> None:
     assert list(rs.open(tmp_path / "run").step.values) == [0]
 
 
+@pytest.mark.parametrize("sent", ["nothing", "the setup"])
+def test_a_stopped_process_does_not_stop_training(tmp_path, monkeypatch, sent: str) -> None:
+    monkeypatch.setattr("rankscope.tracker.measurers.PATIENCE", 0.5)
+    with pytest.warns(RuntimeWarning, match="was stopped: it used no CPU time") as caught:
+        # The setup with its reference is too large for the pipe of a process that does not read.
+        model = nn.Linear(300, 300)
+        tracker = rs.Tracker(
+            model, tmp_path / "run", schedule=1, places=1, beside="process", reference=model
+        )
+        if sent == "the setup":
+            tracker.observe(0)
+            tracker.flush()
+        child = tracker._recorder._measurer._child
+        os.kill(child.pid, signal.SIGSTOP)
+        for step in range(1, 5):
+            tracker.observe(step)
+        tracker.close()
+    assert len(caught) == 1 and child.returncode == -signal.SIGKILL
+    stored = [0] if sent == "the setup" else []
+    assert list(rs.open(tmp_path / "run").step.values) == stored
+
+
+def test_a_process_that_computes_for_long_is_left_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr("rankscope.tracker.measurers.PATIENCE", 0.2)
+    with rs.Tracker(
+        nn.Linear(700, 700), tmp_path / "run", schedule=1, beside="process", strict=True
+    ) as tracker:
+        for step in range(8):
+            tracker.observe(step)
+    assert rs.open(tmp_path / "run").sizes["step"] == 8
+
+
 def test_it_closes_although_a_forked_worker_holds_its_connection(tmp_path) -> None:
     with rs.Tracker(network(), tmp_path / "run", schedule=1, beside="process") as tracker:
         tracker.observe(0)

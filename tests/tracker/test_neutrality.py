@@ -28,14 +28,15 @@ class Net(nn.Module):
         return self.out(x.mean(1))
 
 
-def train(path=None, steps: int = 12) -> dict[str, torch.Tensor]:
+def train(path=None, steps: int = 12, **options: object) -> dict[str, torch.Tensor]:
     torch.manual_seed(0)
     model = Net()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     tracker = None
     if path is not None:
         pairs = rs.discover_pairs(model, torch.zeros(2, 3, 8, 8))
-        tracker = rs.Tracker(model, path, schedule=1, pairs=pairs, every_step=("loss",))
+        options = {"schedule": 1, "pairs": pairs, "every_step": ("loss",), **options}
+        tracker = rs.Tracker(model, path, **options)
     for step in range(steps):
         x, y = torch.randn(16, 3, 8, 8), torch.randint(0, 5, (16,))
         loss = nn.functional.cross_entropy(model(x), y)
@@ -164,6 +165,13 @@ def test_training_with_parametrizations_is_bit_identical(case: str, tmp_path) ->
         assert value == tracked[name] if same is None else same, name
     run = rs.open(tmp_path / "run")
     assert {"first", "rest", "frozen", "out"} <= set(run.matrix.values)
+
+
+def test_training_within_a_budget_is_bit_identical(tmp_path) -> None:
+    bare, tracked = train(), train(tmp_path / "run", schedule=None)
+    for name, tensor in bare.items():
+        assert torch.equal(tensor, tracked[name]), name
+    assert rs.open(tmp_path / "run").attrs["budget"] == 0.05
 
 
 def test_modes_gradients_and_threads_stay(tmp_path) -> None:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +51,29 @@ def test_what_people_write() -> None:
     assert as_schedule([1, 2]) == At([1, 2])
     assert as_schedule(None) == LogSpaced()
     assert as_schedule(Every(2)) == Every(2)
+    assert as_schedule("log") == LogSpaced()
+    assert as_schedule("log:32") == LogSpaced(32)
+    assert as_schedule("every:100") == Every(100)
+    assert as_schedule(np.int64(5)) == Every(5)
+    assert as_schedule(np.array([1, 2])) == as_schedule(range(1, 3)) == At([1, 2])
+    assert due(as_schedule(lambda step: step == 3), 9) == [3]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        *("", "linear", "log:", "log:x", "log:-1", "log:1:2", "every", "every: 5", "LOG", b"log"),
+        *(0.5, 5.0, True, [0.5], ["log"], [[1]], Every, {"log": 1}, object),
+    ],
+)
+def test_other_schedules_are_refused_with_what_works(schedule: object) -> None:
+    with pytest.raises(ValueError, match=r'"log:32" .*"every:100".*rankscope.Every'):
+        as_schedule(schedule)
+
+
+def test_a_count_of_zero_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        as_schedule("every:0")
 
 
 def test_epochs_are_spaced_like_powers() -> None:

@@ -31,6 +31,8 @@ class Weights(Mapping[str, Tensor]):
         return self.stored[name] if weight is None else self.compute(weight)
 
     def __contains__(self, name: object) -> bool:
+        if self.names is not None:
+            return name in self.names
         return name in self.effective or name in self.stored
 
     def __iter__(self) -> Iterator[str]:

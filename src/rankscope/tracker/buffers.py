@@ -9,7 +9,7 @@ import math
 import queue
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import SupportsFloat
+from typing import SupportsFloat, TypeAlias
 
 import numpy as np
 import torch
@@ -18,13 +18,21 @@ from torch import Tensor
 from rankscope.matrices import full_tensor
 from rankscope.tracker.shared_memory import SharedMemory
 
+Number: TypeAlias = float | Tensor
+
 
 class Buffer:
-    """One copy of the watched tensors, and the events that order its use."""
+    """One copy of the watched tensors, and the events that order its use.
 
-    def __init__(self, number: int = 0, tensors: Mapping[str, Tensor] | None = None) -> None:
+    tensors: the copies of the last `fill`. A tensor that was not given then is not among them.
+    """
+
+    def __init__(self, number: int = 0, places: Mapping[str, Tensor] | None = None) -> None:
+        """`places` hold the copies; without them they are allocated when they are first filled."""
         self.number = number
-        self.tensors = dict(tensors or {})
+        self.tensors = dict(places or {})
+        self._places = dict(places or {})
+        self._fixed = places is not None
         self.copy_seconds = 0.0
         self._started: dict[torch.device, torch.cuda.Event] = {}
         self._filled: dict[torch.device, torch.cuda.Event] = {}
@@ -33,10 +41,12 @@ class Buffer:
     def fill(self, tensors: Iterable[tuple[str, Tensor]], *, device: torch.device | None) -> None:
         """Copy `tensors` to `device`. From a GPU, this only queues the copies."""
         began = time.perf_counter()
+        self.tensors = {}
         for name, tensor in tensors:
-            copy = self.tensors.get(name)
-            if copy is None:
-                copy = self.tensors[name] = _empty_like(tensor, device or tensor.device)
+            copy = self._places.get(name)
+            if copy is None or (copy.dtype != tensor.dtype and not self._fixed):
+                copy = self._places[name] = _empty_like(tensor, device or tensor.device)
+            self.tensors[name] = copy
             gpu = tensor.device if tensor.is_cuda else copy.device
             if gpu.type == "cuda" and gpu not in self._started:
                 self._start_copying(gpu)
@@ -112,7 +122,7 @@ class BufferPool:
 class Handoff:
     """Scalars on their way to the host, read later by the worker: training does not wait."""
 
-    def __init__(self, columns: Mapping[str, Sequence[SupportsFloat]]) -> None:
+    def __init__(self, columns: Mapping[str, Sequence[Number]]) -> None:
         """`columns` hold what `detached` returned."""
         self._columns = columns
         values = [value for column in columns.values() for value in column]
@@ -131,16 +141,16 @@ class RowBuffer:
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self._steps: list[int] = []
-        self._columns: dict[str, list[SupportsFloat]] = {name: [] for name in self.names}
+        self._columns: dict[str, list[Number]] = {name: [] for name in self.names}
 
     def __len__(self) -> int:
         return len(self._steps)
 
-    def add(self, step: int, scalars: Mapping[str, SupportsFloat]) -> None:
-        """Add a row; a scalar that is not given is NaN."""
+    def add(self, step: int, numbers: Mapping[str, Number]) -> None:
+        """Add a row of what `detached` returned; a scalar that is not given is NaN."""
         self._steps.append(step)
         for name, column in self._columns.items():
-            column.append(detached(scalars.get(name, math.nan)))
+            column.append(numbers.get(name, math.nan))
 
     def take(self) -> tuple[list[int], Handoff]:
         """Return the steps and scalars gathered so far, and empty the buffer."""
@@ -149,15 +159,17 @@ class RowBuffer:
         return steps, Handoff(columns)
 
 
-def detached(value: SupportsFloat) -> SupportsFloat:
-    """Return a copy that later steps cannot overwrite, still on its device.
+def detached(value: SupportsFloat) -> Number:
+    """Return a copy that later steps cannot overwrite; a tensor stays on its device.
 
     A sharded scalar (the gradient norm under FSDP2) is gathered, a collective for every rank.
     """
-    return full_tensor(value).clone() if isinstance(value, Tensor) else value
+    if isinstance(value, Tensor):
+        return full_tensor(value).clone()
+    return float(value.item() if isinstance(value, np.ndarray) else value)
 
 
-def _float64(column: Sequence[SupportsFloat]) -> np.ndarray:
+def _float64(column: Sequence[Number]) -> np.ndarray:
     tensors = [value for value in column if isinstance(value, Tensor)]
     if not tensors or len(tensors) < len(column):
         return np.array([float(value) for value in column])

@@ -2,8 +2,12 @@
 
 Replicated parameters (DDP) need no communication: rank 0 has them all. Sharded ones (FSDP2) are
 gathered one at a time, a collective which every rank must join until all have agreed to stop.
+A collective that a rank does not join waits for ever. So ranks meet first, and give up together
+when one of them does not come.
 """
 
+import itertools
+import time
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
 
@@ -37,11 +41,58 @@ def gathered(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         yield name, full_tensor(tensor)
 
 
-def worst_of_ranks(trouble: Trouble, *, home: torch.device) -> Trouble:
-    """Return the worst trouble of any rank, on every rank; a collective on training's device."""
-    votes = torch.tensor([int(trouble)], device=home)
-    dist.all_reduce(votes, op=dist.ReduceOp.MAX)
-    return Trouble(int(votes.item()))
+def agreed(home: torch.device, *votes: int) -> tuple[int, ...]:
+    """Return the largest of all ranks' votes, one by one; a collective on training's device."""
+    tensor = torch.tensor(votes, device=home)
+    dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
+    return tuple(tensor.tolist())
+
+
+# Seconds for which a rank waits for the others: when trackers are made, and at a snapshot, where a
+# rank may first evaluate. Backends abort a training after ten minutes or more of waiting.
+START_PATIENCE = 120.0
+PATIENCE = 480.0
+
+_trackers = itertools.count()
+
+
+class Meetings:
+    """Meetings of the trackers of all ranks, through the store of the default process group."""
+
+    def __init__(self) -> None:
+        store = dist.distributed_c10d._get_default_store()
+        self._store = dist.distributed_c10d.PrefixStore(f"rankscope/{next(_trackers)}", store)
+        self._met = 0
+
+    @property
+    def patience(self) -> float:
+        """Seconds for which the last meeting waited."""
+        return PATIENCE if self._met > 1 else START_PATIENCE
+
+    def absent(self) -> list[int]:
+        """Wait for all ranks and return those that do not come, the same list on every rank.
+
+        The first to decide decides for all: a rank that comes later finds the others gone.
+        """
+        meeting, size = self._met, dist.get_world_size()
+        self._met += 1
+        self._store.set(f"{meeting}/{dist.get_rank()}", "here")
+        missing = list(range(size))
+        deadline, pause = time.monotonic() + self.patience, 0.001
+        while missing:
+            missing = [n for n in missing if not self._store.check([f"{meeting}/{n}"])]
+            if self._store.check([f"{meeting}/absent"]) or time.monotonic() > deadline:
+                break
+            if missing:
+                time.sleep(pause)
+                pause = min(2 * pause, 0.05)
+        told = ",".join(map(str, missing)) or "none"
+        decision = self._store.compare_set(f"{meeting}/absent", "", told).decode()
+        if meeting > 1:  # all have left the meeting before the last
+            self._store.delete_key(f"{meeting - 2}/{dist.get_rank()}")
+            if is_writer():
+                self._store.delete_key(f"{meeting - 2}/absent")
+        return [] if decision == "none" else [int(n) for n in decision.split(",")]
 
 
 def _several() -> bool:

@@ -10,15 +10,22 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Iterator, Mapping
 from multiprocessing import Pipe
+from pathlib import Path
 
 from torch import Tensor
 
 from rankscope import snapshot
 from rankscope.spectra import Carried
+from rankscope.tracker import partial
 from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.shared_memory import SharedMemory
+
+# Seconds without any CPU time after which a process that has work is taken to be stopped.
+PATIENCE = 60.0
 
 
 class HereMeasurer:
@@ -34,17 +41,18 @@ class HereMeasurer:
 
     def keep_reference(self, buffer: Buffer) -> None:
         """Measure changes from the weights in `buffer` from now on."""
-        self._reference = {name: buffer.tensors[name].clone() for name in self._plan.parameters}
+        wanted = [name for name in self._plan.parameters if name in buffer.tensors]
+        self._reference = {name: buffer.tensors[name].clone() for name in wanted}
         self._carried = Carried()
 
     def measure(self, buffer: Buffer) -> snapshot.Snapshot:
-        """Return `snapshot.measure` of the weights in `buffer`."""
+        """Return the snapshot of the weights in `buffer`."""
         if self._reference is not None:
             self._reference = {
-                name: tensor.to(buffer.tensors[name].device)
+                name: tensor.to(buffer.tensors[name].device) if name in buffer.tensors else tensor
                 for name, tensor in self._reference.items()
             }
-        return snapshot.measure(
+        return partial.measure(
             self._plan,
             buffer.tensors,
             self._reference,
@@ -80,6 +88,7 @@ class ProcessMeasurer:
         host = None if reference is None else {name: t.cpu() for name, t in reference.items()}
         self._setup = (plan, host, threads, memory.descriptor, memory.layout)
         self._setup_sent = False
+        self._stuck = False
         self._memory = memory
 
     def keep_reference(self, buffer: Buffer) -> None:
@@ -104,19 +113,62 @@ class ProcessMeasurer:
 
     def _request(self, method: str, buffer: Buffer) -> object:
         try:
-            if not self._setup_sent:
-                # Plain pickle, both ways: what `send` does to tensors needs a child of
-                # multiprocessing's own.
-                self._connection.send_bytes(pickle.dumps(self._setup))
-                self._setup_sent = True
-            self._connection.send((method, buffer.number))
-            answer: object = pickle.loads(self._connection.recv_bytes())
+            with self._watched():
+                return self._answer(method, buffer)
         except (EOFError, BrokenPipeError, ConnectionResetError):
             code = self._child.wait()
-            raise RuntimeError(f"the measuring process ended with exit code {code}") from None
+            why = f"ended with exit code {code}"
+            if self._stuck:
+                why = f"was stopped: it used no CPU time for {PATIENCE:g} seconds"
+            raise RuntimeError(f"the measuring process {why}") from None
+
+    def _answer(self, method: str, buffer: Buffer) -> object:
+        if not self._setup_sent:
+            # Plain pickle, both ways: what `send` does to tensors needs a child of
+            # multiprocessing's own.
+            self._connection.send_bytes(pickle.dumps(self._setup))
+            self._setup_sent = True
+        self._connection.send((method, buffer.number, tuple(buffer.tensors)))
+        answer: object = pickle.loads(self._connection.recv_bytes())
         if isinstance(answer, str):
             raise RuntimeError(f"the measuring process failed: {answer}")
         return answer
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Kill the process inside this context if it uses no CPU time for too long.
+
+        A stopped process neither answers nor closes its connection. Large models may take minutes
+        to measure, so time alone does not tell.
+        """
+        done = threading.Event()
+        watchman = threading.Thread(target=self._watch, args=(done,), daemon=True)
+        watchman.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watchman.join()
+
+    def _watch(self, done: threading.Event) -> None:
+        used, since = _cpu_ticks(self._child.pid), time.monotonic()
+        while not done.wait(min(1.0, PATIENCE / 4)):
+            now = _cpu_ticks(self._child.pid)
+            if now != used:
+                used, since = now, time.monotonic()
+            elif time.monotonic() - since > PATIENCE and self._child.poll() is None:
+                self._stuck = True
+                self._child.kill()  # which also ends a stopped process
+                return
+
+
+def _cpu_ticks(pid: int) -> int | None:
+    """Return the CPU time of a process in clock ticks, or None if it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return int(fields[11]) + int(fields[12])
 
 
 Measurer = HereMeasurer | ProcessMeasurer

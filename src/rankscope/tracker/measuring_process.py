@@ -29,9 +29,11 @@ def main() -> None:
         memory = SharedMemory(descriptor, layout)
         measurer = HereMeasurer(plan, reference=reference, threads=threads)
         while (request := connection.recv()) is not None:
-            method, number = request
+            method, number, names = request
             try:
-                answer = getattr(measurer, method)(Buffer(number, memory.tensors(number)))
+                copies = memory.tensors(number)
+                buffer = Buffer(number, {name: copies[name] for name in names})
+                answer = getattr(measurer, method)(buffer)
             except Exception as failure:
                 answer = f"{type(failure).__name__}: {failure}"
             connection.send_bytes(pickle.dumps(answer))

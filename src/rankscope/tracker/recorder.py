@@ -27,6 +27,9 @@ from rankscope.tracker.shared_memory import Layout, SharedMemory
 
 EVERY_STEP = "train_step"
 
+# Largest number of steps listed in an attribute, which is written again at each commit.
+MOST_STEPS = 10_000
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -72,20 +75,32 @@ class Recorder:
         """The last step that is safely in the run."""
         return int(self._writer.steps[-1]) if len(self._writer.steps) else None
 
-    def record(self, step: int, buffer: Buffer, scalars: Handoff, *, wait_seconds: float) -> None:
-        """Measure the copy in `buffer` and commit it as the snapshot of `step`."""
+    def record(
+        self,
+        step: int,
+        buffer: Buffer,
+        scalars: Handoff,
+        *,
+        wait_seconds: float,
+        complete: bool = True,
+    ) -> None:
+        """Measure the copy in `buffer` and commit it as the snapshot of `step`.
+
+        A probe is called only if the copy is `complete`.
+        """
         began = time.perf_counter()
         with torch.no_grad(), self._own_stream(buffer):
             buffer.wait_filled()
             if self._initial is not None and self._first_is_reference:
                 self._measurer.keep_reference(buffer)
                 self._writer.keep_dropped()  # with the reference of the rows that are dropped
-                weights = {n: buffer.tensors[n] for n in self._plan.parameters}
+                wanted = [name for name in self._plan.parameters if name in buffer.tensors]
+                weights = {name: buffer.tensors[name] for name in wanted}
                 self._initial.save(weights, durable=self._durable)
                 self._first_is_reference = False
             values, failed, directions = self._measurer.measure(buffer)
             numbers = {name: column[0] for name, column in scalars.read().items()}
-            if self._probe is not None:
+            if self._probe is not None and complete:
                 probed = self._probe(buffer.tensors, directions)
                 numbers |= {name: float(value) for name, value in probed.items()}
             buffer.mark_measured()
@@ -116,15 +131,26 @@ class Recorder:
         columns = {f"{name}_every_step": column for name, column in scalars.read().items()}
         self._writer.extend(EVERY_STEP, np.array(steps), columns)
 
-    def record_gap(self, step: int) -> None:
-        """Note a snapshot that was due and skipped."""
-        self._writer.set_attrs({"skipped": [*self._writer.attrs.get("skipped", []), step]})
+    @property
+    def last_step(self) -> int | None:
+        """The last step of the run, of a snapshot or of a scalar of every step."""
+        ends = [self._writer.steps[-1:]]
+        with contextlib.suppress(KeyError):
+            ends.append(self._writer.positions(EVERY_STEP)[-1:])
+        return max((int(step) for end in ends for step in end), default=None)
 
-    def record_wall(self, seconds: float) -> None:
-        """Add to the time for which this run has been open, over all resumes."""
-        self._writer.set_attrs(
-            {"wall_seconds": self._writer.attrs.get("wall_seconds", 0.0) + seconds}
-        )
+    def note(self, attrs: Mapping[str, list[int] | Mapping[str, str] | float]) -> None:
+        """Add to attributes of the run: lists and mappings grow, numbers add up."""
+        stored = self._writer.attrs
+        joined: dict[str, Any] = {}
+        for name, value in attrs.items():
+            if isinstance(value, list):
+                joined[name] = [*stored.get(name, []), *value][:MOST_STEPS]
+            elif isinstance(value, Mapping):
+                joined[name] = {**stored.get(name, {}), **value}
+            else:
+                joined[name] = stored.get(name, 0.0) + value
+        self._writer.set_attrs(joined)
 
     def forget_from(self, step: int) -> None:
         """Give up the snapshots from `step` on: a resumed training takes them again.

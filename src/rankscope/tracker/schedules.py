@@ -5,6 +5,7 @@ a training of unknown length needs no plan.
 """
 
 import math
+import operator
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -104,15 +105,41 @@ def _begins_part(step: int, steps: int, parts: int) -> bool:
     return any(step == i * steps // parts for i in range(1, parts))
 
 
-def as_schedule(schedule: Schedule | int | Iterable[int] | None) -> Schedule:
-    """Return the schedule for every n steps, a list of steps, a schedule, or None."""
+def as_schedule(schedule: object) -> Schedule:
+    """Return the schedule for a number, a string, a list of steps, a schedule, or None."""
     if schedule is None:
         return LogSpaced()
-    if isinstance(schedule, int):
-        return Every(schedule)
-    if isinstance(schedule, Schedule):
+    if isinstance(schedule, str):
+        return _parsed(schedule)
+    if isinstance(schedule, Schedule) and not isinstance(schedule, type):
         return schedule
-    return At(schedule)
+    if isinstance(schedule, bool | bytes):
+        raise _unknown(schedule)
+    try:
+        return Every(operator.index(schedule))  # type: ignore[arg-type]
+    except TypeError:
+        pass
+    try:
+        return At(operator.index(step) for step in schedule)  # type: ignore[attr-defined]
+    except TypeError:
+        raise _unknown(schedule) from None
+
+
+def _parsed(text: str) -> Schedule:
+    kind, _, number = text.partition(":")
+    if text == "log":
+        return LogSpaced()
+    if kind not in ("log", "every") or not (number.isascii() and number.isdigit()):
+        raise _unknown(text)
+    return LogSpaced(int(number)) if kind == "log" else Every(int(number))
+
+
+def _unknown(schedule: object) -> ValueError:
+    return ValueError(
+        f"schedule: got {schedule!r}; pass a whole number n (every n steps), a list of steps, "
+        '"log", "log:32" (32 steps in every factor of ten), "every:100", '
+        "or a function of the step such as rankscope.Every(100)"
+    )
 
 
 def _require_positive(**values: int) -> None:

@@ -12,34 +12,33 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Literal, SupportsFloat
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from rankscope import snapshot
-from rankscope.matrices import views
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
 from rankscope.store.source import local_path
-from rankscope.tracker.buffers import Buffer, Handoff, RowBuffer, detached
-from rankscope.tracker.defaults import (
-    MeasurerKind,
-    default_pairs,
-    measurer_kind,
-    measuring_device,
-    worker_threads,
-)
-from rankscope.tracker.distributed import Trouble, gathered, is_sharded, is_writer, worst_of_ranks
+from rankscope.tracker.budget import Budget, chosen_budget
+from rankscope.tracker.buffers import RowBuffer
+from rankscope.tracker.changes import ChangeReport
+from rankscope.tracker.defaults import MeasurerKind, measurer_kind, worker_threads
+from rankscope.tracker.distributed import gathered, is_sharded, is_writer
+from rankscope.tracker.handover import Handover, finish_run
+from rankscope.tracker.notices import Notices
 from rankscope.tracker.open_trackers import remember
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.recorder import Recorder, RunOptions, open_run
 from rankscope.tracker.reference import Reference, describe_reference, given_reference
+from rankscope.tracker.scalars import Scalars
 from rankscope.tracker.schedules import Schedule, as_schedule
-from rankscope.tracker.watch import Watch
+from rankscope.tracker.setup import set_up
+from rankscope.tracker.state import State
+from rankscope.tracker.steps import StepCounter
 from rankscope.tracker.worker import Worker
 
 # Scalars of every step go to the worker when this many steps have gathered, or at a snapshot.
@@ -51,8 +50,11 @@ class Tracker:
 
     What to measure:
 
-    schedule: steps at which to take a snapshot: a schedule, n for every n steps, or a list of
-        steps. The default is log-spaced.
+    schedule: steps at which to take a snapshot: a schedule, n for every n steps, a list of steps,
+        "log", "log:32" or "every:100". The default is log-spaced within a budget.
+    budget: share of the run's time that scheduled snapshots may cost; due steps beyond it are left
+        out. Step 0 and `snapshot` are always taken. The default, "auto", is 0.05 if no schedule is
+        given, else None: no limit.
     pairs: pairs of matrices whose overlaps to measure. The default are those the model declares
         (`alignment_pairs()`), else those inside its attention and recurrent modules;
         `discover_pairs` finds all.
@@ -85,11 +87,11 @@ class Tracker:
     attrs: anything JSON can hold about the run (its declaration, its seed), stored with it.
     """
 
-    failed: str | None = None  # why tracking has stopped
-    _failure: BaseException | None = None
-    _stopped = False
     _pauses = 0
     _last_due: int | None = None  # the same on all ranks
+    _stored: int | None = None  # last step of a resumed run
+    _budget: Budget | None = None
+    _handover: Handover | None = None
     _worker: Worker | None = None
     _recorder: Recorder | None = None
 
@@ -98,7 +100,8 @@ class Tracker:
         model: nn.Module,
         path: str | Path,
         *,
-        schedule: Schedule | int | Sequence[int] | None = None,
+        schedule: Schedule | int | str | Iterable[int] | None = None,
+        budget: float | Literal["auto"] | None = "auto",
         pairs: Sequence[Pair] | None = None,
         reference: Reference = "init",
         products: bool = True,
@@ -106,7 +109,7 @@ class Tracker:
         exclude: str | Sequence[str] | None = None,
         raw: bool = False,
         top: int = 100,
-        every_step: Sequence[str] = (),
+        every_step: str | Sequence[str] = (),
         probe: Probe | None = None,
         when_full: Literal["block", "skip"] = "block",
         places: int = 2,
@@ -125,63 +128,79 @@ class Tracker:
             raise ValueError(f"places and top must be at least 1, got {places} and {top}")
         if resume and overwrite:
             raise ValueError("resume continues a run and overwrite removes it; pass one of them")
-        self.path = local_path(path)
+        self.path = local_path(path).absolute()  # the working directory may change
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
-        self._strict = strict
         self._resuming = resume  # until the first step is seen
-        self._rows = RowBuffer(every_step)
         self._began = time.perf_counter()
+        self._notices = Notices(self.path, strict=strict)
+        self._steps = StepCounter(self._notices)
 
-        chosen = views(model, include=include, exclude=exclude, raw=raw)
-        self.coverage = chosen.coverage
-        self.plan = snapshot.plan(
-            chosen,
-            pairs=default_pairs(model, chosen) if pairs is None else pairs,
+        setup = set_up(
+            model,
+            include=include,
+            exclude=exclude,
+            raw=raw,
+            pairs=pairs,
             products=products,
             top=top,
-            directions={} if probe is None else probe.directions,
+            probe=probe,
+            device=device,
+            beside=beside,
         )
-        self._watch = Watch(model, self.plan, everything=probe is not None)
-        self._place_work(device, beside)
+        self.coverage, self.plan = setup.chosen.coverage, setup.plan
+        self._home, self._device, self._watch = setup.home, setup.device, setup.watch
+        self._changes = ChangeReport(self._watch, self.plan, self._notices)
+        self._state = State(
+            self.path,
+            strict=strict,
+            sharded=is_sharded(self._watch.tensors().stored),
+            home=self._home,
+        )
+        self._scalars = Scalars(self.plan, every_step, self._notices)
+        self._rows = RowBuffer(self._scalars.every_step)
+        options = RunOptions(
+            every_step=self._rows.names,
+            probe=probe,
+            buffers=places,
+            measurer=beside or measurer_kind(self._home, self._device),
+            threads=threads or worker_threads(self._home),
+            resume=resume,
+            overwrite=overwrite,
+            durable=durable,
+        )
+        self._budget = chosen_budget(
+            budget,
+            schedule,
+            self.plan,
+            home=self._home,
+            measurer=options.measurer,
+            threads=options.threads,
+        )
+        if options.measurer == "process":
+            self._watch.keep_dtypes()
         self._open(
-            RunOptions(
-                every_step=self._rows.names,
-                probe=probe,
-                buffers=places,
-                measurer=beside or measurer_kind(self._home, self._device),
-                threads=threads or worker_threads(self._home),
-                resume=resume,
-                overwrite=overwrite,
-                durable=durable,
-            ),
+            options,
             reference,
             {
                 **(attrs or {}),
                 "schedule": repr(self._schedule),
+                **({} if self._budget is None else {"budget": self._budget.share}),
                 "reference": describe_reference(reference),
                 "coverage": str(self.coverage),
-                "manifest": chosen.manifest.to_json(),
+                "manifest": setup.chosen.manifest.to_json(),
             },
         )
 
-    def _place_work(self, device: torch.device | str | None, beside: MeasurerKind | None) -> None:
-        """Set where the model trains and where its copies are decomposed."""
-        tensors = self._watch.tensors().stored
-        self._sharded = is_sharded(tensors)
-        self._home = next((tensor.device for tensor in tensors.values()), torch.device("cpu"))
-        asked = None if device is None else torch.device(device)
-        self._device = asked or measuring_device(self._home, self.plan)
-        if beside == "process" and self._device.type != "cpu":
-            raise ValueError('a process measures on the host; pass device="cpu" or beside="thread"')
-
     def _open(self, options: RunOptions, reference: Reference, attrs: Mapping[str, Any]) -> None:
         """Open the run in the process that writes it; all ranks learn if that fails."""
+        if not self._state.all_here("made a Tracker; make it"):
+            return
         # On every rank: a sharded reference is gathered by all of them.
         weights = given_reference(reference, self.plan)
         if is_writer():
             try:
-                self._recorder, self._pool = open_run(
+                self._recorder, pool = open_run(
                     self.path,
                     self.plan,
                     self._watch.examples(),
@@ -191,134 +210,154 @@ class Tracker:
                     attrs={**origin(self._home), **attrs},
                 )
             except ValueError as mistake:
-                self.failed, self._failure = str(mistake), mistake  # raised when all ranks know it
+                self._state.refuse(mistake)
             except Exception as failure:  # a disk in trouble must not end training
-                self._fail(failure)
+                self._state.fail(failure)
             else:
                 remember(self, self.path)
                 self._worker = Worker()
+                self._handover = Handover(self._worker, self._recorder, pool, budget=self._budget)
                 self._finalize = weakref.finalize(
-                    self, _finish, os.getpid(), self._worker, self._recorder
+                    self, finish_run, os.getpid(), self._worker, self._recorder
                 )
-        if self._sharded:
-            self._stop_together()
-        if isinstance(self._failure, ValueError):
-            raise self._failure
+        last = None if self._recorder is None else self._recorder.last_step
+        (next_step,) = self._state.agree(0 if last is None else last + 1)
+        self._state.raise_mistake()
+        self._stored = next_step - 1 if next_step else None
+
+    @property
+    def failed(self) -> str | None:
+        """Why tracking has stopped; None while it works."""
+        return self._state.failed
 
     @property
     def committed(self) -> int | None:
         """The last step whose snapshot is safely on disk; None before the first."""
         return self._recorder.committed if self._recorder is not None else None
 
-    def observe(self, step: int, **scalars: SupportsFloat) -> None:
+    def observe(self, step: int | None = None, **scalars: Any) -> None:
         """Take a snapshot if one is due at `step`; else return without touching a tensor.
 
-        Call it once per step. Scalars are stored at snapshots, those of `every_step` always.
+        Call it once per step. Without `step`, steps are counted: from 0, or on from the last one of
+        a resumed run. Scalars are stored at snapshots, those of `every_step` always.
         """
-        if self._stopped or self._pauses:
+        if self._state.stopped or self._pauses:
             return
         try:
             self._observe(step, scalars)
         except Exception as failure:
-            self._fail(failure)
+            self._state.fail(failure)
 
-    def snapshot(self, step: int, **scalars: SupportsFloat) -> None:
+    def snapshot(self, step: int | None = None, **scalars: Any) -> None:
         """Take a snapshot whatever the schedule says, for instance at the end of training.
 
-        This waits for a free buffer. It does nothing if `step` was the last one due, even if that
-        was skipped; a later `observe` of the same step takes none. Steps must increase.
+        Without `step`, it is that of the weights after the last step observed. This waits for a
+        free buffer. It does nothing if a snapshot of `step` was taken or skipped; a later `observe`
+        of the same step takes none. Steps must increase.
         """
-        if self._stopped and self.failed is None:  # a failure has had its warning
+        if self._state.stopped and self.failed is None:  # a failure has had its warning
+            step_named = "" if step is None else f" of step {step}"
             warnings.warn(
-                f"{self.path} is closed, so no snapshot of step {step} is taken; call it inside "
+                f"{self.path} is closed, so no snapshot{step_named} is taken; call it inside "
                 "the tracker's with block",
                 RuntimeWarning,
                 stacklevel=2,
             )
-        if self._stopped or self._pauses or step == self._last_due:
+        if self._state.stopped or self._pauses:
             return
         try:
-            self._begin(step)
-            self._take(step, scalars, block=True)
+            self._snapshot(step, scalars)
         except Exception as failure:
-            self._fail(failure)
+            self._state.fail(failure)
 
-    def _observe(self, step: int, scalars: Mapping[str, SupportsFloat]) -> None:
+    def _observe(self, step: int | None, scalars: Mapping[str, Any]) -> None:
         self._begin(step)
+        number = self._steps.observe(step)
+        if number is None:
+            return
         if self._rows.names:
-            self._rows.add(step, scalars)
-            if len(self._rows) >= ROWS:
-                self._send_rows()
-        if self._schedule(step) and step != self._last_due:
-            self._take(step, scalars, block=self._block)
+            self._rows.add(number, self._scalars.usable_at_every_step(scalars))
+            if len(self._rows) >= ROWS and self._handover is not None:
+                self._handover.send_rows(self._rows)
+        if self._schedule(number) and (self._last_due is None or number > self._last_due):
+            self._take(number, scalars, asked=False)
 
-    def _begin(self, step: int) -> None:
+    def _snapshot(self, step: int | None, scalars: Mapping[str, Any]) -> None:
+        self._begin(step)
+        number = self._steps.snapshot(step, after=self._last_due)
+        if number != self._last_due:
+            self._take(number, scalars, asked=True)
+
+    def _begin(self, step: int | None) -> None:
         """Give up what a resumed run has from its first step on: it is trained anew."""
-        if self._resuming:
-            self._resuming = False
-            if self._recorder is not None:  # at once: `committed` must not name these any more
-                self._recorder.forget_from(step)
+        if self._budget is not None:
+            self._budget.start()
+        if not self._resuming:
+            return
+        self._resuming = False
+        if step is None:
+            self._steps.observed = self._stored
+        elif self._recorder is not None:  # at once: `committed` must not name these any more
+            self._recorder.forget_from(self._steps.first(step))
+        else:
+            self._steps.first(step)
 
-    def _take(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
+    def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> None:
         self._report_worker()
-        if self._sharded and self._stop_together():
+        wanted = asked or self._affords(step)
+        wanted = self._state.all_want(step, wanted)
+        if self._state.stopped or (self._worker is None and not self._state.sharded):
+            return
+        if not wanted:
+            if self._handover is not None:
+                self._handover.leave_out(step)
             return
         self._last_due = step
-        if self._sharded or self._worker is not None:
-            self._copy(step, scalars, block=block)
+        with nullcontext() if self._budget is None else self._budget.copying():
+            # A budget leaves out a step rather than let training wait.
+            self._copy(step, scalars, block=asked or (self._block and self._budget is None))
 
-    def _copy(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
-        tensors = self._watch.tensors()
-        columns = {name: [detached(value)] for name, value in scalars.items()}
-        began = time.perf_counter()
-        buffer = self._free_buffer(block=block)
-        waited = time.perf_counter() - began
-        whole = gathered(tensors)
-        try:
-            if buffer is not None:
-                buffer.fill(whole, device=self._device)
-        finally:
-            if self._sharded:
-                for _ in whole:
-                    pass  # gathering is collective: a rank that copies nothing still takes part
-        self._send_rows()
-        if buffer is None:
-            self._submit(lambda recorder: recorder.record_gap(step))
+    def _affords(self, step: int) -> bool:
+        """Return whether the budget allows a due step. The first of a run is always taken."""
+        if self._budget is None or self._recorder is None:
+            return True
+        affordable = self._budget.affords_another()
+        first = self._last_due is None and self._recorder.committed is None
+        return affordable or step == 0 or first
+
+    def _copy(self, step: int, scalars: Mapping[str, Any], *, block: bool) -> None:
+        tensors = self._changes.tensors()
+        complete = tensors.keys() >= self._watch.names
+        news = self._changes.news(step)
+        handover = self._handover
+        if handover is not None and news:
+            handover.submit(lambda recorder: recorder.note({"changed_tensors": news}))
+        buffer, waited = (None, 0.0) if handover is None else handover.free_buffer(block=block)
+        if buffer is not None or self._state.sharded:
+            numbers = self._scalars.usable(scalars)
+            whole = gathered(tensors)
+            try:
+                if buffer is not None:
+                    buffer.fill(whole, device=self._device)
+            finally:
+                if self._state.sharded:
+                    for _ in whole:
+                        pass  # gathering is collective: a rank that copies nothing takes part
+        if handover is None:
             return
-        handoff, pool = Handoff(columns), self._pool
-        self._submit(
-            lambda recorder: recorder.record(step, buffer, handoff, wait_seconds=waited),
-            after=lambda: pool.give_back(buffer),
-        )
-
-    def _free_buffer(self, *, block: bool) -> Buffer | None:
-        """Return a free buffer; None in a process that does not write, or if none is free."""
-        buffer = None
-        while buffer is None and self._worker is not None and self._worker.alive:
-            buffer = self._pool.take(timeout=0.2 if block else 0.0)
-            if not block:
-                break
-        return buffer
-
-    def _send_rows(self) -> None:
-        if len(self._rows):
-            steps, columns = self._rows.take()
-            self._submit(lambda recorder: recorder.record_rows(steps, columns))
-
-    def _submit(
-        self, job: Callable[[Recorder], None], *, after: Callable[[], None] | None = None
-    ) -> None:
-        recorder = self._recorder
-        if self._worker is not None and recorder is not None:
-            self._worker.submit(lambda: job(recorder), after=after)
+        if buffer is None:
+            handover.leave_out(step)
+            return
+        handover.send_rows(self._rows)
+        handover.record(step, buffer, numbers, wait_seconds=waited, complete=complete)
 
     def flush(self) -> None:
         """Wait until everything observed so far is committed, or the tracker has failed."""
         if self._pauses:
             raise ValueError("flush and close wait for the worker, which rests inside paused()")
-        self._send_rows()
-        if self._worker is None or self._stopped:
+        if self._worker is None or self._handover is None or self._state.stopped:
             return
+        self._handover.finish(self._rows)
         self._worker.drain()
         self._report_worker()
 
@@ -339,16 +378,20 @@ class Tracker:
     def close(self) -> None:
         """Commit what is waiting and close the run; safe to call twice."""
         if self._worker is None or self._recorder is None or not self._worker.alive:
-            self._stopped = self._stopped or (self._worker is None and not self._pauses)
+            self._state.stopped = self._state.stopped or (self._worker is None and not self._pauses)
             return
         wall = time.perf_counter() - self._began
         try:
             self.flush()
         finally:
             if not self._pauses:
-                self._submit(lambda recorder: recorder.record_wall(wall))
+                seconds = {"wall_seconds": wall}
+                if self._budget is not None:
+                    seconds["tracking_seconds"] = self._budget.seconds
+                recorder = self._recorder
+                self._worker.submit(lambda: recorder.note(seconds))
                 self._finalize()
-                self._stopped = True
+                self._state.stopped = True
 
     def __enter__(self) -> "Tracker":
         return self
@@ -361,49 +404,9 @@ class Tracker:
         if self._recorder is not None and (message := self._recorder.new_failures()):
             warnings.warn(message, RuntimeWarning, stacklevel=5)
         if self._worker is not None and self._worker.failure is not None:
-            self._fail(self._worker.failure)
-
-    def _fail(self, failure: BaseException) -> None:
-        """Warn once and let training go on; raise instead if `strict`."""
-        if self.failed is None:
-            self.failed = f"{type(failure).__name__}: {failure}"
-            self._failure = failure
-            if not self._strict:
-                message = (
-                    f"rankscope stopped tracking {self.path} and training goes on: {self.failed}"
-                )
-                warnings.warn(message, RuntimeWarning, stacklevel=4)
-        # Ranks that gather shards stop together, at the next snapshot; others stop at once.
-        self._stopped = self._stopped or not self._sharded
-        if self._strict and self._stopped:
-            raise failure
-
-    def _stop_together(self) -> bool:
-        """Return True on every rank once any has failed; a collective."""
-        worst = worst_of_ranks(self._trouble(), home=self._home)
-        if worst == Trouble.NONE:
-            return False
-        self._stopped = True
-        self.failed = self.failed or "the tracker of another rank failed"
-        if self._strict or worst == Trouble.MISTAKE:
-            error = ValueError if worst == Trouble.MISTAKE else RuntimeError
-            raise self._failure or error(self.failed)
-        return True
-
-    def _trouble(self) -> Trouble:
-        if isinstance(self._failure, ValueError) and self._worker is None:
-            return Trouble.MISTAKE
-        return Trouble.NONE if self.failed is None else Trouble.FAILURE
+            self._state.fail(self._worker.failure)
 
 
 def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -> None:
     if value not in choices:
         raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")
-
-
-def _finish(pid: int, worker: Worker, recorder: Recorder) -> None:
-    """Close a run, also at interpreter exit, but not in a forked child, which has no worker."""
-    if os.getpid() == pid:
-        worker.drain()
-        worker.close()
-        recorder.close()

@@ -1,5 +1,7 @@
 """The tensors a tracker watches, looked up in the model anew each time."""
 
+from collections.abc import Set
+
 import torch
 from torch import Tensor, nn
 
@@ -9,9 +11,12 @@ from rankscope.matrices.quantization import is_quantized
 
 
 class Watch:
-    """Finds the tensors of a plan in a model and checks that they keep their shape and dtype.
+    """Finds the tensors of a plan in a model, and tells which of them have changed their kind.
 
     Effective weights are computed when they are copied, one at a time, on the model's device.
+
+    changes: what has become of stored tensors that are no longer as they were at first. Those of
+        another dtype are still read.
     """
 
     def __init__(self, model: nn.Module, plan: snapshot.Plan, *, everything: bool = False) -> None:
@@ -21,26 +26,54 @@ class Watch:
         names = (*plan.parameters, *others) if everything else plan.parameters
         self._names = tuple(dict.fromkeys(names))
         self._effective = {weight.parameter: weight for weight in plan.effective}
-        self._parts = stored_parts(self._names, plan.effective)
-        self._expected = {name: (t.shape, t.dtype) for name, t in self._find().items()}
+        stored = stored_tensors(model)
+        self._expected = {
+            part: (stored[part].shape, stored[part].dtype)
+            for part in stored_parts(self._names, plan.effective)
+        }
+        self._keeps_dtypes = False
+        self.changes: dict[str, str] = {}
+
+    @property
+    def names(self) -> Set[str]:
+        """Names of the watched tensors."""
+        return dict.fromkeys(self._names).keys()
+
+    def keep_dtypes(self) -> None:
+        """Read no tensor in a wider dtype than at first: its copies have no room for it."""
+        self._keeps_dtypes = True
 
     def tensors(self) -> Weights:
-        """Return the model's tensors as they are now; ValueError if one has changed its kind."""
-        tensors = self._find()
-        for name, tensor in tensors.items():
-            shape, dtype = self._expected[name]
-            if tensor.shape != shape:
-                raise ValueError(
-                    f"the tensor {name!r} changed its shape from {tuple(shape)} to "
-                    f"{tuple(tensor.shape)}; use a new Tracker with another path"
-                )
-            if tensor.dtype != dtype:
-                raise ValueError(
-                    f"the tensor {name!r} is {tensor.dtype} now and was {dtype}; with mixed "
-                    "precision of FSDP2 observe before forward or after backward, else use a new "
-                    "Tracker with another path"
-                )
-        return Weights(tensors, self._effective, dict(walk(self._model)), self._names)
+        """Return the watched tensors that can be read now."""
+        stored = stored_tensors(self._model)
+        self.changes = {}
+        readable = {
+            part: stored[part] for part in self._expected if self._is_readable(part, stored)
+        }
+        weights = Weights(readable, self._effective, dict(walk(self._model)))
+        names = (n for n in self._names if all(part in readable for part in weights.parts(n)))
+        return Weights(readable, self._effective, weights.modules, tuple(names))
+
+    def _is_readable(self, name: str, stored: dict[str, Tensor]) -> bool:
+        """Tell whether a stored tensor can be read now, and note what has become of it."""
+        shape, dtype = self._expected[name]
+        tensor = stored.get(name)
+        if tensor is None:
+            self.changes[name] = "is gone"
+        elif tensor.shape != shape:
+            self.changes[name] = f"changed its shape from {(*shape,)} to {(*tensor.shape,)}"
+        elif tensor.is_meta:
+            self.changes[name] = "has no values (meta device)"
+        elif tensor.layout != torch.strided:
+            self.changes[name] = f"is sparse ({tensor.layout})"
+        elif tensor.dtype == dtype:
+            return True
+        elif self._keeps_dtypes and torch.promote_types(tensor.dtype, dtype) != dtype:
+            self.changes[name] = f"was {dtype} and is {tensor.dtype}, wider than its copies"
+        else:
+            self.changes[name] = f"was {dtype} and is measured as {tensor.dtype}"
+            return True
+        return False
 
     def examples(self) -> dict[str, Tensor]:
         """Return a tensor of each shape and dtype that takes no memory; nothing is computed."""
@@ -53,16 +86,6 @@ class Watch:
             dtype = tensor.dtype if effective is None else weights.dtype(effective)
             examples[name] = torch.empty((), dtype=dtype, device=tensor.device).expand(shape)
         return examples
-
-    def _find(self) -> dict[str, Tensor]:
-        tensors = stored_tensors(self._model)
-        missing = [name for name in self._parts if name not in tensors]
-        if missing:
-            raise ValueError(
-                f"the model no longer has the tensor {missing[0]!r}; "
-                "use a new Tracker with another path when layers change"
-            )
-        return {name: tensors[name] for name in self._parts}
 
 
 def _is_copied(tensor: Tensor) -> bool:

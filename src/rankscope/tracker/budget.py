@@ -1,0 +1,128 @@
+"""Budget of a tracker: the share of a run's time that its snapshots may take.
+
+A snapshot costs training more than the wait for its copy. Where the CPU trains, measuring takes
+cores from it, so the time for which they measure counts. That is wall time, which other programs on
+the machine stretch as they stretch training. Where a GPU trains and a process measures, only what
+happens in this process counts.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+
+from rankscope import snapshot
+from rankscope.tracker.defaults import MeasurerKind
+
+DEFAULT_SHARE = 0.05
+
+# A run may always spend this many seconds, which nobody notices: a tenth of a run of two seconds.
+# Every due step releases a part, so that short runs spread their snapshots over all due steps.
+FREE_SECONDS = 0.2
+FREE_SECONDS_PER_STEP = 0.005
+
+
+class Budget:
+    """Decides which due steps a share of the run's time affords. Both threads charge it."""
+
+    def __init__(self, share: float, *, expected_seconds: float, cores: int | None) -> None:
+        """`expected_seconds` is the cost of a snapshot until one has been measured.
+
+        cores: number of cores that measure at the expense of training. None means that only the
+            CPU time of the worker's own thread counts.
+        """
+        self.share = share
+        self.seconds = 0.0  # spent so far
+        self._expected = expected_seconds
+        self._cores = cores
+        self._began: float | None = None
+        self._due = 0
+        self._measured = 0
+        self._under_way = 0
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start the clock at the first step; later calls do nothing."""
+        if self._began is None:
+            self._began = time.perf_counter()
+
+    def affords_another(self) -> bool:
+        """Count a due step and return whether a snapshot at it stays within the budget."""
+        assert self._began is not None
+        elapsed = time.perf_counter() - self._began
+        with self._lock:
+            self._due += 1
+            free = min(FREE_SECONDS, FREE_SECONDS_PER_STEP * self._due)
+            cost = self.seconds + (self._under_way + 1) * self._expected
+            return cost <= max(free, self.share * elapsed)
+
+    @contextmanager
+    def copying(self) -> Iterator[None]:
+        """Charge the time that the training thread spends on a snapshot."""
+        began = time.perf_counter()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.seconds += time.perf_counter() - began
+
+    def submitted(self) -> None:
+        """Note that the worker has a snapshot to measure."""
+        with self._lock:
+            self._under_way += 1
+
+    @contextmanager
+    def measuring(self) -> Iterator[None]:
+        """Charge what a snapshot that was submitted costs in the worker's thread."""
+        wall, cpu = time.perf_counter(), time.thread_time()
+        try:
+            yield
+        finally:
+            wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
+            cost = cpu if self._cores is None else max(cpu, wall * self._cores)
+            with self._lock:
+                self.seconds += cost
+                # The first snapshot has no changes to measure; later ones cost about twice.
+                self._expected = cost if self._measured else 2 * cost
+                self._measured += 1
+                self._under_way -= 1
+
+
+def chosen_budget(
+    share: float | Literal["auto"] | None,
+    schedule: object,
+    plan: snapshot.Plan,
+    *,
+    home: torch.device,
+    measurer: MeasurerKind,
+    threads: int,
+) -> Budget | None:
+    """Return the budget a user asked for; "auto" limits the default schedule only."""
+    if share == "auto":
+        share = DEFAULT_SHARE if schedule is None else None
+    if share is None:
+        return None
+    if isinstance(share, str) or not 0 < share <= 1:
+        raise ValueError(f'budget: expected a share between 0 and 1, None or "auto", got {share!r}')
+    if home.type == "cpu":
+        cores: int | None = threads
+    else:
+        cores = None if measurer == "process" else 1
+    return Budget(share, expected_seconds=expected_seconds(plan), cores=cores)
+
+
+def expected_seconds(plan: snapshot.Plan) -> float:
+    """Return a rough cost of the first snapshot: an overhead per matrix, and the arithmetic."""
+    operations = sum(_operations(r.m, r.n) for r in plan.readings)
+    operations += sum(_operations(p.left.m + p.right.m, 2 * p.left.n) for p in plan.products)
+    matrices = len(plan.readings) + len(plan.products) + len(plan.pairs)
+    return 0.003 + 0.0005 * matrices + operations / 1e10
+
+
+def _operations(m: int, n: int) -> int:
+    """Operations of a Gram matrix and its eigenvalues, weighted for their lower speed."""
+    k = min(m, n)
+    return 2 * (m * n * k + 10 * k**3)

@@ -1,0 +1,96 @@
+"""Handover of copies, rows of scalars and notes from the training thread to the worker."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+
+from rankscope.tracker.budget import Budget
+from rankscope.tracker.buffers import Buffer, BufferPool, Handoff, Number, RowBuffer
+from rankscope.tracker.recorder import Recorder
+from rankscope.tracker.worker import Worker
+
+
+class Handover:
+    """Queues the recorder's work for the worker of a tracker."""
+
+    def __init__(
+        self, worker: Worker, recorder: Recorder, pool: BufferPool, *, budget: Budget | None
+    ) -> None:
+        self._worker = worker
+        self._recorder = recorder
+        self._pool = pool
+        self._budget = budget
+        self._gaps: dict[str, list[int]] = {"skipped": [], "left_out": []}
+
+    def submit(
+        self, job: Callable[[Recorder], None], *, after: Callable[[], None] | None = None
+    ) -> None:
+        """Let the worker run `job`, and `after` whatever becomes of it."""
+        recorder = self._recorder
+        self._worker.submit(lambda: job(recorder), after=after)
+
+    def free_buffer(self, *, block: bool) -> tuple[Buffer | None, float]:
+        """Return a free buffer, None if there is none, and the seconds waited for it."""
+        began = time.perf_counter()
+        buffer = None
+        while buffer is None and self._worker.alive:
+            buffer = self._pool.take(timeout=0.2 if block else 0.0)
+            if not block:
+                break
+        return buffer, time.perf_counter() - began
+
+    def record(
+        self,
+        step: int,
+        buffer: Buffer,
+        numbers: Mapping[str, Number],
+        *,
+        wait_seconds: float,
+        complete: bool,
+    ) -> None:
+        """Let the worker measure a filled buffer and commit it as the snapshot of `step`."""
+        self._send_gaps(taken=step)
+        handoff, pool = Handoff({name: [number] for name, number in numbers.items()}), self._pool
+        budget = self._budget
+
+        def record(recorder: Recorder) -> None:
+            with nullcontext() if budget is None else budget.measuring():
+                recorder.record(step, buffer, handoff, wait_seconds=wait_seconds, complete=complete)
+
+        if budget is not None:
+            budget.submitted()
+        self.submit(record, after=lambda: pool.give_back(buffer))
+
+    def send_rows(self, rows: RowBuffer) -> None:
+        """Let the worker commit the scalars of every step that have gathered."""
+        if len(rows):
+            steps, columns = rows.take()
+            self.submit(lambda recorder: recorder.record_rows(steps, columns))
+
+    def leave_out(self, step: int) -> None:
+        """Note a step that was due and is not taken; the run lists it from the next commit on."""
+        self._gaps["skipped" if self._budget is None else "left_out"].append(step)
+
+    def finish(self, rows: RowBuffer) -> None:
+        """Send all that has gathered."""
+        self.send_rows(rows)
+        self._send_gaps()
+
+    def _send_gaps(self, *, taken: int | None = None) -> None:
+        gaps = {
+            name: [step for step in steps if step != taken]
+            for name, steps in self._gaps.items()
+            if steps
+        }
+        if gaps:
+            self._gaps = {name: [] for name in self._gaps}
+            self.submit(lambda recorder: recorder.note(gaps))
+
+
+def finish_run(pid: int, worker: Worker, recorder: Recorder) -> None:
+    """Close a run, also at interpreter exit, but not in a forked child, which has no worker."""
+    if os.getpid() == pid:
+        worker.drain()
+        worker.close()
+        recorder.close()

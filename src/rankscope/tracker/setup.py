@@ -1,0 +1,64 @@
+"""Setup of a tracker: what it measures and where, from a model and a user's options."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from rankscope import snapshot
+from rankscope.matrices import Views, views
+from rankscope.pairs import Pair
+from rankscope.tracker.defaults import MeasurerKind, default_pairs, measuring_device
+from rankscope.tracker.probe import Probe
+from rankscope.tracker.watch import Watch
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A plan and the tensors it needs.
+
+    home: device on which the model trains.
+    device: device that decomposes.
+    """
+
+    chosen: Views
+    plan: snapshot.Plan
+    watch: Watch
+    home: torch.device
+    device: torch.device
+
+
+def set_up(
+    model: nn.Module,
+    *,
+    include: str | Sequence[str] | None,
+    exclude: str | Sequence[str] | None,
+    raw: bool,
+    pairs: Sequence[Pair] | None,
+    products: bool,
+    top: int,
+    probe: Probe | None,
+    device: torch.device | str | None,
+    beside: MeasurerKind | None,
+) -> Setup:
+    """Return the setup for these options of `Tracker`; ValueError if there is nothing to track."""
+    chosen = views(model, include=include, exclude=exclude, raw=raw)
+    plan = snapshot.plan(
+        chosen,
+        pairs=default_pairs(model, chosen) if pairs is None else pairs,
+        products=products,
+        top=top,
+        directions={} if probe is None else probe.directions,
+    )
+    watch = Watch(model, plan, everything=probe is not None)
+    if not plan.readings:
+        raise ValueError(
+            "the model has no matrix to track: no parameter that is chosen and can be read has two "
+            "or more axes; print rankscope.views(model).coverage to see what it has"
+        )
+    home = watch.tensors().behind(plan.readings[0].parameter)[0].device
+    measured_on = measuring_device(home, plan) if device is None else torch.device(device)
+    if beside == "process" and measured_on.type != "cpu":
+        raise ValueError('a process measures on the host; pass device="cpu" or beside="thread"')
+    return Setup(chosen, plan, watch, home, measured_on)
