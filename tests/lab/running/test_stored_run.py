@@ -84,7 +84,7 @@ def test_a_run_that_another_process_writes_is_left_alone(tmp_path: Path) -> None
     stored.begin()
     Decay().execute(stored.path, seed=1, progress=lambda fraction: None)
     lock = Lock.take(stored.path)
-    with pytest.raises(ValueError, match="is being written by process"):
+    with pytest.raises(ValueError, match="is being written by this process"):
         stored.begin()
     lock.release()
     assert store.open(stored.path).sizes["time"] == 4
