@@ -1,6 +1,7 @@
 """Contents of a tracked run, against a dense computation of the same weights."""
 
 import time
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -264,3 +265,16 @@ def test_paused_sees_nothing(tmp_path) -> None:
                     wait()
         tracker.observe(2)
     assert list(rs.open(tmp_path / "run").step.values) == [0, 2]
+
+
+def test_home_is_expanded_and_a_url_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    model = nn.Linear(2, 2)
+    with rs.Tracker(model, "~/run") as tracker:
+        tracker.observe(0)
+    assert tracker.path == tmp_path / "run"
+    assert rs.open("~/run").sizes["step"] == 1
+    with pytest.raises(ValueError, match="s3://bucket/run is a URL"):
+        rs.Tracker(model, "s3://bucket/run")

@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class OpenTracker(Protocol):
-    """What is needed of a tracker here."""
+    """Parts of a tracker that are needed here."""
 
     def close(self) -> None: ...
 
