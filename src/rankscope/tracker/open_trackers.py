@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class OpenTracker(Protocol):
-    """What is needed of a tracker here."""
+    """A tracker that can be closed."""
 
     def close(self) -> None: ...
 

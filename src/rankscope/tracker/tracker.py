@@ -122,8 +122,6 @@ class Tracker:
         _check_choice("beside", beside, (None, "thread", "process"))
         if min(places, top) < 1:
             raise ValueError(f"places and top must be at least 1, got {places} and {top}")
-        if resume and overwrite:
-            raise ValueError("resume continues a run and overwrite removes it; pass one of them")
         self.path = local_path(path)
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
@@ -253,10 +251,9 @@ class Tracker:
 
     def _begin(self, step: int) -> None:
         """Give up what a resumed run has from its first step on: it is trained anew."""
-        if self._resuming:
-            self._resuming = False
-            if self._recorder is not None:  # at once: `committed` must not name these any more
-                self._recorder.forget_from(step)
+        if self._resuming and self._recorder is not None:
+            self._recorder.forget_from(step)  # at once: `committed` must not name them any more
+        self._resuming = False
 
     def _take(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
         self._report_worker()
