@@ -27,9 +27,9 @@ def keep(
     run: Path, attrs: Mapping[str, Any], arrays: Iterable[str], *, durable: bool
 ) -> dict[str, int]:
     """Keep the run as it is, unless that is done; return the attribute that counts it."""
-    kept_run = kept_path(run, attrs)
-    if not kept_run.exists():
-        partial = kept_run.with_suffix(".partial")
+    archive = kept_path(run, attrs)
+    if not archive.exists():
+        partial = archive.with_suffix(".partial")
         if partial.exists():
             shutil.rmtree(partial)  # left by a process that died
         partial.mkdir(parents=True)
@@ -40,23 +40,23 @@ def keep(
                     _link(file, partial / folder / file.name)
             if durable:
                 sync_folder(partial / folder)
-        os.replace(partial, kept_run)
+        os.replace(partial, archive)
         if durable:
-            sync_folder(kept_run.parent)
+            sync_folder(archive.parent)
             sync_folder(run)
-    return {DROPPED: int(kept_run.name)}
+    return {DROPPED: int(archive.name)}
 
 
 def restore(run: Path, attrs: Mapping[str, Any]) -> None:
     """Put back the files of a run that went back without committing a new row."""
-    kept_run = kept_path(run, attrs)
-    partial = kept_run.with_suffix(".partial")
+    archive = kept_path(run, attrs)
+    partial = archive.with_suffix(".partial")
     if partial.exists():
         shutil.rmtree(partial)  # left by a process that died
-    if not kept_run.exists():
+    if not archive.exists():
         return
-    for file in kept_run.rglob("*"):
-        present = run / file.relative_to(kept_run)
+    for file in archive.rglob("*"):
+        present = run / file.relative_to(archive)
         if present == run / ROOT or not file.is_file():  # the root may have new attributes
             continue
         if not (present.exists() and present.samefile(file)):
@@ -64,7 +64,7 @@ def restore(run: Path, attrs: Mapping[str, Any]) -> None:
             again.unlink(missing_ok=True)
             _link(file, again)
             os.replace(again, present)
-    os.replace(kept_run, partial)  # readers find it whole or not at all
+    os.replace(archive, partial)  # readers find it whole or not at all
     shutil.rmtree(partial)
 
 

@@ -55,21 +55,21 @@ class Folder:
         if self.attrs is None:
             return _open(self.path / name, most_bytes)
         # The run is kept before any of its files changes, and put back before the kept one goes.
-        kept_run = kept_path(self.path, self.attrs)
+        archive = kept_path(self.path, self.attrs)
         while True:
-            is_kept, file, damage = kept_run.exists(), None, None
+            is_kept, file, damage = archive.exists(), None, None
             try:
                 file = _open(self.path / name, most_bytes)
             except Damage as failure:
                 damage = failure
-            if not is_kept and not kept_run.exists():
+            if not is_kept and not archive.exists():
                 if damage is not None:
                     raise damage
                 return file
             if file is not None:
                 file.close()
-            file = _open(kept_run / name, most_bytes)
-            if file is not None or kept_run.exists():
+            file = _open(archive / name, most_bytes)
+            if file is not None or archive.exists():
                 return file
 
 

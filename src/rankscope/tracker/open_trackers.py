@@ -12,7 +12,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class OpenTracker(Protocol):
-    """Parts of a tracker that are needed here."""
+    """A tracker that can be closed."""
 
     def close(self) -> None: ...
 

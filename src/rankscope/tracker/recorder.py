@@ -194,6 +194,8 @@ def open_run(
 
     `from_init` measures changes from the first snapshot, otherwise `reference` does if given.
     """
+    if options.resume and options.overwrite:
+        raise ValueError("resume continues a run and overwrite removes it; pass one of them")
     dtypes = {name: tensors[name].dtype for name in plan.parameters}
     coords, variables = snapshot.layout(plan, dtypes, change=from_init or reference is not None)
     for name in options.every_step:

@@ -126,8 +126,6 @@ class Tracker:
         _check_choice("beside", beside, (None, "thread", "process"))
         if min(places, top) < 1:
             raise ValueError(f"places and top must be at least 1, got {places} and {top}")
-        if resume and overwrite:
-            raise ValueError("resume continues a run and overwrite removes it; pass one of them")
         self.path = local_path(path).absolute()  # the working directory may change
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
