@@ -7,7 +7,8 @@ import pytest
 import xarray as xr
 
 from rankscope import store
-from rankscope.store.archive import archive_attrs, open_archive, packed
+from rankscope.store.archive import archive_attrs, packed
+from rankscope.store.reader import open_archive
 
 
 def dataset() -> xr.Dataset:
@@ -77,7 +78,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         chunk = next(entry for entry in archive.infolist() if "/c/" in entry.filename)
     data[chunk.header_offset + 30 + len(chunk.filename) + chunk.compress_size // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ValueError, match=r"run.zarr.zip is damaged \(.*\); restore it"):
+    with pytest.raises(ValueError, match=r"run.zarr.zip is damaged: 'loss'.*Bad CRC-32.*; restore"):
         store.open(path)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xarray as xr
 
@@ -167,25 +168,133 @@ def test_any_step_of_a_commit_may_crash(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_any_step_of_dropping_rows_may_crash(tmp_path: Path) -> None:
+def go_back(writer: Writer, step: int = 2) -> None:
+    """Go back to `step`, before which there are as many training steps, and write it anew."""
+    writer.rewind(step)
+    rows = np.arange(step, 10 * step + 10)
+    writer.extend("train_step", rows, {"every": rows / 4})  # waits for the snapshot
+    append(writer, step)
+
+
+def test_any_step_of_going_back_may_crash(tmp_path: Path) -> None:
+    """Readers see the old rows or the new ones; a reader from before sees the old ones."""
     with create(tmp_path / "run") as writer:
         write(writer, range(13))
         shutil.copytree(tmp_path / "run", tmp_path / "whole")
         with failing(None) as replaced:
-            writer.truncate(2)
+            go_back(writer)
+    assert check(store.open(tmp_path / "run" / "dropped" / "1")) == 13
     for call in range(len(replaced)):
         path = tmp_path / f"run{call}"
         shutil.copytree(tmp_path / "whole", path)
         writer = Writer.resume(path)
+        early = store.open(path)
         with contextlib.suppress(Crash), failing(call, Crash()):
-            writer.truncate(2)
-        writer.close()
+            go_back(writer)
+        writer._lock.release()  # as the end of the process does
+        assert check(early) == 13
+        committed = check(store.open(path))
+        assert committed == (3 if (path / "zarr.json").read_bytes() != root(tmp_path) else 13)
         with Writer.resume(path) as writer:
-            assert len(writer.steps) == (13 if call == 0 else 2)
-            assert len(writer.positions("train_step")) == (130 if call == 0 else 2)
-            writer.truncate(0)
+            assert len(writer.steps) == committed
+            assert len(writer.positions("train_step")) == 10 * committed
+            assert check(xr.open_zarr(path)) == committed  # with no help of ours
+            write(writer, range(committed, 14))
+        assert check(store.open(path)) == 14
+        assert check(early) == 13 or committed == 13
+        assert os.listdir(path / "dropped") == (["1"] if committed == 3 else [])
+
+
+def root(folder: Path) -> bytes:
+    return (folder / "whole" / "zarr.json").read_bytes()
+
+
+def test_going_back_again_keeps_each_run(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    early = []
+    with create(path) as writer:
+        for steps in (13, 9, 5):
+            write(writer, range(len(writer.steps), steps))
+            early.append((steps, store.open(path)))
+            go_back(writer, 1)
+    assert check(store.open(path)) == 2
+    for number, (steps, dataset) in enumerate(early, 1):
+        assert check(dataset) == steps
+        assert check(store.open(path / "dropped" / str(number))) == steps
+    assert store.open(path).attrs["dropped"] == 3
+
+
+def test_rows_that_wait_are_committed_on_closing(tmp_path: Path) -> None:
+    with create(tmp_path / "run") as writer:
+        write(writer, range(3))
+        writer.rewind(2)
+        assert check(store.open(tmp_path / "run")) == 3
+    assert check(store.open(tmp_path / "run")) == 3  # nothing new came
+    with Writer.resume(tmp_path / "run") as writer:
+        writer.rewind(20)
+        extend(writer, 2)
+        writer.set_attrs({"seed": 1})
+        assert check(store.open(tmp_path / "run")) == 3
+    ds = store.open(tmp_path / "run")
+    assert (check(ds), ds.attrs["seed"], ds.attrs["dropped"]) == (3, 1, 1)
+
+
+def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def link(source: Path, target: Path) -> None:
+        raise OSError(errno.ENOTSUP, "no links")
+
+    monkeypatch.setattr(os, "link", link)
+    writer = create(tmp_path / "run")
+    write(writer, range(5))
+    with contextlib.suppress(Crash), failing(3, Crash()):
+        go_back(writer)
+    writer._lock.release()  # as the end of the process does
+    with Writer.resume(tmp_path / "run") as writer:
+        assert check(xr.open_zarr(tmp_path / "run")) == 5
+        go_back(writer)
+    assert check(store.open(tmp_path / "run")) == 3
+    assert check(store.open(tmp_path / "run" / "dropped" / "1")) == 5
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_any_step_of_overwriting_may_crash(
+    tmp_path: Path, exchange: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not exchange:
+        monkeypatch.setattr("rankscope.store.exchange._exchanged", lambda *paths: False)
+    with create(tmp_path / "whole") as writer:
+        write(writer, range(3))
+    with failing(None) as replaced:
+        writer = create(tmp_path / "new")
+    writer.close()
+    lengths = []
+    for call in range(len(replaced) - 2, len(replaced) + 2):
+        path = tmp_path / f"run{call}"
+        shutil.copytree(tmp_path / "whole", path)
+        with contextlib.suppress(Crash), failing(call, Crash()):
+            writer = create(path, overwrite=True)
+        writer.close()
+        if not exchange and not path.exists():
+            path = path.with_name(f".{path.name}.replaced")  # between two renames
+        lengths.append(check(store.open(path)))
+        with create(tmp_path / f"run{call}", overwrite=True) as writer:
             write(writer, range(1))
-        assert check(store.open(path)) == 1
+        assert check(store.open(tmp_path / f"run{call}")) == 1
+    assert lengths == sorted(lengths, reverse=True) and set(lengths) == {3, 0}
+    assert not list(tmp_path.glob(".*.partial")) and not list(tmp_path.glob(".*.lock"))
+
+
+def test_overwriting_through_a_link(tmp_path: Path) -> None:
+    with create(tmp_path / "run") as writer:
+        write(writer, range(3))
+    (tmp_path / "link").symlink_to("run")
+    create(tmp_path / "link", overwrite=True).close()
+    assert (tmp_path / "link").is_symlink()
+    assert check(store.open(tmp_path / "run")) == 0
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").touch()
+    with pytest.raises(ValueError, match="is not a run"):
+        create(tmp_path / "notes", overwrite=True)
 
 
 @contextlib.contextmanager

@@ -266,6 +266,24 @@ def results_check(results: ArchiveArgument = RESULTS) -> None:
     typer.echo(f"{results}: all numbers agree.")
 
 
+@app.command()
+def check(
+    runs: Annotated[Path, typer.Argument(help="A run, an archive of one, or a folder of runs.")],
+) -> None:
+    """Read all that is stored of runs, compare it with its checksums, name what is damaged.
+
+    The exit code is 1 if anything is damaged.
+    """
+    from rankscope.lab.running.integrity import check_runs
+
+    reports = check_runs(runs.expanduser())
+    for report in reports:
+        for line in report.lines():
+            typer.echo(line)
+    if any(report.damage for report in reports):
+        raise typer.Exit(1)
+
+
 def _typed() -> str:
     """Return the command as it was typed; it makes the same again."""
     return shlex.join(["rankscope", *sys.argv[1:]])

@@ -174,19 +174,151 @@ def test_a_reference_that_does_not_serve(tmp_path, damage: str) -> None:
     [
         (network(), {}, "resume=True"),
         (network(), {"reference": network(), "resume": True}, "'init'"),
-        (nn.Linear(3, 3), {"resume": True}, "matri"),
+        (nn.Linear(3, 3), {"resume": True}, r"matrix '0' is 9 x 6 of float32 in the run and miss"),
+        (
+            nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 5)),
+            {"resume": True},
+            r"matrix '2' is 4 x 9 of float32 in the run and 5 x 9 of float32 in the model;",
+        ),
+        (network(), {"resume": True, "overwrite": True}, "pass one of them"),
     ],
-    ids=["no resume", "another reference", "another model"],
+    ids=["no resume", "another reference", "another model", "another shape", "both"],
 )
 def test_a_used_path_is_refused(tmp_path, model, options, message: str) -> None:
     with rs.Tracker(network(), tmp_path / "run", schedule=1) as tracker:
         tracker.observe(0)
-        with pytest.raises(ValueError, match="run"):  # while it is being written, by anybody
-            rs.Tracker(model, tmp_path / "run", **options)
     with pytest.raises(ValueError, match=message):
         rs.Tracker(model, tmp_path / "run", **options)
     with rs.Tracker(network(), tmp_path / "run", resume=True) as tracker:  # nothing stays locked
         assert tracker.committed == 0
+
+
+def test_a_cell_that_is_run_again(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tracker of its first run is alive, and gives way."""
+    first = rs.Tracker(network(), tmp_path / "run", schedule=1, every_step=("loss",))
+    for step in range(3):
+        first.observe(step, loss=1.0)
+    with pytest.raises(ValueError, match=r"already holds .*resume=True to go on, overwrite=True"):
+        rs.Tracker(network(), tmp_path / "run")
+    first.observe(3)  # a mistake has not harmed it
+    monkeypatch.chdir(tmp_path)
+    second = rs.Tracker(network(), "run", schedule=1, resume=True)
+    assert second.committed == 3
+    assert stored_steps(tmp_path / "run") == [0, 1, 2, 3]
+    first.observe(4)
+    second.observe(4)
+    third = rs.Tracker(network(), "run", schedule=1, overwrite=True)
+    assert stored_steps(tmp_path / "run") == []
+    third.observe(7)
+    third.close()
+    assert stored_steps(tmp_path / "run") == [7]
+    assert first.failed is second.failed is third.failed is None
+    assert os.listdir(tmp_path) == ["run"]
+
+
+def test_a_lost_reference_is_told_and_can_be_given(tmp_path) -> None:
+    """Never taken from the weights at hand, from which the changes would be too small."""
+    path, start = tmp_path / "run", network()
+    whole = track(tmp_path / "whole", network(), steps=range(4))
+    track(path, network(), steps=range(2))
+    (path / "reference.safetensors").unlink()
+    with pytest.raises(ValueError, match=r"has lost reference\.safetensors.*pass a checkpoint"):
+        rs.Tracker(network(2), path, resume=True)
+    ds = track(path, network(2), steps=range(2, 4), resume=True, reference=start.state_dict())
+    np.testing.assert_array_equal(ds.change_singular_values, whole.change_singular_values)
+    again = track(path, network(4), steps=range(4, 5), resume=True)  # the file is back
+    assert again.sizes["step"] == 5
+
+
+def test_resumed_at_an_earlier_step(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The old snapshots stay until there is a new one, and after that in `dropped`."""
+    path = tmp_path / "run"
+    old = track(path, network(), steps=range(6), every_step=("loss",)).load()
+    with rs.Tracker(
+        network(2), path, schedule=1, resume=True, every_step=("loss",), beside="thread"
+    ) as tracker:
+        assert tracker.committed == 5
+        early = rs.open(path)
+        with tracker._worker.held():
+            tracker.observe(2, loss=7.0)
+            assert tracker.committed == 1  # the others are about to be dropped
+            assert rs.open(path).load().identical(old)
+        tracker.flush()
+        assert tracker.committed == 2
+        assert stored_steps(path) == [0, 1, 2]
+        values = ("step", "singular_values", "change_singular_values", "loss_every_step")
+        for dataset in (early, rs.open(path / "dropped" / "1")):
+            for name in values:
+                np.testing.assert_array_equal(dataset[name], old[name])
+    ds = rs.open(path)
+    np.testing.assert_array_equal(ds.singular_values, old.singular_values[:3])
+    assert ds.loss_every_step.values.tolist() == [0.0, 1.0, 7.0]
+
+
+@pytest.mark.parametrize("beside", ["thread", "process"])
+def test_a_resumed_run_that_starts_at_zero_again_is_kept(tmp_path, beside: str) -> None:
+    path = tmp_path / "run"
+    old = track(path, network(), steps=range(4)).load()
+    new = track(path, network(seed=1), steps=range(2), resume=True, beside=beside)
+    expected = track(tmp_path / "new", network(seed=1), steps=range(2))
+    for name in ("singular_values", "change_singular_values"):
+        np.testing.assert_array_equal(new[name], expected[name])
+        np.testing.assert_array_equal(rs.open(path / "dropped" / "1")[name], old[name])
+    back = track(path / "dropped" / "1", network(4), steps=range(4, 5), resume=True)
+    assert np.isfinite(back.change_singular_values.sel(matrix="0").values).all()
+
+
+def test_a_new_reference_that_is_not_committed_is_undone(
+    tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "run"
+    track(path, network(), steps=range(2))
+    before = (path / "reference.safetensors").read_bytes()
+    tracker = rs.Tracker(network(seed=1), path, schedule=1, resume=True)
+    monkeypatch.setattr("rankscope.snapshot.measure", failing(OSError("broken disk")))
+    tracker.observe(0)
+    with pytest.warns(RuntimeWarning, match="broken disk"):
+        tracker.close()
+    assert (path / "reference.safetensors").read_bytes() == before
+    assert stored_steps(path) == [0, 1]
+
+
+def test_a_durable_reference_reaches_the_disk(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def watched_sync(descriptor: int) -> None:
+        events.append(f"sync {Path(os.readlink(f'/proc/self/fd/{descriptor}')).name}")
+        sync(descriptor)
+
+    def watched_replace(source: Path, target: Path) -> Path:
+        events.append(f"replace {target.name}")
+        return replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_sync)
+    monkeypatch.setattr(Path, "replace", watched_replace)
+    track(tmp_path / "run", durable=True)
+    first = events.index("sync reference.partial")
+    assert events[first : first + 3] == [
+        "sync reference.partial",
+        "replace reference.safetensors",
+        "sync run",
+    ]
+    assert "sync zarr.json.partial" in events[first + 3 :]
+
+
+def test_a_disk_that_becomes_read_only(tmp_path) -> None:
+    with tmpfs(tmp_path, "1m") as remount:
+        with (
+            pytest.warns(RuntimeWarning, match="training goes on.*Read-only"),
+            rs.Tracker(network(), tmp_path / "run", schedule=1) as tracker,
+        ):
+            tracker.observe(0)
+            tracker.flush()
+            remount("ro")
+            tracker.observe(1)
+        assert "Read-only" in tracker.failed
+        assert stored_steps(tmp_path / "run") == [0]
 
 
 def test_a_run_begun_anew_has_a_new_reference(tmp_path) -> None:

@@ -1,9 +1,9 @@
 """Archives: a Dataset as one file, a Zarr store in a zip; equal Datasets give equal bytes."""
 
+import contextlib
 import json
 import zipfile
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 import xarray as xr
 from zarr.codecs import BloscCodec
-from zarr.storage import MemoryStore, ZipStore
+from zarr.storage import MemoryStore
+
+from rankscope.store.chunk import checksum
+from rankscope.store.metadata import ROOT, ROOT_BYTES, parse_root, sealed
+from rankscope.store.source import DAMAGED_ZIP, Archive
 
 SUFFIX = ".zarr.zip"
-ROOT = "zarr.json"
 LEVEL = 7  # of Blosc's zstd; level 9 saves a fifteenth and takes twenty times as long
 
 
@@ -27,36 +30,49 @@ def packed(ds: xr.Dataset) -> bytes:
         encoding={str(name): _encoding(array) for name, array in bare.variables.items()},
         consolidated=False,
         zarr_format=3,
+        write_empty_chunks=True,
     )
     store = {name: buffer.to_bytes() for name, buffer in files.items()}
-    metadata = {str(name): json.loads(store[f"{name}/{ROOT}"]) for name in bare.variables}
-    inline = {"kind": "inline", "must_understand": False, "metadata": metadata}
-    root = {**json.loads(store[ROOT]), "consolidated_metadata": inline}
-    return _zipped({**store, ROOT: json.dumps(root).encode()})
+    names = map(str, bare.variables)
+    metadata = {name: json.loads(store[f"{name}/{ROOT}"]) for name in sorted(names)}
+    checksums = {
+        name: checksum(data) for name, data in sorted(store.items()) if not name.endswith(ROOT)
+    }
+    root = {
+        **json.loads(store[ROOT]),
+        "consolidated_metadata": {
+            "kind": "inline",
+            "must_understand": False,
+            "metadata": metadata,
+            "checksums": checksums,
+        },
+    }
+    return _zipped({**store, ROOT: sealed(root)})
 
 
-def open_archive(path: Path) -> xr.Dataset:
-    """Read the Dataset in the archive at `path`, all of it."""
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{path} is not a run in one file; give a {SUFFIX}, or a run's folder")
+@contextlib.contextmanager
+def archive_source(path: Path) -> Iterator[Archive]:
+    """Open the archive at `path`; ValueError if it is none, or damaged."""
     try:
-        with ZipStore(path, mode="r") as store:
-            ds: xr.Dataset = xr.open_zarr(store, chunks=None, consolidated=True).load()
-    except (zipfile.BadZipFile, zlib.error) as damage:
+        if not path.is_file() or not zipfile.is_zipfile(path):
+            raise ValueError(f"{path} is not a run in one file; give a {SUFFIX}, or a run's folder")
+        archive = zipfile.ZipFile(path)
+    except DAMAGED_ZIP as damage:
         raise ValueError(
             f"{path} is damaged ({damage}); restore it, or keep the run again"
         ) from None
-    return ds
+    with archive:
+        yield Archive(path, archive)
 
 
 def archive_attrs(path: Path) -> dict[str, Any]:
     """Read the attributes of the archive at `path`; {} if there is none or it is damaged."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            attrs: dict[str, Any] = json.loads(archive.read(ROOT))["attributes"]
-    except (OSError, zipfile.BadZipFile, zlib.error, KeyError, ValueError):
+        with archive_source(path) as source:
+            file = source.open(ROOT, most_bytes=ROOT_BYTES)
+            return {} if file is None else parse_root(file.read()).attrs
+    except ValueError:
         return {}
-    return attrs
 
 
 def _encoding(array: xr.Variable) -> dict[str, Any]:

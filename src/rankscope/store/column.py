@@ -5,60 +5,63 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import zarr
 
 from rankscope.store.files import replace_file
 from rankscope.store.layout import Layout
-
-
-def read_rows(group: zarr.Group, name: str, *, start: int = 0) -> np.ndarray:
-    """Read the committed rows of an array from `start` on."""
-    array = group[name]
-    assert isinstance(array, zarr.Array)
-    return np.asarray(array[start:])
+from rankscope.store.stored_run import StoredRun
 
 
 @dataclass(frozen=True)
 class Column:
-    """A growing array; `tail` is the chunk that the next row falls into."""
+    """A growing array; `tail` is the chunk that the next row falls into.
+
+    length: number of rows that are written.
+    """
 
     folder: Path
     layout: Layout
     tail: np.ndarray
+    length: int = 0
 
     @classmethod
     def new(cls, folder: Path, layout: Layout) -> "Column":
-        """Return a column without rows; chunks that are never written read as fill."""
+        """Return a column without rows."""
         cls.clear(folder)  # a commit that failed may have left its chunk
         return cls(folder, layout, layout.blank(layout.chunk_rows))
 
     @classmethod
-    def read(cls, folder: Path, layout: Layout, group: zarr.Group, length: int) -> "Column":
-        """Return the column of `length` committed rows."""
+    def read(cls, folder: Path, layout: Layout, run: StoredRun, length: int) -> "Column":
+        """Return the column of the first `length` committed rows."""
         tail = layout.blank(layout.chunk_rows)
         unfinished = length % layout.chunk_rows
-        tail[:unfinished] = read_rows(group, folder.name, start=length - unfinished)
-        return cls(folder, layout, tail)
+        tail[:unfinished] = run.read(folder.name, slice(length - unfinished, length))
+        return cls(folder, layout, tail, length)
 
     def with_rows(self, start: int, rows: np.ndarray, *, durable: bool) -> "Column":
         """Write `rows` from row `start` on, and return the column with them.
 
+        Rows between the last one written and `start` get the fill: every committed chunk is there.
         Each chunk is replaced in one step. After a failure, `self` can write the rows again.
         """
         self.folder.mkdir(exist_ok=True)
+        if start > self.length:
+            rows = np.concatenate([self.layout.blank(start - self.length), rows])
+            start = self.length
         size, tail, written = self.layout.chunk_rows, self.tail, 0
         while written < len(rows):
             index, offset = divmod(start + written, size)
             part = rows[written : written + size - offset]
             if offset == 0:
                 tail = self.layout.blank(size)
-            tail[offset : offset + len(part)] = part
-            tail[offset + len(part) :] = self.layout.fill
+            filled = offset + len(part)
+            tail[offset:filled] = part
+            tail[filled:] = self.layout.fill
             if tail.size:
                 path = self.folder / self.layout.chunk_name(index)
-                replace_file(path, self.layout.encode(tail), durable=durable)
+                data = self.layout.encode(self.folder.name, index, tail, filled=filled)
+                replace_file(path, data, durable=durable)
             written += len(part)
-        return Column(self.folder, self.layout, tail)
+        return Column(self.folder, self.layout, tail, start + written)
 
     @staticmethod
     def clear(folder: Path) -> None:

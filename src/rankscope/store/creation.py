@@ -1,17 +1,19 @@
 """Creation of a run, written whole under another name and then renamed; checks on resuming."""
 
-import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import zarr
 
-from rankscope.store.column import read_rows
+from rankscope.store.chunk import Damage
+from rankscope.store.exchange import put_folder
 from rankscope.store.files import ROOT, replace_file, sync_folder, write_own_metadata
 from rankscope.store.layout import Contents, Json, Layout, Variable
+from rankscope.store.metadata import ROOT_BYTES
+from rankscope.store.source import Folder
+from rankscope.store.stored_run import StoredRun, damaged
 
 Coordinates = Mapping[str, tuple[tuple[str, ...], np.ndarray]]
 
@@ -48,7 +50,7 @@ def new_contents(
 
 
 def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, durable: bool) -> None:
-    """Put a run without rows at `path` in one step; the caller holds the lock."""
+    """Put a run without rows at `path` in one step, whatever was there; the caller has the lock."""
     partial = path.with_name(f".{path.name}.partial")
     if partial.exists():
         shutil.rmtree(partial)  # left by a process that died
@@ -59,11 +61,11 @@ def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, dura
             if name in coords and len(coords[name][1]):
                 chunk = layout.blank(layout.chunk_rows)
                 chunk[:] = coords[name][1]
-                data = layout.encode(chunk)
+                data = layout.encode(name, 0, chunk, filled=len(chunk))
                 replace_file(partial / name / layout.chunk_name(0), data, durable=durable)
         write_own_metadata(partial, contents, contents.layouts, durable=durable)
         replace_file(partial / ROOT, contents.to_json(), durable=durable)
-        os.replace(partial, path)
+        put_folder(partial, path)
     except OSError:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -71,14 +73,16 @@ def write_empty_run(path: Path, contents: Contents, coords: Coordinates, *, dura
         sync_folder(path.parent)
 
 
-def refuse_what_is_there(path: Path) -> None:
-    """Raise ValueError unless `path` is free or an empty folder."""
+def refuse_what_is_there(path: Path, *, overwrite: bool) -> None:
+    """Raise ValueError unless `path` is free, an empty folder, or a run to overwrite."""
     if (path / ROOT).exists():
         contents = read_contents(path)
+        if overwrite:
+            return
         count = contents.lengths[contents.axes[0]] if contents.axes else 0
         raise ValueError(
             f"{path} already holds a run of {count} steps; "
-            "pass resume=True to go on, choose another path, or delete the folder"
+            "pass resume=True to go on, overwrite=True to begin anew, or choose another path"
         )
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise ValueError(f"{path} exists and is not a run; choose another path")
@@ -87,9 +91,13 @@ def refuse_what_is_there(path: Path) -> None:
 def read_contents(path: Path) -> Contents:
     """Read what is committed at `path`; ValueError if that is not a run."""
     try:
-        return Contents.from_json((path / ROOT).read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        raise ValueError(f"{path} holds no run to resume; pass resume=False to begin one") from None
+        file = Folder(path).open(ROOT, most_bytes=ROOT_BYTES)
+        if file is None:
+            raise ValueError(f"{path} holds no run to resume; pass resume=False to begin one")
+        with file:
+            return Contents.from_json(file.read())
+    except Damage as damage:
+        raise damaged(path, damage) from None
     except KeyError:
         raise ValueError(f"{path} is a Zarr group but not a run; choose another path") from None
 
@@ -102,11 +110,11 @@ def check_same(
     Scalars may come and go: one that is not given is NaN from here on, a new one is NaN before.
     """
     advice = "resume with what the run was created with, or choose another path"
-    group = zarr.open_group(path, mode="r")
+    run = StoredRun.at(Folder(path))
     for name, ((dim,), values) in coords.items():
         layout = contents.layouts.get(name)
         same_dims = layout is not None and layout.dims == (dim,)
-        if not same_dims or read_rows(group, name).tolist() != values.tolist():
+        if not same_dims or run.read(name).tolist() != values.tolist():
             raise ValueError(f"{path} holds another {name!r} than the one given; {advice}")
     if not variables:
         return

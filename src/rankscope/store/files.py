@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from rankscope.store.layout import Contents
+from rankscope.store.metadata import ROOT
 
-ROOT = "zarr.json"
+__all__ = ["ROOT", "replace_file", "sync_folder", "write_own_metadata"]
 
 
 def replace_file(path: Path, data: bytes, *, durable: bool) -> None:

@@ -1,36 +1,37 @@
 """Format of a run's files: Zarr v3 metadata and chunk bytes, written here and read by zarr itself.
 
-This is the part of the format that a run needs: arrays that grow along their first axis, one chunk
-across all others, little-endian numbers or UTF-8 strings, zstd.
+This is the part of the format that a run needs: arrays that grow along their first axis,
+little-endian numbers or UTF-8 strings, zstd, checksums. A file of an array with several dimensions
+is a shard: the rows of a few steps, in chunks of some entries of the second dimension each. A few
+steps of all matrices and a few matrices at all steps are then both quick to read.
 """
 
 import json
 import math
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
-from numcodecs.zstd import Zstd  # type: ignore[import-untyped]
 from numpy.typing import DTypeLike
 
-SCHEMA = 1
-
-# The fastest level that still removes NaN padding. It packs 3 MB of half-padded spectra in 1 ms,
-# less than writing them unpacked takes. Higher levels save a tenth of the size for three times the
-# time.
-ZSTD_LEVEL = -1
+from rankscope.store.chunk import ZSTD_LEVEL, ChunkFormat, Place
+from rankscope.store.metadata import SCHEMA, Json, parse_root, sealed
+from rankscope.store.names import check_scalar_name
+from rankscope.store.shard import shard_bytes
 
 # Chunks of small rows hold many steps (4096 of a scalar), so that a long run has few files. Chunks
 # of huge rows hold few, so that the unfinished chunk of a large model fits in memory.
 SMALL_CHUNK_BYTES = 32 * 1024
 LARGE_CHUNK_BYTES = 16 * 1024 * 1024
 
+# A file is cut along its second dimension into chunks of about this size.
+INNER_CHUNK_BYTES = 256 * 1024
+
+# Size of the files into which a finished run is compacted.
+COMPACT_BYTES = 64 * 1024 * 1024
+
 # Attributes of the root that the store sets itself.
 RESERVED_ATTRS = {"rankscope_schema", "append_axes", "coordinates"}
-
-Json = Any
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,12 @@ class Variable:
 
 @dataclass(frozen=True)
 class Layout:
-    """Format of one array on disk; `Contents` holds its length along dims[0]."""
+    """Format of one array on disk; `Contents` holds its length along dims[0].
+
+    columns: entries of dims[1] in each chunk of a shard; 0 if a file is one chunk.
+    blocks: chunks along dims[0] in each shard; more than 1 in a compacted run.
+    checked: each chunk has a checksum; those of schema 1 have none.
+    """
 
     dims: tuple[str, ...]
     dtype: str
@@ -60,6 +66,9 @@ class Layout:
     row_shape: tuple[int, ...]
     chunk_rows: int
     attrs: Mapping[str, Json]
+    columns: int = 0
+    blocks: int = 1
+    checked: bool = True
 
     @classmethod
     def of(cls, variable: Variable, sizes: Mapping[str, int], chunk_steps: int) -> "Layout":
@@ -70,36 +79,78 @@ class Layout:
         rows = max(chunk_steps, SMALL_CHUNK_BYTES // row_bytes)
         rows = max(1, min(rows, LARGE_CHUNK_BYTES // row_bytes))
         fill = _default_fill(name) if variable.fill is None else variable.fill
-        return cls(variable.dims, name, fill, row_shape, rows, variable.attrs)
+        columns = 0
+        if name != "string" and math.prod(row_shape) and row_shape:
+            chunks = max(1, min(row_shape[0], rows * row_bytes // INNER_CHUNK_BYTES))
+            columns = -(-row_shape[0] // chunks)
+        return cls(variable.dims, name, fill, row_shape, rows, variable.attrs, columns)
 
     @classmethod
     def from_metadata(cls, metadata: Json) -> "Layout":
         fill = metadata["fill_value"]
+        file_shape = metadata["chunk_grid"]["configuration"]["chunk_shape"]
+        codecs, columns, blocks, chunk_rows = metadata["codecs"], 0, 1, file_shape[0]
+        if codecs[0]["name"] == "sharding_indexed":
+            chunk_rows, columns, *_ = codecs[0]["configuration"]["chunk_shape"]
+            codecs, blocks = codecs[0]["configuration"]["codecs"], file_shape[0] // chunk_rows
         return cls(
             dims=tuple(metadata["dimension_names"]),
             dtype=metadata["data_type"],
             fill=math.nan if fill == "NaN" and metadata["data_type"] != "string" else fill,
             row_shape=tuple(metadata["shape"][1:]),
-            chunk_rows=metadata["chunk_grid"]["configuration"]["chunk_shape"][0],
+            chunk_rows=chunk_rows,
             attrs=metadata["attributes"],
+            columns=columns,
+            blocks=blocks,
+            checked=codecs[-1]["name"] == "crc32c",
         )
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        """Number of chunks in a shard along each dimension."""
+        across = -(-self.row_shape[0] // self.columns)
+        return (self.blocks, across, *(1 for _ in self.row_shape[1:]))
+
+    @property
+    def chunk(self) -> ChunkFormat:
+        """Format of one chunk."""
+        # Zarr has no chunks of size 0: an axis of size 0 gets chunks of 1 that are never written.
+        shape = (self.chunk_rows, *(max(1, size) for size in self.row_shape))
+        if self.columns:
+            shape = (self.chunk_rows, self.columns, *self.row_shape[1:])
+        return ChunkFormat(self.dtype, shape, ("zstd", "crc32c") if self.checked else ("zstd",))
 
     def metadata(self, length: int) -> Json:
         """Return the array's zarr.json for `length` rows."""
-        # Zarr has no chunks of size 0: an axis of size 0 gets chunks of 1 that are never written.
-        chunk_shape = [self.chunk_rows, *(max(1, size) for size in self.row_shape)]
         bytes_codec = {"name": "bytes", "configuration": {"endian": "little"}}
         string_codec = {"name": "vlen-utf8", "configuration": {}}
         zstd = {"name": "zstd", "configuration": {"level": ZSTD_LEVEL, "checksum": False}}
+        crc32c = {"name": "crc32c"}
+        codecs = [string_codec if self.dtype == "string" else bytes_codec, zstd]
+        codecs += [crc32c] if self.checked else []
+        file_shape = chunk_shape = list(self.chunk.shape)
+        if self.columns:
+            grid = self.grid
+            file_shape = [size * count for size, count in zip(chunk_shape, grid, strict=True)]
+            configuration = {
+                "chunk_shape": chunk_shape,
+                "codecs": codecs,
+                "index_codecs": [bytes_codec, crc32c],
+                "index_location": "end",
+            }
+            codecs = [{"name": "sharding_indexed", "configuration": configuration}]
         return {
             "zarr_format": 3,
             "node_type": "array",
             "shape": [length, *self.row_shape],
             "data_type": self.dtype,
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": chunk_shape}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "."}},
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": file_shape}},
+            "chunk_key_encoding": {
+                "name": "default" if self.blocks == 1 else "v2",
+                "configuration": {"separator": "."},
+            },
             "fill_value": "NaN" if self.fill != self.fill else self.fill,
-            "codecs": [string_codec if self.dtype == "string" else bytes_codec, zstd],
+            "codecs": codecs,
             "attributes": dict(self.attrs),
             "dimension_names": list(self.dims),
             "storage_transformers": [],
@@ -111,27 +162,34 @@ class Layout:
         return np.full((rows, *self.row_shape), self.fill, dtype)
 
     def chunk_name(self, index: int) -> str:
-        return ".".join(["c", str(index), *("0" for _ in self.row_shape)])
+        """Return the name of file `index`: c.1.0.0, or 1.0.0 if compacted.
 
-    def encode(self, chunk: np.ndarray) -> bytes:
-        """Return the bytes of one whole chunk."""
-        data = _string_bytes(chunk) if self.dtype == "string" else np.ascontiguousarray(chunk)
-        return bytes(Zstd(level=ZSTD_LEVEL).encode(data))
+        The two differ, so that both can lie there while one replaces the other.
+        """
+        numbers = [str(index), *("0" for _ in self.row_shape)]
+        return ".".join(numbers if self.blocks > 1 else ["c", *numbers])
+
+    def encode(self, name: str, index: int, rows: np.ndarray, *, filled: int) -> bytes:
+        """Return the bytes of file `index` of array `name`; its first `filled` rows hold values."""
+        if not self.columns:
+            place = Place(name, (index, *(0 for _ in self.row_shape)), filled)
+            return self.chunk.encode(rows, place)
+        chunks, rest = {}, tuple(0 for _ in self.row_shape[1:])
+        for column in range(self.grid[1]):
+            part = rows[:, column * self.columns : (column + 1) * self.columns]
+            if part.shape[1] < self.columns:
+                missing = self.columns - part.shape[1]
+                blank = self.blank(len(rows))[:, :1].repeat(missing, axis=1)
+                part = np.concatenate([part, blank], axis=1)
+            place = Place(name, (index, column, *rest), filled)
+            chunks[(0, column, *rest)] = self.chunk.encode(part, place)
+        return shard_bytes(chunks, self.grid)
 
 
 def _default_fill(dtype: str) -> int | float | str:
     if dtype == "string":
         return ""
     return math.nan if dtype.startswith("float") else 0
-
-
-def _string_bytes(chunk: np.ndarray) -> bytes:
-    """Return Zarr's vlen-utf8: the number of items, then the length and bytes of each."""
-    packed = {}
-    for text in set(chunk.flat):
-        data = text.encode()
-        packed[text] = struct.pack("<I", len(data)) + data
-    return struct.pack("<I", chunk.size) + b"".join(packed[text] for text in chunk.flat)
 
 
 @dataclass(frozen=True)
@@ -147,16 +205,15 @@ class Contents:
     lengths: Mapping[str, int]
     axes: tuple[str, ...]
     attrs: Mapping[str, Json]
+    schema: int = SCHEMA
 
     @classmethod
     def from_json(cls, data: bytes) -> "Contents":
+        parse_root(data)  # raises if anything is not as rankscope writes it
         root = json.loads(data)
         attrs = dict(root["attributes"])
-        if attrs["rankscope_schema"] > SCHEMA:
-            raise ValueError(
-                f"the run has schema {attrs['rankscope_schema']}; update rankscope to write it"
-            )
-        axes = tuple(attrs["append_axes"])
+        schema, axes = attrs["rankscope_schema"], attrs["append_axes"]
+        axes = tuple(json.loads(axes) if isinstance(axes, str) else axes)
         attrs = {name: value for name, value in attrs.items() if name not in RESERVED_ATTRS}
         arrays = root["consolidated_metadata"]["metadata"]
         lengths = {
@@ -165,7 +222,7 @@ class Contents:
             for dim, size in zip(array["dimension_names"], array["shape"], strict=True)
         }
         layouts = {name: Layout.from_metadata(array) for name, array in arrays.items()}
-        return cls(layouts, lengths, axes, attrs)
+        return cls(layouts, lengths, axes, attrs, schema)
 
     def to_json(self) -> bytes:
         metadata = {name: self.metadata(name) for name in self.layouts}
@@ -174,8 +231,8 @@ class Contents:
             "node_type": "group",
             "attributes": {
                 **self.attrs,
-                "rankscope_schema": SCHEMA,
-                "append_axes": list(self.axes),
+                "rankscope_schema": self.schema,
+                "append_axes": json.dumps(self.axes),  # netCDF has no lists of strings
                 # xarray's convention for coordinates that are not an index, such as m(matrix).
                 "coordinates": " ".join(sorted(self.fixed() - set(self.lengths))),
             },
@@ -185,7 +242,7 @@ class Contents:
                 "metadata": metadata,
             },
         }
-        return json.dumps(root, allow_nan=False).encode()
+        return sealed(root) if self.schema > 1 else json.dumps(root, allow_nan=False).encode()
 
     def metadata(self, name: str) -> Json:
         layout = self.layouts[name]
@@ -197,22 +254,23 @@ class Contents:
 
     def with_scalars(self, along: str, names: Iterable[str]) -> "Contents":
         """Return contents with an array for each new name, and for the axis if it is new."""
-        scalar = Layout.of(Variable((along,), np.float64), {}, 1)
+        checked = self.schema > 1
+        scalar = replace(Layout.of(Variable((along,), np.float64), {}, 1), checked=checked)
         layouts = dict(self.layouts)
         for name in names:
             if name in self.lengths or layouts.setdefault(name, scalar).dims[0] != along:
                 raise name_taken(name)
-            if not name or "/" in name or name.startswith((".", "__")) or name == "zarr.json":
-                raise ValueError(f"{name!r} cannot name a scalar; use letters, digits, underscores")
+            check_scalar_name(name)
         if along in self.axes:
             return replace(self, layouts=layouts)
         if along in self.lengths or along in self.layouts:
             raise ValueError(
                 f"{along!r} names a coordinate that does not grow; choose another axis"
             )
-        layouts[along] = Layout.of(Variable((along,), np.int64), {}, 1)
+        counter = Layout.of(Variable((along,), np.int64), {}, 1)
+        layouts[along] = replace(counter, checked=checked)
         lengths = {**self.lengths, along: 0}
-        return Contents(layouts, lengths, (*self.axes, along), self.attrs)
+        return replace(self, layouts=layouts, lengths=lengths, axes=(*self.axes, along))
 
     def fixed(self) -> set[str]:
         """Return the names of the coordinates that never grow."""

@@ -1,55 +1,31 @@
-"""Locks: one writer per run. A file beside the run names the process that writes it.
+"""Locks: one writer per run, which the kernel sees to.
 
-The lock lies beside the run, not inside, so that it covers creation and a copied run has no lock.
-flock would not do: cluster and cloud file systems often lack it, and a forked data-loader worker
-would keep it alive.
+The locked file lies beside the run, so that it covers creation, and at the run's resolved path, so
+that a symbolic link leads to the same file. The kernel frees the lock when its process ends, in
+whatever way, and knows nothing of host names and process numbers, which containers share.
+
+flock belongs to the opened file, as Linux's OFD locks do. macOS and sandboxes that lack OFD locks
+have it, and NFS and SMB pass it on to the server. A POSIX lock would end when any descriptor of the
+file is closed. A forked child inherits the opened file; it closes it at once, so that a data-loader
+worker does not hold the run of a parent that died.
 """
 
+import contextlib
+import errno
 import json
 import os
 import socket
+import sys
 import time
-from dataclasses import asdict, dataclass
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 
-# Longest time in seconds that a process takes between creating a file and writing into it.
-PATIENCE = 5.0
+if sys.platform != "win32":
+    import fcntl
 
-
-@dataclass(frozen=True)
-class Holder:
-    """A process; its start time tells it from a later one with the same id."""
-
-    pid: int
-    host: str
-    started: str | None
-
-    @classmethod
-    def me(cls) -> "Holder":
-        return cls(os.getpid(), socket.gethostname(), _start_time(os.getpid()))
-
-    def may_be_running(self) -> bool:
-        if self.host != socket.gethostname() or os.name != "posix":
-            return True  # there is no harmless way to find out
-        if Path("/proc/self/stat").exists():
-            return self.started == _start_time(self.pid)
-        try:
-            os.kill(self.pid, 0)
-        except ProcessLookupError:
-            return False
-        except PermissionError:
-            return True
-        return True
-
-
-def _start_time(pid: int) -> str | None:
-    """Return the clock ticks from boot to the start of a living process, if there is a /proc."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    state, *fields = stat.rpartition(")")[2].split()
-    return None if state in "ZX" else fields[18]  # a zombie no longer writes
+# What flock answers on a file system without locks.
+NO_LOCKS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENOLCK}
 
 
 @dataclass(frozen=True)
@@ -57,88 +33,150 @@ class Lock:
     """The right to write one run."""
 
     path: Path
-    holder: Holder
+    descriptor: int
+    pid: int
+    in_kernel: bool
 
     @classmethod
     def take(cls, run: Path) -> "Lock":
         """Take the lock of `run`; ValueError while another writer holds it."""
-        lock = cls(_path(run), Holder.me())
+        path = lock_path(run)
         while True:
             try:
-                file = lock.path.open("x")
-            except FileExistsError:
-                _remove_if_stale(lock.path, run)
+                descriptor, in_kernel = _open_locked(path)
+            except BlockingIOError as held:
+                advice = f"; if that one is gone, remove {path}" if not held.errno else ""
+                raise ValueError(_refusal(run, path) + advice) from None
+            if not _is_at(path, descriptor):  # its last holder has removed it
+                os.close(descriptor)
                 continue
-            try:
-                with file:
-                    json.dump(asdict(lock.holder), file)
-            except OSError:
-                lock.release()
-                raise
+            lock = cls(path, descriptor, os.getpid(), in_kernel)
+            _held.add(lock)
+            lock._write_name()
+            if not in_kernel:
+                warnings.warn(
+                    f"the file system of {path.parent} has no locks, so if this process is killed, "
+                    f"{path} stays; remove it then to write {run} again",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
             return lock
 
     def is_mine(self) -> bool:
         """Return False in a forked child, which must not end its parent's run."""
-        return self.holder.pid == os.getpid()
+        return self.pid == os.getpid()
 
     def release(self) -> None:
-        """Let another process take the lock."""
-        if self.is_mine():
-            self.path.unlink(missing_ok=True)
+        """Let another process take the lock; do nothing the second time, or in a forked child."""
+        if not self.is_mine() or self not in _held:
+            return
+        _held.remove(self)
+        if not self.in_kernel:  # Windows removes no file that is open
+            os.close(self.descriptor)
+        # A file system that has become read-only keeps the file, which says nothing without a lock.
+        with contextlib.suppress(OSError):
+            if not self.in_kernel or _is_at(self.path, self.descriptor):
+                self.path.unlink()  # before the lock ends, or it could be another's by then
+        if self.in_kernel:
+            os.close(self.descriptor)
+
+    def _write_name(self) -> None:
+        """Write who holds the lock, for the message to others; a full disk does not matter."""
+        name = json.dumps({"pid": self.pid, "host": socket.gethostname()}).encode()
+        with contextlib.suppress(OSError):
+            self.path.write_bytes(name)
 
 
-def forget(run: Path, holder: Holder) -> None:
-    """Remove the lock that `holder` left on `run`, if you know that this process is gone.
-
-    For a process of another machine, the lock itself cannot tell.
-    """
-    if _read(_path(run)) == holder:
-        _path(run).unlink(missing_ok=True)
-
-
-def _path(run: Path) -> Path:
+def lock_path(run: Path) -> Path:
+    """Return the path of the file whose lock guards `run`."""
+    run = run.resolve()
     return run.with_name(f".{run.name}.lock")
 
 
-def _remove_if_stale(path: Path, run: Path) -> None:
-    """Remove the lock of a process that is gone.
+def wait_until_free(run: Path, *, seconds: float) -> None:
+    """Wait until nobody writes `run`, at most for `seconds`.
 
-    A second file lets one process at a time look and remove. Otherwise the slower of two could
-    remove the fresh lock of the faster.
+    A file server frees the locks of a machine that is lost, but only after a while.
     """
-    guard = path.with_name(path.name + ".check")
-    try:
-        guard.open("x").close()
-    except FileExistsError:
-        if _age(guard) > PATIENCE:
-            guard.unlink(missing_ok=True)
-        time.sleep(0.01)
-        return
-    try:
-        holder = _read(path)
-        if holder is not None and holder.may_be_running():
-            raise ValueError(
-                f"{run} is being written by process {holder.pid} on {holder.host}; stop it or "
-                f"choose another path (if that process is gone, remove {path})"
-            )
-        if holder is not None or _age(path) > PATIENCE:
-            path.unlink(missing_ok=True)
-    finally:
-        guard.unlink(missing_ok=True)
-    if path.exists():
-        time.sleep(0.05)  # a new lock, whose holder is about to write its name
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            Lock.take(run).release()
+        except ValueError:
+            time.sleep(1.0)
+        except FileNotFoundError:  # not even its folder is there
+            return
+        else:
+            return
 
 
-def _age(path: Path) -> float:
+_held: set[Lock] = set()
+
+
+def _close_inherited() -> None:
+    for lock in _held:
+        os.close(lock.descriptor)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)
+
+
+def _open_locked(path: Path) -> tuple[int, bool]:
+    """Open and lock the file at `path`; BlockingIOError while another has it.
+
+    Return its descriptor, and whether the kernel holds the lock. Where it has none, to have
+    created the file is the lock, and the error has no number.
+    """
+    created = False
+    # A file that is open for writing would keep an administrator from making the disk read-only.
+    # NFS wants it so.
+    for access in (os.O_RDONLY, os.O_RDWR):
+        descriptor, is_new = _open(path, access)
+        created = created or is_new
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor, True
+        except OSError as failure:
+            if failure.errno in NO_LOCKS and created:
+                return descriptor, False
+            os.close(descriptor)
+            if failure.errno in NO_LOCKS:
+                raise BlockingIOError from None
+            if failure.errno != errno.EBADF or access == os.O_RDWR:
+                raise
+    raise AssertionError
+
+
+def _open(path: Path, access: int) -> tuple[int, bool]:
+    """Open the file at `path`, and say whether it is new."""
+    while True:
+        try:
+            return os.open(path, access | os.O_CREAT | os.O_EXCL, 0o666), True
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError):  # removed since
+                return os.open(path, access), False
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Return whether `descriptor` is the file at `path`; NFS asks its server when one is opened."""
     try:
-        return time.time() - path.stat().st_mtime
+        other = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
-        return 0.0
-
-
-def _read(path: Path) -> Holder | None:
-    """Return the holder of the lock; None if it is gone or has no name in it yet."""
+        return False
     try:
-        return Holder(**json.loads(path.read_text()))
-    except (FileNotFoundError, json.JSONDecodeError):
-        return None
+        return os.path.sameopenfile(descriptor, other)
+    finally:
+        os.close(other)
+
+
+def _refusal(run: Path, path: Path) -> str:
+    try:
+        name = json.loads(path.read_bytes())
+        writer = f"process {name['pid']} on {name['host']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        writer = "another process"
+    if any(lock.path == path for lock in _held):
+        writer = "this process"
+    return f"{run} is being written by {writer}; close that writer or choose another path"

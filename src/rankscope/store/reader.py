@@ -1,33 +1,119 @@
 """Reading of runs."""
 
+import json
+import os
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import xarray as xr
+from xarray.backends import BackendArray, BackendEntrypoint
+from xarray.core import indexing
 
-from rankscope.store.archive import SUFFIX, open_archive
-from rankscope.store.layout import SCHEMA
+from rankscope.store.archive import SUFFIX, archive_source
+from rankscope.store.chunk import Damage
+from rankscope.store.metadata import ROOT
+from rankscope.store.source import Folder, Remote
+from rankscope.store.stored_run import Absent, StoredRun, damaged
+
+COORDINATES = "coordinates"  # names of coordinates that are not an index, such as m(matrix)
+
+# What an archive may unpack to: its values are read at once.
+ARCHIVE_BYTES = 1024**3
 
 
 def open(path: str | Path) -> xr.Dataset:
-    """Open the run at `path`: a folder, a URL that zarr can open, or a `.zarr.zip` archive.
+    """Open the run at `path`: a folder, a URL that fsspec can read, or a `.zarr.zip` archive.
 
     Values are read when they are used; those of an archive at once. A run that is being written
     shows whole snapshots only; open it again to see more. Plain `xarray.open_zarr(path)` gives the
     same Dataset.
+
+    Everything that is read is compared with its checksum, and only what rankscope writes is read:
+    a damaged or foreign file raises ValueError, here or when its values are used.
     """
-    if str(path).endswith(SUFFIX):
+    path = os.path.expanduser(path)
+    if path.endswith(SUFFIX) and "://" not in path:
         return open_archive(Path(path))
+    source = Remote.at(path) if "://" in path else Folder(Path(path))
     try:
-        dataset = xr.open_dataset(path, engine="zarr", chunks=None, consolidated=True)
-    except (FileNotFoundError, NotADirectoryError, ValueError) as error:
+        run = StoredRun.at(source)
+    except Absent:
         raise ValueError(
-            f"{path} is not a run ({error}); give the folder that a tracker wrote"
+            f"{path} is not a run: it holds no {ROOT}; give the folder that a tracker wrote"
         ) from None
-    schema = dataset.attrs.get("rankscope_schema")
-    if schema is None:
+    except Damage as damage:
+        raise damaged(path, damage) from None
+    if "rankscope_schema" not in run.root.attrs:
         raise ValueError(f"{path} is a Zarr group but not a run: it has no 'rankscope_schema'")
-    if schema > SCHEMA:
-        raise ValueError(
-            f"{path} has schema {schema}, this rankscope reads up to {SCHEMA}; update rankscope"
+    return _dataset(run)
+
+
+def open_archive(path: Path) -> xr.Dataset:
+    """Read the Dataset in the archive at `path`, all of it."""
+    with archive_source(path) as source:
+        try:
+            run = StoredRun.at(source, lenient=True)
+            declared = sum(array.nbytes for array in run.root.arrays.values())
+            if declared > ARCHIVE_BYTES:
+                raise Damage(f"its arrays have {declared} bytes, more than {ARCHIVE_BYTES}")
+        except Damage as damage:
+            raise ValueError(
+                f"{path} is damaged ({damage}); restore it, or keep the run again"
+            ) from None
+        return _dataset(run).load()
+
+
+def _dataset(run: StoredRun) -> xr.Dataset:
+    ds: xr.Dataset = xr.open_dataset(run, engine=_Backend, chunks=None)  # type: ignore[arg-type]
+    return ds
+
+
+class _Backend(BackendEntrypoint):
+    """The way from a `StoredRun` to a Dataset."""
+
+    def open_dataset(  # type: ignore[override]
+        self,
+        filename_or_obj: StoredRun,
+        *,
+        drop_variables: str | Iterable[str] | None = None,
+    ) -> xr.Dataset:
+        run = filename_or_obj
+        arrays, attrs = run.root.arrays, dict(run.root.attrs)
+        coords = {name for name, array in arrays.items() if name in array.dims}
+        coords |= set(str(attrs.pop(COORDINATES, "")).split())
+        if isinstance(attrs.get("append_axes"), list):  # schema 1; netCDF has no lists of strings
+            attrs["append_axes"] = json.dumps(attrs["append_axes"])
+        variables = {}
+        for name, array in arrays.items():
+            own = dict(array.attrs)
+            coords |= set(str(own.pop(COORDINATES, "")).split())
+            own.pop("_FillValue", None)  # xarray adds it to the floats of an archive: NaN
+            encoding = {"preferred_chunks": dict(zip(array.dims, array.chunk.shape, strict=True))}
+            values = indexing.LazilyIndexedArray(_Values(run, name))
+            variables[name] = xr.Variable(array.dims, values, own, encoding)
+        return xr.Dataset(
+            {name: variable for name, variable in variables.items() if name not in coords},
+            {name: variable for name, variable in variables.items() if name in coords},
+            attrs,
         )
-    return dataset
+
+
+class _Values(BackendArray):
+    """The values of one array, read when they are used."""
+
+    def __init__(self, run: StoredRun, name: str) -> None:
+        array = run.root.arrays[name]
+        self.run, self.name = run, name
+        # Strings are Python's: pandas and netCDF know them, NumPy's own type they do not.
+        self.shape = array.shape
+        self.dtype = np.dtype(object) if array.chunk.dtype == "string" else array.dtype
+
+    def __getitem__(self, key: indexing.ExplicitIndexer) -> Any:
+        return indexing.explicit_indexing_adapter(
+            key, self.shape, indexing.IndexingSupport.OUTER, self._read
+        )
+
+    def _read(self, key: tuple[Any, ...]) -> np.ndarray:
+        return self.run.read(self.name, *key).astype(self.dtype, copy=False)

@@ -4,19 +4,24 @@ A commit replaces the chunks first, each in one step, and then the root zarr.jso
 how long every array is. Rows beyond the committed length may lie in a chunk; no reader sees them,
 and the next writer overwrites them. Each array's own zarr.json, for readers that do not use the
 root's, is written now and then and on closing. At every commit it would double the files written.
+
+A run that goes back to an earlier step shows its old rows until the first new one is committed, and
+then keeps them: see `dropped.py`.
 """
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, SupportsFloat
 
 import numpy as np
-import zarr
 
-from rankscope.store.column import Column, read_rows
+from rankscope.store import dropped
+from rankscope.store.chunk import Damage
+from rankscope.store.column import Column
+from rankscope.store.compaction import compact, expand, remove_other_files
 from rankscope.store.creation import (
     Coordinates,
     check_same,
@@ -28,9 +33,21 @@ from rankscope.store.creation import (
 from rankscope.store.files import ROOT, replace_file, write_own_metadata
 from rankscope.store.layout import RESERVED_ATTRS, Contents, Json, Layout, Variable, name_taken
 from rankscope.store.lock import Lock
+from rankscope.store.source import Folder
+from rankscope.store.stored_run import StoredRun
 
 # Number of commits after which the arrays' own metadata are written again.
 OWN_METADATA_EVERY = 16
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows of an axis, the first of them number `start`."""
+
+    along: str
+    start: int
+    rows: Mapping[str, np.ndarray]
+    size: int
 
 
 class Writer:
@@ -42,13 +59,13 @@ class Writer:
 
     def __init__(self, path: Path, contents: Contents, *, lock: Lock, durable: bool) -> None:
         """Take a run that exists and its lock. Use `create` or `resume` instead."""
-        self.path = path
+        self.path = path.resolve()  # the working directory may change
         self._contents = contents
         self._lock = lock
         self._durable = durable
         self._closed = False
         self._commits = 0
-        self._read_back()
+        self._read_back(contents.lengths)
 
     @classmethod
     def create(
@@ -59,6 +76,7 @@ class Writer:
         variables: Mapping[str, Variable],
         attrs: Mapping[str, Json] | None = None,
         durable: bool = False,
+        overwrite: bool = False,
         chunk_steps: int = 8,
     ) -> "Writer":
         """Create a run without steps at `path`.
@@ -67,13 +85,15 @@ class Writer:
             several may share one: matrix(matrix), m(matrix), n(matrix).
         attrs: anything JSON can hold.
         durable: wait for the disk at each commit, so that it survives a loss of power.
+        overwrite: put it in the place of the run at `path`, if there is one.
         """
         path = Path(path)
         contents = new_contents(coords, variables, _json(attrs or {}), chunk_steps)
+        refuse_what_is_there(path, overwrite=overwrite)
         path.parent.mkdir(parents=True, exist_ok=True)
         with _locked(path) as lock:
-            refuse_what_is_there(path)
-            write_empty_run(path, contents, coords, durable=durable)
+            refuse_what_is_there(path, overwrite=overwrite)
+            write_empty_run(path.resolve(), contents, coords, durable=durable)
             return cls(path, contents, lock=lock, durable=durable)
 
     @classmethod
@@ -95,6 +115,7 @@ class Writer:
         read_contents(path)  # raises before there is a lock, if this is not a run
         with _locked(path) as lock:
             contents = read_contents(path)
+            dropped.restore(path.resolve(), contents.attrs)
             check_same(path, contents, coords or {}, variables or {})
             writer = cls(path, contents, lock=lock, durable=durable)
             writer._remove_leftovers()
@@ -105,7 +126,7 @@ class Writer:
 
     @property
     def steps(self) -> np.ndarray:
-        """Committed steps."""
+        """Committed steps, without those that `rewind` has given up."""
         return self.positions("step")
 
     def positions(self, along: str) -> np.ndarray:
@@ -141,28 +162,46 @@ class Writer:
             if name in rows or (known is not None and known.row_shape):
                 raise name_taken(name)
             rows[name] = np.array([float(scalar)])
-        self._commit_rows(along, np.array([position]), rows)
+        contents, block = self._block(along, np.array([position]), rows)
+        self._commit_blocks(contents, [*self._waiting, block])
 
     def extend(self, along: str, positions: Any, values: Mapping[str, Any]) -> None:
-        """Commit many rows of one axis, such as scalars of every step; names may be new."""
-        rows = {name: np.asarray(column) for name, column in values.items()}
-        if np.size(positions):
-            self._commit_rows(along, np.atleast_1d(positions), rows)
+        """Commit many rows of one axis, such as scalars of every step; names may be new.
 
-    def truncate(self, before: SupportsFloat) -> None:
-        """Drop the rows at `before` and later along every axis, to continue from a checkpoint.
-
-        Readers that have the run open should open it again.
+        After `rewind` they wait for the next `append`, or for `close`.
         """
+        rows = {name: np.asarray(column) for name, column in values.items()}
+        if not np.size(positions):
+            return
+        contents, block = self._block(along, np.atleast_1d(positions), rows)
+        if self._rewound:
+            self._waiting.append(block)
+            self._accept(contents, block)
+        else:
+            self._commit_blocks(contents, [block])
+
+    def rewind(self, before: SupportsFloat) -> None:
+        """Go back to continue from a checkpoint: give up the rows at `before` and later.
+
+        Readers see them until the next `append` is committed. They are then in the folder `dropped`
+        of the run. Nothing is written here.
+        """
+        self._check_open()
+        if self._waiting:
+            self._commit_blocks(self._ahead, self._waiting)
         lengths = {
-            axis: int(np.searchsorted(positions, float(before)))
-            for axis, positions in self._positions.items()
+            axis: int(np.searchsorted(self._positions[axis], float(before)))
+            for axis in self._contents.axes
         }
-        if any(lengths[axis] < len(positions) for axis, positions in self._positions.items()):
-            lengths = {**self._contents.lengths, **lengths}
-            self._commit(replace(self._contents, lengths=lengths))
-            self._read_back()
-            self._remove_leftovers()
+        if any(lengths[axis] < self._contents.lengths[axis] for axis in lengths):
+            self._read_back({**self._contents.lengths, **lengths})
+
+    def keep_dropped(self) -> None:
+        """Keep the rows that `rewind` gave up, before you replace a file of the run yourself."""
+        if self._rewound:
+            self._expand()
+            arrays = self._contents.layouts
+            dropped.keep(self.path, self.attrs, arrays, durable=self._durable)
 
     def set_attrs(self, attrs: Mapping[str, Json]) -> None:
         """Add or replace attributes of the run, in a commit of their own."""
@@ -170,8 +209,14 @@ class Writer:
         self._commit(replace(self._contents, attrs=attrs))
 
     def close(self) -> None:
-        """Release the run to other writers; everything is committed already."""
+        """Compact the run and release it; everything but rows that wait is committed already."""
         if not self._closed and self._lock.is_mine():
+            with contextlib.suppress(OSError, Damage):  # what is left, the next writer does
+                if self._waiting:
+                    self._commit_blocks(self._ahead, self._waiting)
+                elif self._rewound:
+                    dropped.restore(self.path, self.attrs)
+                self._contents = compact(self.path, self._contents, durable=self._durable)
             self._write_own_metadata()
         self._closed = True
         self._lock.release()
@@ -200,25 +245,62 @@ class Writer:
             _insert(row[positions[label] : positions[label] + 1], np.asarray(entry)[None], name)
         return row
 
-    def _commit_rows(
+    def _block(
         self, along: str, positions: np.ndarray, rows: Mapping[str, np.ndarray]
-    ) -> None:
+    ) -> tuple[Contents, Block]:
+        """Return the rows as arrays of their axis, and the run's contents with them."""
         self._check_open()
-        contents = self._contents.with_scalars(along, rows)
+        self._expand()
+        contents = self._ahead.with_scalars(along, rows)
         before = self._positions.get(along, positions[:0])
         rows = {**rows, along: _increasing(along, before, positions, contents.layouts[along])}
-        columns = {}
+        blocks = {}
         for name, layout in contents.along(along).items():
             # Arrays without values are written too: a chunk may hold rows that were not committed.
-            block = layout.blank(len(positions))
+            blocks[name] = layout.blank(len(positions))
             if name in rows:
-                _insert(block, rows[name], name)
-            column = self._columns.get(name) or Column.new(self.path / name, layout)
-            columns[name] = column.with_rows(len(before), block, durable=self._durable)
+                _insert(blocks[name], rows[name], name)
         lengths = {**contents.lengths, along: len(before) + len(positions)}
-        self._commit(replace(contents, lengths=lengths))
-        self._columns |= columns
-        self._positions[along] = np.concatenate([before, rows[along]])
+        block = Block(along, len(before), blocks, len(positions))
+        return replace(contents, lengths=lengths), block
+
+    def _commit_blocks(self, contents: Contents, blocks: Sequence[Block]) -> None:
+        attrs = dict(self.attrs)
+        if self._rewound:
+            attrs |= dropped.keep(self.path, attrs, self._contents.layouts, durable=self._durable)
+        columns = dict(self._columns)
+        for block in blocks:
+            # One of a scalar that came later than these rows is NaN in them.
+            for name, layout in contents.along(block.along).items():
+                rows = block.rows[name] if name in block.rows else layout.blank(block.size)
+                column = columns.get(name) or Column.new(self.path / name, layout)
+                columns[name] = column.with_rows(block.start, rows, durable=self._durable)
+        self._commit(replace(contents, attrs=attrs))
+        self._columns = columns
+        self._waiting = []
+        self._accept(self._contents, blocks[-1])
+        if self._rewound:
+            self._rewound = False
+            with contextlib.suppress(OSError):  # the rows are committed
+                self._remove_leftovers()
+
+    def _accept(self, contents: Contents, block: Block) -> None:
+        """Let further rows follow those of `block`."""
+        self._ahead = contents
+        before = self._positions.get(block.along, block.rows[block.along][:0])
+        self._positions[block.along] = np.concatenate(
+            [before[: block.start], block.rows[block.along]]
+        )
+
+    def _expand(self) -> None:
+        """Undo the compaction of a run that was closed."""
+        expanded = expand(self.path, self._contents, durable=self._durable)
+        if expanded is not self._contents:
+            self._contents = expanded
+            layouts = {**self._ahead.layouts, **expanded.layouts}
+            self._ahead = replace(self._ahead, layouts=layouts)
+            for name, column in self._columns.items():
+                self._columns[name] = replace(column, layout=expanded.layouts[name])
 
     def _commit(self, contents: Contents) -> None:
         self._check_open()
@@ -239,29 +321,33 @@ class Writer:
         if self._closed:
             raise ValueError(f"the writer of {self.path} is closed; resume the run to go on")
 
-    def _read_back(self) -> None:
-        """Read the committed positions, labels and unfinished chunks."""
-        group = zarr.open_group(self.path, mode="r")
+    def _read_back(self, lengths: Mapping[str, int]) -> None:
+        """Read the positions, labels and unfinished chunks of the first rows, `lengths` of them."""
+        run = StoredRun.at(Folder(self.path))
         contents = self._contents
-        self._positions = {axis: read_rows(group, axis) for axis in contents.axes}
+        self._positions = {axis: run.read(axis, slice(lengths[axis])) for axis in contents.axes}
         self._labels = {
-            dim: {label: i for i, label in enumerate(read_rows(group, dim).tolist())}
+            dim: {label: i for i, label in enumerate(run.read(dim).tolist())}
             for dim in contents.fixed() & set(contents.lengths)
         }
         self._columns = {
-            name: Column.read(self.path / name, layout, group, contents.lengths[axis])
+            name: Column.read(self.path / name, layout, run, lengths[axis])
             for axis in contents.axes
             for name, layout in contents.along(axis).items()
         }
+        self._ahead = replace(contents, lengths=lengths)  # contents that the next rows follow
+        self._waiting: list[Block] = []
+        self._rewound = lengths != contents.lengths
 
     def _remove_leftovers(self) -> None:
         """Remove the leftovers of a writer that died and of dropped rows."""
+        self._write_own_metadata()
         for column in self._columns.values():
             column.remove_beyond(self._contents.lengths[column.layout.dims[0]])
+        remove_other_files(self.path, self._contents)
         for folder in self.path.iterdir():
-            if folder.is_dir() and folder.name not in self._contents.layouts:
+            if folder.is_dir() and folder.name not in (*self._contents.layouts, dropped.DROPPED):
                 Column.clear(folder)  # a scalar that was never committed
-        self._write_own_metadata()
 
 
 @contextlib.contextmanager

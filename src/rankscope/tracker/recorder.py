@@ -15,11 +15,14 @@ from torch import Tensor
 
 from rankscope import snapshot
 from rankscope.store import Variable, Writer
+from rankscope.store.files import ROOT
 from rankscope.tracker.buffers import Buffer, BufferPool, Handoff
 from rankscope.tracker.defaults import MeasurerKind
 from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
+from rankscope.tracker.open_trackers import close_earlier
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.reference import InitialWeights
+from rankscope.tracker.same_model import require_same_matrices
 from rankscope.tracker.shared_memory import Layout, SharedMemory
 
 EVERY_STEP = "train_step"
@@ -35,6 +38,7 @@ class RunOptions:
     measurer: MeasurerKind
     threads: int
     resume: bool
+    overwrite: bool
     durable: bool
 
 
@@ -48,6 +52,7 @@ class Recorder:
         measurer: Measurer,
         *,
         initial: InitialWeights | None,
+        durable: bool = False,
         probe: Probe | None = None,
     ) -> None:
         """`initial` stores the weights of the first snapshot, if they are the reference."""
@@ -56,7 +61,8 @@ class Recorder:
         self._writer = writer
         self._measurer = measurer
         self._initial = initial
-        self._first_is_reference = initial is not None and not initial.stored
+        self._durable = durable
+        self._first_is_reference = not len(writer.steps)
         self._failed_matrices: set[str] = set()
         self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stream: torch.cuda.Stream | None = None
@@ -73,7 +79,9 @@ class Recorder:
             buffer.wait_filled()
             if self._initial is not None and self._first_is_reference:
                 self._measurer.keep_reference(buffer)
-                self._initial.save({n: buffer.tensors[n] for n in self._plan.parameters})
+                self._writer.keep_dropped()  # with the reference of the rows that are dropped
+                weights = {n: buffer.tensors[n] for n in self._plan.parameters}
+                self._initial.save(weights, durable=self._durable)
                 self._first_is_reference = False
             values, failed, directions = self._measurer.measure(buffer)
             numbers = {name: column[0] for name, column in scalars.read().items()}
@@ -119,10 +127,12 @@ class Recorder:
         )
 
     def forget_from(self, step: int) -> None:
-        """Drop the snapshots from `step` on: a resumed training takes them again."""
-        self._writer.truncate(step)
-        if self._initial is not None and not len(self._writer.steps):
-            self._first_is_reference = True  # the stored reference belongs to a dropped snapshot
+        """Give up the snapshots from `step` on: a resumed training takes them again.
+
+        They stay in the run until the first new one is committed.
+        """
+        self._writer.rewind(step)
+        self._first_is_reference = not len(self._writer.steps)
 
     def close(self) -> None:
         self._measurer.close()
@@ -162,20 +172,57 @@ def open_run(
     coords, variables = snapshot.layout(plan, dtypes, change=from_init or reference is not None)
     for name in options.every_step:
         variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
-    make = Writer.resume if options.resume and path.exists() else Writer.create
-    writer = make(path, coords=coords, variables=variables, attrs=attrs, durable=options.durable)
+    if options.resume or options.overwrite:
+        close_earlier(path)
+    if options.resume and (path / ROOT).exists():
+        require_same_matrices(path, coords)
+        writer = Writer.resume(
+            path, coords=coords, variables=variables, attrs=attrs, durable=options.durable
+        )
+    else:
+        writer = Writer.create(
+            path,
+            coords=coords,
+            variables=variables,
+            attrs=attrs,
+            durable=options.durable,
+            overwrite=options.overwrite,
+        )
     with contextlib.ExitStack() as on_failure:
         on_failure.callback(writer.close)
-        if (stored := writer.attrs["reference"]) != attrs["reference"]:
-            raise ValueError(
-                f"{path} measures changes from {stored!r}, not {attrs['reference']!r}; "
-                "resume it with the same reference or choose another path"
-            )
-        initial = InitialWeights(path) if from_init else None
+        initial = _initial_weights(writer, reference, attrs["reference"], durable=options.durable)
         weights = reference if initial is None else initial.load()
         measurer, pool = _start_measurer(plan, tensors, weights, options)
         on_failure.pop_all()
-    return Recorder(plan, writer, measurer, initial=initial, probe=options.probe), pool
+    recorder = Recorder(
+        plan, writer, measurer, initial=initial, durable=options.durable, probe=options.probe
+    )
+    return recorder, pool
+
+
+def _initial_weights(
+    writer: Writer, given: Mapping[str, Tensor] | None, wanted: str, *, durable: bool
+) -> InitialWeights | None:
+    """Return the weights of the first snapshot if changes are measured from them.
+
+    If a resumed run has lost its reference file, `given` weights take its place.
+    """
+    stored = writer.attrs["reference"]
+    initial = InitialWeights(writer.path) if stored == "init" else None
+    lost = initial is not None and not initial.stored and len(writer.steps) > 0
+    if initial is not None and lost and given is not None:
+        initial.save(given, durable=durable)
+    elif stored != wanted:
+        raise ValueError(
+            f"{writer.path} measures changes from {stored!r}, not {wanted!r}; "
+            "resume it with the same reference or choose another path"
+        )
+    elif lost:
+        raise ValueError(
+            f"{writer.path} has lost reference.safetensors, the weights from which its changes are "
+            "measured; put the file back, or pass a checkpoint of these weights as reference"
+        )
+    return initial
 
 
 def _start_measurer(

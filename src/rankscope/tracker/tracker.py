@@ -33,6 +33,7 @@ from rankscope.tracker.defaults import (
     worker_threads,
 )
 from rankscope.tracker.distributed import Trouble, gathered, is_sharded, is_writer, worst_of_ranks
+from rankscope.tracker.open_trackers import remember
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.recorder import Recorder, RunOptions, open_run
 from rankscope.tracker.reference import Reference, describe_reference, given_reference
@@ -75,8 +76,9 @@ class Tracker:
 
     The run:
 
-    resume: continue the run at `path` if there is one. Snapshots at or after the first step
-        observed again are dropped.
+    resume: continue the run at `path` if there is one. The first snapshot taken replaces those at
+        its step and later, which are kept in the run's folder `dropped`.
+    overwrite: begin a new run at `path`, and remove the one that is there.
     durable: wait for the disk at each commit, so that it survives a loss of power.
     strict: raise an exception instead of one warning when tracking fails.
     attrs: anything JSON can hold about the run (its declaration, its seed), stored with it.
@@ -110,6 +112,7 @@ class Tracker:
         beside: MeasurerKind | None = None,
         threads: int | None = None,
         resume: bool = False,
+        overwrite: bool = False,
         durable: bool = False,
         strict: bool = False,
         attrs: Mapping[str, Any] | None = None,
@@ -118,6 +121,8 @@ class Tracker:
         _check_choice("beside", beside, (None, "thread", "process"))
         if min(places, top) < 1:
             raise ValueError(f"places and top must be at least 1, got {places} and {top}")
+        if resume and overwrite:
+            raise ValueError("resume continues a run and overwrite removes it; pass one of them")
         self.path = Path(path)
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
@@ -145,6 +150,7 @@ class Tracker:
                 measurer=beside or measurer_kind(self._home, self._device),
                 threads=threads or worker_threads(self._home),
                 resume=resume,
+                overwrite=overwrite,
                 durable=durable,
             ),
             reference,
@@ -187,6 +193,7 @@ class Tracker:
             except Exception as failure:  # a disk in trouble must not end training
                 self._fail(failure)
             else:
+                remember(self, self.path)
                 self._worker = Worker()
                 self._finalize = weakref.finalize(
                     self, _finish, os.getpid(), self._worker, self._recorder
@@ -244,10 +251,11 @@ class Tracker:
             self._take(step, scalars, block=self._block)
 
     def _begin(self, step: int) -> None:
-        """Drop what a resumed run has from its first step on: it is trained anew."""
+        """Give up what a resumed run has from its first step on: it is trained anew."""
         if self._resuming:
             self._resuming = False
-            self._submit(lambda recorder: recorder.forget_from(step))
+            if self._recorder is not None:  # at once: `committed` must not name these any more
+                self._recorder.forget_from(step)
 
     def _take(self, step: int, scalars: Mapping[str, SupportsFloat], *, block: bool) -> None:
         self._report_worker()

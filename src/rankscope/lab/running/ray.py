@@ -7,7 +7,7 @@ that raises has failed.
 
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -19,11 +19,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from rankscope.lab.running.processes import THREADS, Ended, Step, Watcher, attempt, throttled
 from rankscope.lab.running.stored_run import StoredRun
-from rankscope.store.lock import Holder, forget
+from rankscope.store.lock import wait_until_free
 
 RETRIES = 3  # after lost workers; Ray counts those that ran out of memory apart
 PROGRESS_SECONDS = 0.5  # between two messages of a run, and between two looks at them
 OBJECT_MEMORY = 100 * 2**20  # bytes; only declarations and a few numbers travel
+LOST_SECONDS = 120.0  # after which a file server has freed the locks of a machine that is lost
 CANCEL_SECONDS = 10.0  # that cancelled runs have to close their stores
 
 
@@ -107,8 +108,6 @@ class _Sweep:
             ended: Ended = ray.get(task)
         except RayError as error:
             sentence = _sentence(error)
-            for holder in ray.get(self.mailbox.holders.remote(stored.title)):
-                forget(stored.path, holder)
             with suppress(OSError):
                 stored.fail(sentence, str(error))
             ended = Ended(stored.title, 0.0, sentence)
@@ -138,16 +137,12 @@ class Mailbox:
 
     def __init__(self) -> None:
         self._steps: dict[str, Step] = {}
-        self._holders: dict[str, list[Holder]] = {}
+        self._starts: Counter[str] = Counter()
 
-    def start(self, title: str, holder: Holder) -> list[Holder]:
-        """Note the process that executes a run; return those before it, which are lost."""
-        holders = self._holders.setdefault(title, [])
-        holders.append(holder)
-        return holders[:-1]
-
-    def holders(self, title: str) -> list[Holder]:
-        return self._holders.get(title, [])
+    def start(self, title: str) -> int:
+        """Return how often a run was started before; the workers that did so are lost."""
+        self._starts[title] += 1
+        return self._starts[title] - 1
 
     def put(self, title: str, step: Step) -> None:
         self._steps[title] = step
@@ -159,8 +154,8 @@ class Mailbox:
 
 def _execute_remotely(stored: StoredRun, mailbox: Any) -> Ended:
     """Execute a run in a worker of Ray."""
-    for lost in ray.get(mailbox.start.remote(stored.title, Holder.me())):
-        forget(stored.path, lost)  # only its own machine could see that its lock is stale
+    if ray.get(mailbox.start.remote(stored.title)):
+        wait_until_free(stored.path, seconds=LOST_SECONDS)
 
     def send(step: Step) -> None:
         mailbox.put.remote(stored.title, step)

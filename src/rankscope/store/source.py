@@ -1,0 +1,116 @@
+"""Places that hold the files of a run: a folder, a zip archive, a URL."""
+
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from dataclasses import dataclass
+from io import BytesIO, FileIO
+from pathlib import Path
+from typing import Any
+
+from rankscope.store.chunk import Damage
+
+File = FileIO | BytesIO
+
+# What zipfile raises on archives that are damaged.
+DAMAGED_ZIP = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError),
+    *(NotImplementedError, OverflowError, UnicodeError),
+)
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A run in a folder. A pipe or a device in place of a file is refused, not waited for."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def open(self, name: str, *, most_bytes: int) -> File | None:
+        """Return the file, or None if there is none; Damage if it is no file of that size."""
+        path = self.path / name
+        try:
+            # Opening a device can have effects, and the file may change after the first look.
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                raise Damage("it is not a regular file")
+            file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as failure:
+            raise Damage(f"it cannot be read: {failure.strerror}") from None
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size <= most_bytes:
+            return file
+        file.close()
+        raise Damage(f"it has {status.st_size} bytes, more than the {most_bytes} of its chunks")
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A run in a zip file, which is open while it is read."""
+
+    path: Path
+    archive: zipfile.ZipFile
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def open(self, name: str, *, most_bytes: int) -> File | None:
+        """Return the file, or None if there is none; Damage if it is no file of that size."""
+        try:
+            entry = self.archive.getinfo(name)
+            if entry.file_size > most_bytes:
+                raise Damage(
+                    f"it unpacks to {entry.file_size} bytes, more than the {most_bytes} of its "
+                    "chunks"
+                )
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise Damage("it is compressed in a way that rankscope does not write")
+            with self.archive.open(entry) as file:  # its checksum is compared at the end
+                data = file.read(entry.file_size + 1)
+        except KeyError:
+            return None
+        except DAMAGED_ZIP as damage:
+            raise Damage(f"the archive cannot be read there: {damage}".rstrip(".")) from None
+        if len(data) != entry.file_size:
+            raise Damage("it is cut short")
+        return BytesIO(data)
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A run at a URL that fsspec can read."""
+
+    url: str
+    files: Any
+
+    @classmethod
+    def at(cls, url: str) -> "Remote":
+        try:
+            import fsspec  # type: ignore[import-untyped]
+
+            return cls(url, fsspec.get_mapper(url))
+        except (ImportError, ValueError) as failure:
+            raise ValueError(f"{url} cannot be opened: {failure}; copy the run here") from None
+
+    def __str__(self) -> str:
+        return self.url
+
+    def open(self, name: str, *, most_bytes: int) -> File | None:
+        """Return the file, or None if there is none; Damage if it is no file of that size."""
+        try:
+            data = self.files[name]
+        except KeyError:
+            return None
+        except Exception as failure:  # each protocol has exceptions of its own
+            raise Damage(f"it cannot be read: {failure}") from None
+        if len(data) > most_bytes:
+            raise Damage(f"it has {len(data)} bytes, more than the {most_bytes} of its chunks")
+        return BytesIO(data)
+
+
+Source = Folder | Archive | Remote
