@@ -87,7 +87,9 @@ def _of_weights(source: Weights, reference: Weights | None) -> pd.DataFrame:
     if reference is not None and not starts.keys() & whole.keys():
         raise ValueError("the reference has none of these matrices; pass the same kind of model")
     rows = {
-        name: _row(view.kind, (view.m, view.n), spectra[name].numpy(force=True), _change(view, starts))
+        name: _row(
+            view.kind, (view.m, view.n), spectra[name].numpy(force=True), _change(view, starts)
+        )
         for name, view in whole.items()
     }
     return _table(rows)
@@ -105,9 +107,7 @@ def _change(view: View, starts: Mapping[str, View]) -> float:
     return float((W - W0).norm() / W.norm())
 
 
-def _row(
-    kind: str, shape: tuple[int, int], S: np.ndarray, change: float
-) -> dict[str, str | float]:
+def _row(kind: str, shape: tuple[int, int], S: np.ndarray, change: float) -> dict[str, str | float]:
     S = S.astype(np.float64)
     return {
         "kind": kind,
