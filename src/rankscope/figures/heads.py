@@ -25,19 +25,19 @@ def head_ranks_over_time(ds: xr.Dataset) -> Figure:
     the product has, and how many its change since the reference has (boix2023, fig. 4).
     """
     kinds = product_kinds(ds)
-    measures = [of for of in MEASURES if of in ds]
+    measures = [name for name in MEASURES if name in ds]
     heads = max(len(products_of(ds, kind)) for kind in kinds)
     height = min(max(2.4, 1.2 + 0.14 * heads), 6.0)
     figure = Figure(figsize=(5.5 * len(measures), height * len(kinds)), layout="constrained")
     grid = figure.subplots(len(kinds), len(measures), squeeze=False)
-    for column, of in enumerate(measures):
-        ranks = ds.rankscope.stable_rank(of=of).transpose("product", "step")
+    for column, spectra in enumerate(measures):
+        ranks = ds.rankscope.stable_rank(of=spectra).transpose("product", "step")
         low, high = float(ranks.min()), float(ranks.max())
         for row, kind in enumerate(kinds):
             axes, names = grid[row, column], products_of(ds, kind)
             values = ranks.sel(product=names).to_numpy()
             mesh = draw_heat_map(axes, values, lowest=low, highest=high)
-            axes.set(title=f"{TITLES.get(kind, kind)}: {MEASURES[of]}")
+            axes.set(title=f"{TITLES.get(kind, kind)}: {MEASURES[spectra]}")
             _label_heads(axes, [name.removesuffix(f".{kind}") for name in names], column)
             label_time(axes, ds["step"].to_numpy(), most=5)
         figure.colorbar(mesh, ax=list(grid[:, column]), label="stable rank")
@@ -46,12 +46,14 @@ def head_ranks_over_time(ds: xr.Dataset) -> Figure:
 
 def product_spectra_over_time(ds: xr.Dataset, product: str) -> Figure:
     """Draw the singular values of one head's product, and of its change, as lines over time."""
-    measures = [of for of in MEASURES if of in ds]
+    measures = [name for name in MEASURES if name in ds]
     selected = select(ds, "product", product)
     figure = Figure(figsize=(5.5 * len(measures), 4), layout="constrained")
-    for axes, of in zip(figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True):
-        draw_shades(axes, draw_spectrum(axes, selected[of].expand_dims("seed")))
-        axes.set(title=f"{product}, {MEASURES[of]}", ylabel="singular value")
+    for axes, spectra in zip(
+        figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True
+    ):
+        draw_shades(axes, draw_spectrum(axes, selected[spectra].expand_dims("seed")))
+        axes.set(title=f"{product}, {MEASURES[spectra]}", ylabel="singular value")
         label_time(axes, ds["step"].to_numpy(), most=5)
     return figure
 

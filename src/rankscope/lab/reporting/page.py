@@ -179,7 +179,8 @@ def _runs(records: Iterable[RunRecord]) -> Iterable[str]:
         whole = sum(not record.missing for record in runs)
         seconds = sum(record.seconds for record in runs)
         summary = f"{experiment}: {whole} of {len(runs)} runs, {duration(seconds)} in all"
-        yield f"<details><summary>{escape(summary)}</summary>{table_html(run_table(runs))}</details>"
+        table = table_html(run_table(runs))
+        yield f"<details><summary>{escape(summary)}</summary>{table}</details>"
 
 
 def _origin(report: Report, records: list[RunRecord]) -> str:
