@@ -3,8 +3,8 @@
     python docs/make_pictures.py [FOLDER]
 
 A network with three hidden layers learns scikit-learn's digits twice, with and without weight
-decay. Every picture is drawn for a light and for a dark page, into docs/pictures. The picture of
-the page "Getting started" comes from that page's own code.
+decay. Every picture is drawn for a light and for a dark page, into docs/pictures. The pictures of
+the pages "Getting started" and "Look at a run" come from those pages' own code.
 """
 
 import sys
@@ -57,13 +57,12 @@ def train(decay: float, folder: Path) -> xr.Dataset:
     return rs.open(folder).load()
 
 
-def first_run(folder: Path) -> xr.Dataset:
-    """Train as the page "Getting started" does, and return the run."""
-    page = (Path(__file__).parent / "getting-started.md").read_text()
-    code = page.partition("```python\n")[2].partition("```")[0]
+def run_first_block(page: str, folder: Path) -> None:
+    """Run the first block of code on a page; its runs go to `folder`."""
+    text = (Path(__file__).parent / page).read_text()
+    code = text.partition("```python\n")[2].partition("```")[0]
     torch.manual_seed(0)
-    exec(code.replace("runs/first", str(folder)), {})
-    return rs.open(folder).load()
+    exec(code.replace('"runs/', f'"{folder}/'), {})
 
 
 def hero(runs: dict[float, xr.Dataset]) -> Figure:
@@ -213,9 +212,16 @@ def main() -> None:
         pictures = {"hero": hero, "spectra": spectra, "ranks": ranks, "alignment": alignment}
         for name, draw in pictures.items():
             save(name, lambda draw=draw: draw(runs), folder)
-        run = first_run(Path(scratch) / "first")
-        figure = figures.overview(run, "0")
-        figure.savefig(folder / "first-run.png", dpi=110, metadata={"Software": None})
+        run_first_block("getting-started.md", Path(scratch))
+        run_first_block("howto/look.md", Path(scratch))
+        plain, decayed = (rs.open(Path(scratch) / name) for name in ("plain", "decayed"))
+        drawn = {
+            "first-run": figures.overview(rs.open(Path(scratch) / "first"), "0"),
+            "heads": figures.head_ranks_over_time(plain),
+            "comparison": figures.compare_runs({"no decay": plain, "decay 3": decayed}),
+        }
+        for name, figure in drawn.items():
+            figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
 
 
 if __name__ == "__main__":

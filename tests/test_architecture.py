@@ -23,6 +23,7 @@ MAY_IMPORT = {
     "interventions": {"matrices", "spectra"},
     "snapshot": {"matrices", "pairs", "spectra", "overlaps", "store"},
     "tracker": {"matrices", "pairs", "spectra", "snapshot", "store", "provenance"},
+    "tables": {"matrices", "metrics", "spectra", "store", "accessor"},
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)

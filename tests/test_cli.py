@@ -4,7 +4,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import torch
 
+import rankscope as rs
 from rankscope.cli import main
 from rankscope.store import Variable, Writer
 
@@ -56,7 +58,8 @@ WHERE = ["--data", "--device", "--on"]
         ("demo", ["--out", "--jobs", "--help"]),
         ("run", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--json", "--help"]),
         ("reproduce", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--help"]),
-        ("report", ["--scale", "--help"]),
+        ("show", ["--reference", "--sort", "--json", "--help"]),
+        ("report", ["--scale", "--out", "--help"]),
         ("list", ["--out", "--verbose", "--json", "--help"]),
         ("results", ["--help"]),
         ("results keep", ["--help"]),
@@ -185,6 +188,8 @@ def test_results(
         (["reproduce", "paper2001"], "there is no paper 'paper2001'; did you mean paper2000?"),
         (["reproduce", "--device", "cuda"], "device 'cuda' was asked for, but torch sees none"),
         (["run", "paper2000/slow-decay", "--data", "nowhere"], "nowhere is not a folder; give"),
+        (["show", "nowhere"], "'nowhere' is not a file"),
+        (["report", "nowhere", "a", "b"], "nowhere is not a run; give runs, or one folder"),
         (["report", "nowhere"], "nowhere has no runs of any paper at scale small; rankscope repr"),
     ],
 )
@@ -261,3 +266,29 @@ def test_check(
     assert damaged.out == (f"{tmp_path}/run: 'x' of step 0 is damaged (x/c.0): checksum differs\n")
     url = Ran(monkeypatch, capsys, "check", "s3://bucket/run")
     assert url.code == 2 and "is a URL" in url.err
+
+
+def test_own_runs_are_shown_and_reported(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    net = torch.nn.Linear(6, 4)
+    with rs.Tracker(net, tmp_path / "first", schedule=[0]) as tracker:
+        tracker.observe(0, loss=2.0)
+    shown = Ran(monkeypatch, capsys, "show", str(tmp_path / "first"))
+    assert shown.code == 0 and "4 x 6" in shown.out and "loss 2" in shown.out
+    rows = json.loads(Ran(monkeypatch, capsys, "show", str(tmp_path / "first"), "--json").out)
+    assert [row["matrix"] for row in rows] == ["weight"]
+    reported = Ran(monkeypatch, capsys, "report", str(tmp_path / "first"))
+    assert reported.code == 0 and (tmp_path / "first.html").exists()
+
+
+def test_a_file_system_that_refuses_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with rs.Tracker(torch.nn.Linear(6, 4), tmp_path / "first", schedule=[0]) as tracker:
+        tracker.observe(0)
+    (tmp_path / "file").touch()
+    page = tmp_path / "file" / "page.html"
+    ran = Ran(monkeypatch, capsys, "report", str(tmp_path / "first"), "--out", str(page))
+    assert ran.code == 2 and ran.err.startswith(f"rankscope: {tmp_path / 'file'}")
+    assert ran.err.count("\n") == 1

@@ -233,3 +233,27 @@ def test_rounding_floor_follows_the_norm() -> None:
     expected = 2 * math.sqrt(2 / 3) * 2.0**-8 * norms / 12 * 7
     torch.testing.assert_close(floors, expected)
     assert metrics.rounding_floor(torch.bfloat16, 0.0, 0, 5) == pytest.approx(0, abs=1e-30)
+
+
+@pytest.mark.parametrize("alpha", [1.5, 2.5, 4.0])
+def test_tail_exponent_of_a_power_law(alpha: float) -> None:
+    """Quantiles of p(x) ~ x^-alpha from x = 1 on have that exponent, in any unit."""
+    x = (1 - (np.arange(2000) + 0.5) / 2000) ** (-1 / (alpha - 1))
+    for unit in (1.0, 1e-6):
+        assert metrics.tail_exponent(unit * np.sqrt(x)) == pytest.approx(alpha, rel=0.02)
+
+
+def test_tail_exponent_ignores_the_bulk_below_the_tail() -> None:
+    tail = 10 * (1 - (np.arange(300) + 0.5) / 300) ** (-1 / 1.5)
+    bulk = np.linspace(0.1, 9.9, 300)
+    assert metrics.tail_exponent(np.sqrt([*bulk, *tail])) == pytest.approx(2.5, rel=0.05)
+
+
+def test_tail_exponent_needs_two_values() -> None:
+    spectra = torch.tensor([[2.0, 2.0, 0.0], [3.0, 0.0, 0.0], [0.0, 0.0, 0.0], [4.0, 2.0, 1.0]])
+    assert metrics.tail_exponent(spectra).isnan().tolist() == [True, True, True, False]
+
+
+def test_a_weight_instead_of_its_singular_values_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"effective_rank takes singular values.*singular_values"):
+        metrics.effective_rank(torch.tensor([[1.0, -2.0], [0.5, 3.0]]))

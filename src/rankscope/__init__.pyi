@@ -43,6 +43,8 @@ from rankscope.spectra import decompose as decompose
 from rankscope.spectra import singular_values as singular_values
 from rankscope.spectra import svd as svd
 from rankscope.store import open as open
+from rankscope.tables import movement as movement
+from rankscope.tables import summary as summary
 from rankscope.tracker import At as At
 from rankscope.tracker import Epochs as Epochs
 from rankscope.tracker import Every as Every

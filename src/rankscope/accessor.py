@@ -62,6 +62,7 @@ class RankscopeAccessor:
     normalized_spectral_entropy = _method(metrics.normalized_spectral_entropy, R=_shorter_side)
     stable_rank = _method(metrics.stable_rank)
     energy_rank = _method(metrics.energy_rank)
+    tail_exponent = _method(metrics.tail_exponent)
     frobenius_norm = _method(metrics.frobenius_norm)
     spectral_norm = _method(metrics.spectral_norm)
     nuclear_norm = _method(metrics.nuclear_norm)

@@ -28,6 +28,11 @@ def _on_arrays(
     @functools.wraps(metric)
     def on_arrays(S: Array, /, *args: Options.args, **kwargs: Options.kwargs) -> Array:
         spectra = S if isinstance(S, Tensor) else torch.from_numpy(np.array(S, order="C"))
+        if bool(spectra.lt(0).any()):
+            raise ValueError(
+                f"{metric.__name__} takes singular values, which are never negative; "
+                "pass rankscope.singular_values(W) instead of a weight W"
+            )
         if spectra.shape[-1] == 0:
             spectra = spectra.new_zeros(*spectra.shape[:-1], 1)
         values = metric(spectra, *args, **kwargs)
@@ -114,6 +119,35 @@ def energy_rank(S: Float[Tensor, "*batch k"], fraction: float) -> Float[Tensor, 
     total = energy[..., -1:]
     rank = 1 + (energy < fraction * total).sum(-1)
     return rank.to(S.dtype).where(~total.squeeze(-1).isnan(), math.nan)
+
+
+@_on_arrays
+def tail_exponent(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+    """Exponent alpha of the power law p(x) ~ x^-alpha that fits the largest x = S^2 best.
+
+    The tail begins at the x_min that minimises the Kolmogorov-Smirnov distance, and
+    alpha = 1 + n / sum(log(x / x_min)) over its n values: Clauset, Shalizi and Newman (2009), and
+    WeightWatcher's alpha. NaN with fewer than two different values above 0.
+    """
+    spectra = S.double().reshape(-1, S.shape[-1]).cpu().numpy()
+    exponents = [_tail_exponent(np.sort(row[row > 0] ** 2)) for row in spectra]
+    result = torch.tensor(exponents, dtype=S.dtype, device=S.device).reshape(S.shape[:-1])
+    return result.where(~S.isnan().any(-1), math.nan)
+
+
+def _tail_exponent(x: Float[np.ndarray, " k"]) -> float:
+    """Fit the exponent to positive values in rising order."""
+    logs = np.log(x)
+    best_distance, best = math.inf, math.nan
+    for start in range(len(x) - 1):
+        excess = logs[start:] - logs[start]
+        if excess[-1] == 0 or (start and logs[start] == logs[start - 1]):
+            continue  # no spread is left, or this x_min was tried already
+        slope = len(excess) / excess.sum()  # alpha - 1
+        distance = np.abs(-np.expm1(-slope * excess) - np.arange(len(excess)) / len(excess)).max()
+        if distance < best_distance:
+            best_distance, best = distance, 1 + slope
+    return best
 
 
 @_on_arrays

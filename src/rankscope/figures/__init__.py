@@ -1,5 +1,7 @@
 """Figures of any Tracker run: one function per kind of figure, stored run in, figure out."""
 
+from rankscope.figures.comparison import compare_matrices, compare_runs
+from rankscope.figures.heads import head_ranks_over_time, product_spectra_over_time
 from rankscope.figures.seeds import Setting
 from rankscope.figures.style import save
 from rankscope.figures.training import (
@@ -14,9 +16,13 @@ from rankscope.figures.training import (
 __all__ = [
     "Setting",
     "alignment_over_time",
+    "compare_matrices",
+    "compare_runs",
     "effective_rank_by_depth",
+    "head_ranks_over_time",
     "mean_alignment_by_pair",
     "overview",
+    "product_spectra_over_time",
     "save",
     "singular_values_over_time",
     "whole_matrices",

@@ -6,7 +6,7 @@
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -18,11 +18,13 @@ from rankscope.lab.judging.available_runs import load_runs, stored_part
 from rankscope.lab.judging.study import StudyReport, judge_study, verdicts_json, write_json
 from rankscope.lab.judging.verdict import LEGEND
 from rankscope.lab.reporting.page import Report, write_page
+from rankscope.lab.reporting.run_page import write_run_page
 from rankscope.lab.reporting.terminal import mark_table, verdict_table
 from rankscope.lab.running.placement import Placement, placed
 from rankscope.lab.running.processes import Ended
 from rankscope.lab.running.progress import Bars
 from rankscope.lab.running.stored_run import StoredRun, stored_runs
+from rankscope.store import open as open_run
 
 
 def run_experiment(
@@ -135,6 +137,28 @@ def report_again(paper: str | None, scale: Scale | None, out: Path, *, command: 
     report = make_report(stored, out, folder, command=command)
     show(report, folder)
     return not report.faults
+
+
+def report_on_runs(paths: Sequence[Path], page: Path | None, *, command: str) -> Path:
+    """Write the report on runs of one's own, by default beside the first, and print its path."""
+    runs = {title: open_run(path) for title, path in zip(short_titles(paths), paths, strict=True)}
+    for path, ds in zip(paths, runs.values(), strict=True):
+        if not ds.sizes.get("step") or not ds.sizes.get("matrix"):
+            raise ValueError(f"{path} has no snapshot with matrices yet; train on, then try again")
+    first = paths[0].expanduser().resolve()
+    written = write_run_page(runs, page or first.with_name(f"{first.name}.html"), command=command)
+    Console().print(f"Report: {written}", soft_wrap=True, highlight=False)
+    return written
+
+
+def short_titles(paths: Sequence[Path]) -> list[str]:
+    """Return the last parts of the paths, as many as tell them apart."""
+    parts = [path.expanduser().resolve().parts for path in paths]
+    for count in range(1, max(map(len, parts)) + 1):
+        titles = ["/".join(part[-count:]) for part in parts]
+        if len(set(titles)) == len(titles):
+            return titles
+    raise ValueError(f"the same run is given twice; give different runs, got {paths[0]}")
 
 
 def make_report(

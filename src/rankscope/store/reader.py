@@ -50,6 +50,12 @@ def open(path: str | Path) -> xr.Dataset:
     return _dataset(run)
 
 
+def is_run(path: str | Path) -> bool:
+    """Tell whether `path` looks like a run: an archive by its name, or a folder with a Zarr root."""
+    path = Path(path).expanduser()
+    return path.name.endswith(SUFFIX) or (path / ROOT).is_file()
+
+
 def open_archive(path: Path) -> xr.Dataset:
     """Read the Dataset in the archive at `path`, all of it."""
     with archive_source(path) as source:

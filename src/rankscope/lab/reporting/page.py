@@ -1,7 +1,6 @@
 """The report as one HTML page that needs nothing but itself: pictures, then marks, then details."""
 
 import re
-from base64 import b64encode
 from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
@@ -10,9 +9,9 @@ from pathlib import Path
 
 from rankscope.lab.judging.study import Drawing, StudyReport
 from rankscope.lab.judging.verdict import LEGEND, MARKS, NetworkVerdict, Table, Verdict
-from rankscope.lab.reporting.page_style import STYLE
+from rankscope.lab.reporting.html import document, image_html, list_html, table_html
 from rankscope.lab.reporting.run_table import RunRecord, origin_table, records_of, run_table
-from rankscope.lab.reporting.terminal import COLOURS, cell_text, duration, label, number, span
+from rankscope.lab.reporting.terminal import COLOURS, duration, label, number, span
 from rankscope.store.files import replace_file
 
 SCALE_SENTENCES = {
@@ -26,7 +25,7 @@ RULES = (
 )
 SVG_DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")
 OUTCOMES = {True: "met", False: "missed", None: "cannot tell"}
-TYPES = {".png": "image/png", ".svg": "image/svg+xml"}
+TYPES = {".png": "png", ".svg": "svg+xml"}
 
 
 @dataclass(frozen=True)
@@ -58,7 +57,7 @@ def page(report: Report) -> str:
     body = [
         f"<h1>{escape(title)}</h1>",
         f"<p class='faint'>{escape(SCALE_SENTENCES[scale].capitalize())}.</p>",
-        _list(report.seen, "seen"),
+        list_html(report.seen, "seen"),
         _highlights(report.studies),
         "<h2 id='claims'>Claims</h2>",
         f"<p class='legend'>{escape(LEGEND)}</p>",
@@ -72,13 +71,7 @@ def page(report: Report) -> str:
         *_runs(records),
         _origin(report, records),
     ]
-    return (
-        "<!DOCTYPE html>\n<html lang='en'>\n<head>\n<meta charset='utf-8'>\n"
-        "<meta name='viewport' content='width=device-width, initial-scale=1'>\n"
-        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        + "\n".join(filter(None, body))
-        + "\n</body>\n</html>\n"
-    )
+    return document(title, body)
 
 
 def _highlights(studies: Iterable[StudyReport]) -> str:
@@ -148,7 +141,11 @@ def _claim(study: StudyReport, verdict: Verdict) -> str:
         f"{verdict.quantity}; bound {verdict.bound}",
     )
     lines = [verdict.reason, *(f"missing: {lack}" for lack in verdict.missing), *verdict.remarks]
-    content = [_table(networks), _list(filter(None, lines)), *map(_table, verdict.tables)]
+    content = [
+        table_html(networks),
+        list_html(filter(None, lines)),
+        *map(table_html, verdict.tables),
+    ]
     summary = f"<b>{escape(verdict.claim)}</b> {escape(verdict.sentence)}"
     return (
         f"<details id='{_place(study, verdict.claim)}'><summary>{summary}</summary>"
@@ -165,7 +162,7 @@ def _folded(study: StudyReport, drawing: Drawing) -> str:
     return (
         f"<details id='{_place(study, drawing.name)}'><summary><b>{escape(study.study.name)}, "
         f"{escape(name)}</b> {escape(heading)}</summary><figure>{image}<figcaption>{paragraphs}"
-        f"{_list(drawing.remarks)}</figcaption></figure></details>"
+        f"{list_html(drawing.remarks)}</figcaption></figure></details>"
     )
 
 
@@ -173,8 +170,7 @@ def _image(drawing: Drawing, title: str) -> str:
     """The smaller of the files, inlined. The same runs give the same bytes."""
     smallest = min(drawing.files, key=lambda path: path.stat().st_size)
     content = SVG_DATE.sub(b"", smallest.read_bytes())
-    source = f"data:{TYPES[smallest.suffix]};base64,{b64encode(content).decode()}"
-    return f"<img alt='{escape(title)}' loading='lazy' src='{source}'>"
+    return image_html(content, TYPES[smallest.suffix], title)
 
 
 def _runs(records: Iterable[RunRecord]) -> Iterable[str]:
@@ -183,32 +179,15 @@ def _runs(records: Iterable[RunRecord]) -> Iterable[str]:
         whole = sum(not record.missing for record in runs)
         seconds = sum(record.seconds for record in runs)
         summary = f"{experiment}: {whole} of {len(runs)} runs, {duration(seconds)} in all"
-        yield f"<details><summary>{escape(summary)}</summary>{_table(run_table(runs))}</details>"
+        table = table_html(run_table(runs))
+        yield f"<details><summary>{escape(summary)}</summary>{table}</details>"
 
 
 def _origin(report: Report, records: list[RunRecord]) -> str:
     return (
         "<details><summary>Where the runs were made, and the command for this page</summary>"
-        f"{_table(origin_table(records))}<pre>{escape(report.command)}</pre></details>"
+        f"{table_html(origin_table(records))}<pre>{escape(report.command)}</pre></details>"
     )
-
-
-def _table(table: Table) -> str:
-    head = "".join(f"<th>{escape(column)}</th>" for column in table.columns)
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell_text(cell))}</td>" for cell in row) + "</tr>"
-        for row in table.rows
-    )
-    caption = f"<caption>{escape(table.title)}</caption>" if table.title else ""
-    return (
-        f"<div class='scroll'><table>{caption}<thead><tr>{head}</tr></thead>"
-        f"<tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _list(lines: Iterable[str], style: str = "") -> str:
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
-    return f"<ul class='{style}'>{items}</ul>" if items else ""
 
 
 def _place(study: StudyReport, name: str) -> str:

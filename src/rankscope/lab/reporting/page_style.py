@@ -25,7 +25,8 @@ pre { font: .9em/1.5 ui-monospace, Menlo, Consolas, monospace; background: var(-
 figure { margin: 0; }
 figure img { display: block; width: 100%; height: auto; background: #fff; padding: .4rem;
   border: 1px solid var(--line); border-radius: 6px; }
-details figure img { width: auto; max-width: 100%; }
+details figure img, figure.natural img { width: auto; max-width: 100%; }
+figure.natural { margin-bottom: 1rem; }
 figcaption { margin-top: .4rem; font-size: .92rem; color: var(--faint); }
 table { border-collapse: collapse; font-size: .92rem; }
 th, td { text-align: left; vertical-align: top; padding: .35rem .9rem .35rem 0;

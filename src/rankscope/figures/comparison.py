@@ -1,0 +1,62 @@
+"""Figures that put several runs side by side."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import xarray as xr
+from matplotlib.figure import Figure
+
+from rankscope.figures.over_time import draw_heat_map, label_rows
+from rankscope.figures.style import LOG_FROM, legend_below, shades
+from rankscope.figures.training import heat_map_height
+
+MOST_RUNS = 8
+
+
+def compare_runs(runs: Mapping[str, xr.Dataset]) -> Figure:
+    """Draw loss and mean normalised effective rank of several runs over training steps.
+
+    A run without a scalar "loss" has no line in the left panel. The right panel shows the mean
+    over whole matrices.
+    """
+    if not 1 <= len(runs) <= MOST_RUNS:
+        raise ValueError(f"compare 1 to {MOST_RUNS} runs in one figure, got {len(runs)}")
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    losses: list[float] = []
+    for (name, ds), colour in zip(runs.items(), shades(len(runs)), strict=True):
+        steps = ds["step"].to_numpy()
+        ranks = ds.rankscope.whole().rankscope.normalized_effective_rank().mean("matrix")
+        if "loss" in ds:
+            left.plot(steps, ds["loss"].to_numpy(), color=colour, label=name)
+            losses += ds["loss"].to_numpy().tolist()
+        right.plot(steps, ranks.to_numpy(), color=colour, label=name)
+    finite = [loss for loss in losses if np.isfinite(loss)]
+    if finite and min(finite) > 0 and max(finite) > LOG_FROM * min(finite):
+        left.set_yscale("log")
+    left.set(title="loss", xlabel="training step", ylabel="loss")
+    right.set(
+        title="mean over matrices", xlabel="training step", ylabel="effective rank / min(m, n)"
+    )
+    legend_below(figure, right.get_lines())
+    return figure
+
+
+def compare_matrices(runs: Mapping[str, xr.Dataset]) -> Figure:
+    """Draw the last normalised effective rank of every matrix, one column per run."""
+    ranks = {
+        name: ds.isel(step=[-1]).rankscope.whole().rankscope.normalized_effective_rank()[0]
+        for name, ds in runs.items()
+    }
+    names = list(dict.fromkeys(str(n) for r in ranks.values() for n in r["matrix"].to_numpy()))
+    values = np.stack([r.reindex(matrix=names).to_numpy() for r in ranks.values()], axis=1)
+    figure = Figure(
+        figsize=(2.5 + 1.2 * len(runs), heat_map_height(len(names))), layout="constrained"
+    )
+    axes = figure.add_subplot()
+    mesh = draw_heat_map(axes, values)
+    label_rows(axes, names)
+    axes.set_xticks(range(len(runs)), labels=list(runs), rotation=30, ha="right")
+    axes.set(title="effective rank at the end")
+    figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)")
+    return figure

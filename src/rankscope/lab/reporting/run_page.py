@@ -1,0 +1,117 @@
+"""Report on runs of one's own: pictures of what moved, tables of every matrix, on one page."""
+
+from collections.abc import Iterator, Mapping
+from html import escape
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+import xarray as xr
+from matplotlib.figure import Figure
+
+from rankscope import figures
+from rankscope.lab.judging.verdict import Cell, Table
+from rankscope.lab.reporting.html import document, image_html, list_html, table_html
+from rankscope.lab.reporting.terminal import duration, number
+from rankscope.store.files import replace_file
+from rankscope.tables import movement, summary
+
+PAGE_DPI = 110
+MOST_MOVED = 12
+SINGLE_PAIR = 3  # pairs up to which each has a figure of its own
+
+
+def write_run_page(runs: Mapping[str, xr.Dataset], path: Path, *, command: str) -> Path:
+    """Write the report on some runs, by title, and return its path."""
+    title = " and ".join(runs)
+    body = [f"<h1>{escape(title)}</h1>"]
+    if len(runs) > 1:
+        body += ["<h2>Side by side</h2>", *_comparison(runs)]
+    for name, ds in runs.items():
+        body += [f"<h2>{escape(name)}</h2>" if len(runs) > 1 else "", *_run(ds)]
+    body += [f"<details><summary>Command</summary><pre>{escape(command)}</pre></details>"]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, document(title, body).encode(), durable=False)
+    return path
+
+
+def run_facts(ds: xr.Dataset) -> list[str]:
+    """Return sentences on a run: how long it is, what it reached, what tracking took."""
+    steps = ds["step"].to_numpy()
+    facts = [f"{len(steps)} snapshots, from step {steps[0]} to step {steps[-1]}."]
+    scalars = {
+        str(name): _last(ds[name])
+        for name in ds.data_vars
+        if ds[name].dims == ("step",) and not str(name).startswith("tracker_")
+    }
+    measured = [f"{name} {number(value)}" for name, value in scalars.items() if value is not None]
+    if measured:
+        facts.append(f"Last values: {', '.join(measured)}.")
+    if wall := ds.attrs.get("wall_seconds"):
+        waited = float((ds["tracker_wait_seconds"] + ds["tracker_copy_seconds"]).sum())
+        facts.append(f"It took {duration(wall)}; training waited {waited:.2g} s for the tracker.")
+    return facts
+
+
+def _last(values: xr.DataArray) -> float | None:
+    measured = values.dropna("step")
+    return float(measured[-1]) if len(measured) else None
+
+
+def _comparison(runs: Mapping[str, xr.Dataset]) -> Iterator[str]:
+    yield _picture(figures.compare_runs(runs), "Loss and mean effective rank of each run.")
+    yield _picture(figures.compare_matrices(runs), "Effective rank of each matrix at the end.")
+
+
+def _run(ds: xr.Dataset) -> Iterator[str]:
+    moved = movement(ds)
+    first = str(moved.index[0])
+    yield list_html(run_facts(ds), "seen")
+    yield "<div class='pictures'>"
+    yield _picture(
+        figures.effective_rank_by_depth(ds),
+        "Normalised effective rank of every whole matrix, in the order of the model.",
+    )
+    yield _picture(
+        figures.singular_values_over_time(ds, first),
+        f"Singular values of {first}, whose effective rank moved most.",
+    )
+    yield "</div>"
+    if ds.sizes.get("product"):
+        yield _picture(
+            figures.head_ranks_over_time(ds),
+            "Stable rank of the products of each head, and of their change since the reference.",
+        )
+    yield from _alignments(ds)
+    yield f"<h3>What moved most</h3>{_frame(moved.head(MOST_MOVED))}"
+    yield f"<h3>All matrices at the end</h3>{_frame(summary(ds))}"
+    coverage = escape(str(ds.attrs.get("coverage", "not stored")))
+    yield f"<details><summary>How every tensor was read</summary><pre>{coverage}</pre></details>"
+
+
+def _alignments(ds: xr.Dataset) -> Iterator[str]:
+    pairs = [str(name) for name in ds["pair"].to_numpy()] if ds.sizes.get("pair") else []
+    if len(pairs) > SINGLE_PAIR:
+        caption = "Alignment of neighbouring matrices; 1 is perfect, the white lines are chance."
+        yield _picture(figures.mean_alignment_by_pair(ds), caption)
+    for pair in pairs if len(pairs) <= SINGLE_PAIR else ():
+        caption = f"Alignment of {pair}, direction by direction, and its mean beside chance."
+        yield _picture(figures.alignment_over_time(ds, pair), caption)
+
+
+def _picture(figure: Figure, caption: str) -> str:
+    file = BytesIO()
+    figure.savefig(file, format="png", dpi=PAGE_DPI)
+    image = image_html(file.getvalue(), "png", caption)
+    return f"<figure class='natural'>{image}<figcaption>{escape(caption)}</figcaption></figure>"
+
+
+def _frame(frame: pd.DataFrame) -> str:
+    columns = ("matrix", *(str(column).replace("_", " ") for column in frame.columns))
+    return table_html(Table(columns, tuple(table_rows(frame))))
+
+
+def table_rows(frame: pd.DataFrame) -> Iterator[tuple[Cell, ...]]:
+    """Yield the rows of a frame, its index first."""
+    for row in frame.itertuples():
+        yield tuple(cell if isinstance(cell, str) else float(cell) for cell in row)

@@ -1,0 +1,130 @@
+"""Tables of all matrices of a model, a checkpoint or a run: one row each, to sort and to act on."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import xarray as xr
+from torch import Tensor, nn
+
+from rankscope import metrics
+from rankscope.matrices import View, Views, views
+from rankscope.spectra import singular_values
+from rankscope.store import is_run
+from rankscope.store import open as open_run
+
+Weights = nn.Module | Mapping[str, Tensor] | str | Path
+
+
+def summary(
+    source: Weights | xr.Dataset, *, reference: Weights | None = None, sort: str | None = None
+) -> pd.DataFrame:
+    """Return one row per matrix of a model, a state dict, a checkpoint file, or a run.
+
+    The columns are kind, shape, norm (Frobenius), effective_rank, stable_rank, tail_exponent and
+    change, which is |W - W0| / |W|. A run gives its last snapshot, and the change since its
+    reference. A model has a change if you pass the `reference` that W0 comes from.
+
+    sort: a column to sort by, largest first; the default is the order of the model.
+    """
+    if isinstance(source, str | Path) and is_run(source):
+        source = open_run(source)
+    if isinstance(source, xr.Dataset):
+        if reference is not None:
+            raise ValueError("a run has a reference of its own; pass reference= with a model only")
+        table = _of_run(source)
+    else:
+        table = _of_weights(source, reference)
+    if sort is None:
+        return table
+    if sort not in table:
+        raise ValueError(f"sort is a column, one of {', '.join(table)}; got {sort!r}")
+    return table.sort_values(sort, ascending=table[sort].dtype == object, kind="stable")
+
+
+def movement(run: xr.Dataset) -> pd.DataFrame:
+    """Return how far the effective rank of each matrix of a run moved, the furthest first.
+
+    The columns are first, last, lowest and highest normalised effective rank, and moved, which is
+    highest - lowest over all snapshots.
+    """
+    ranks = run.rankscope.whole().rankscope.normalized_effective_rank().transpose("step", "matrix")
+    values = ranks.to_numpy()
+    measured = ~np.isnan(values)
+    low, high = (
+        np.where(measured.any(0), extreme(np.where(measured, values, fill), axis=0), np.nan)
+        for extreme, fill in ((np.min, np.inf), (np.max, -np.inf))
+    )
+    table = pd.DataFrame(
+        {"first": values[0], "last": values[-1], "lowest": low, "highest": high},
+        index=pd.Index(ranks["matrix"].to_numpy().astype(str), name="matrix", dtype=object),
+    )
+    table["moved"] = table["highest"] - table["lowest"]
+    return table.sort_values("moved", ascending=False, kind="stable")
+
+
+def _of_run(run: xr.Dataset) -> pd.DataFrame:
+    if "singular_values" not in run or not run.sizes.get("step"):
+        raise ValueError("this run has no snapshot with matrices yet; train on, then look again")
+    last = run.isel(step=-1).rankscope.whole()
+    has_changes = "change_singular_values" in last
+    rows = {}
+    for position, name in enumerate(last["matrix"].to_numpy().astype(str)):
+        matrix = last.isel(matrix=position)
+        m, n = int(matrix["m"]), int(matrix["n"])
+        S = matrix["singular_values"].to_numpy()[: min(m, n)]
+        changes = matrix["change_singular_values"].to_numpy()[: min(m, n)] if has_changes else None
+        change = np.nan if changes is None else _norm(changes) / _norm(S)
+        rows[name] = _row(str(matrix["kind"].item()), (m, n), S, change)
+    return _table(rows)
+
+
+def _of_weights(source: Weights, reference: Weights | None) -> pd.DataFrame:
+    whole = _whole(views(source))
+    spectra = singular_values(whole)
+    starts = _whole(views(reference)) if reference is not None else {}
+    if reference is not None and not starts.keys() & whole.keys():
+        raise ValueError("the reference has none of these matrices; pass the same kind of model")
+    rows = {
+        name: _row(
+            view.kind, (view.m, view.n), spectra[name].numpy(force=True), _change(view, starts)
+        )
+        for name, view in whole.items()
+    }
+    return _table(rows)
+
+
+def _whole(matrices: Views) -> dict[str, View]:
+    return {name: view for name, view in matrices.items() if view.part_of is None}
+
+
+def _change(view: View, starts: Mapping[str, View]) -> float:
+    start = starts.get(view.name)
+    if start is None or start.W.shape != view.W.shape:
+        return np.nan
+    W, W0 = view.W.double(), start.W.double().to(view.W.device)
+    return float((W - W0).norm() / W.norm())
+
+
+def _row(kind: str, shape: tuple[int, int], S: np.ndarray, change: float) -> dict[str, str | float]:
+    S = S.astype(np.float64)
+    return {
+        "kind": kind,
+        "shape": f"{shape[0]} x {shape[1]}",
+        "norm": _norm(S),
+        "effective_rank": float(metrics.effective_rank(S)),
+        "stable_rank": float(metrics.stable_rank(S)),
+        "tail_exponent": float(metrics.tail_exponent(S)),
+        "change": change,
+    }
+
+
+def _norm(S: np.ndarray) -> float:
+    return float(metrics.frobenius_norm(S.astype(np.float64)))
+
+
+def _table(rows: Mapping[str, Mapping[str, str | float]]) -> pd.DataFrame:
+    table = pd.DataFrame.from_dict(dict(rows), orient="index")
+    table.index.name = "matrix"
+    return table if table["change"].notna().any() else table.drop(columns="change")
