@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -75,6 +74,6 @@ def products_of(ds: xr.Dataset, kind: str) -> list[str]:
 
 def _label_heads(axes: Axes, names: Sequence[str], column: int) -> None:
     """Name the rows of the first column, or some of them where names would overlap."""
-    ticks = np.arange(0, len(names), max(1, -(-len(names) // MOST_LABELS)))
+    ticks = range(0, len(names), max(1, -(-len(names) // MOST_LABELS)))
     labels = [names[tick] for tick in ticks] if column == 0 else []
     axes.set_yticks(ticks if column == 0 else [], labels=labels, fontsize="x-small")

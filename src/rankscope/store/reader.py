@@ -51,7 +51,7 @@ def open(path: str | Path) -> xr.Dataset:
 
 
 def is_run(path: str | Path) -> bool:
-    """Tell whether `path` looks like a run: an archive by its name, or a folder with a Zarr root."""
+    """Tell whether `path` looks like a run: an archive by its name, a folder by its root."""
     path = Path(path).expanduser()
     return path.name.endswith(SUFFIX) or (path / ROOT).is_file()
 

@@ -10,6 +10,7 @@ from rankscope import snapshot
 from rankscope.matrices import Views, views
 from rankscope.pairs import Pair
 from rankscope.tracker.defaults import MeasurerKind, default_pairs, measuring_device
+from rankscope.tracker.distributed import is_sharded
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.watch import Watch
 
@@ -20,6 +21,7 @@ class Setup:
 
     home: device on which the model trains.
     device: device that decomposes.
+    sharded: whether the weights are spread over ranks.
     """
 
     chosen: Views
@@ -27,6 +29,7 @@ class Setup:
     watch: Watch
     home: torch.device
     device: torch.device
+    sharded: bool
 
 
 def set_up(
@@ -57,8 +60,22 @@ def set_up(
             "the model has no matrix to track: no parameter that is chosen and can be read has two "
             "or more axes; print rankscope.views(model).coverage to see what it has"
         )
-    home = watch.tensors().behind(plan.readings[0].parameter)[0].device
+    tensors = watch.tensors()
+    home = tensors.behind(plan.readings[0].parameter)[0].device
     measured_on = measuring_device(home, plan) if device is None else torch.device(device)
     if beside == "process" and measured_on.type != "cpu":
         raise ValueError('a process measures on the host; pass device="cpu" or beside="thread"')
-    return Setup(chosen, plan, watch, home, measured_on)
+    return Setup(chosen, plan, watch, home, measured_on, is_sharded(tensors.stored))
+
+
+def check_options(*, when_full: str, beside: str | None, places: int, top: int) -> None:
+    """Raise ValueError if an option of `Tracker` has a value it does not take."""
+    for name, value, choices in (
+        ("when_full", when_full, ("block", "skip")),
+        ("beside", beside, (None, "thread", "process")),
+    ):
+        if value not in choices:
+            known = ", ".join(map(repr, choices))
+            raise ValueError(f"{name}: expected one of {known}, got {value!r}")
+    if min(places, top) < 1:
+        raise ValueError(f"places and top must be at least 1, got {places} and {top}")

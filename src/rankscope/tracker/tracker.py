@@ -27,7 +27,7 @@ from rankscope.tracker.budget import Budget, chosen_budget
 from rankscope.tracker.buffers import RowBuffer
 from rankscope.tracker.changes import ChangeReport
 from rankscope.tracker.defaults import MeasurerKind, measurer_kind, worker_threads
-from rankscope.tracker.distributed import gathered, is_sharded, is_writer
+from rankscope.tracker.distributed import gathered, is_writer
 from rankscope.tracker.handover import Handover, finish_run
 from rankscope.tracker.notices import Notices
 from rankscope.tracker.open_trackers import remember
@@ -36,7 +36,7 @@ from rankscope.tracker.recorder import Recorder, RunOptions, open_run
 from rankscope.tracker.reference import Reference, describe_reference, given_reference
 from rankscope.tracker.scalars import Scalars
 from rankscope.tracker.schedules import Schedule, as_schedule
-from rankscope.tracker.setup import set_up
+from rankscope.tracker.setup import check_options, set_up
 from rankscope.tracker.state import State
 from rankscope.tracker.steps import StepCounter
 from rankscope.tracker.worker import Worker
@@ -122,10 +122,7 @@ class Tracker:
         strict: bool = False,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        _check_choice("when_full", when_full, ("block", "skip"))
-        _check_choice("beside", beside, (None, "thread", "process"))
-        if min(places, top) < 1:
-            raise ValueError(f"places and top must be at least 1, got {places} and {top}")
+        check_options(when_full=when_full, beside=beside, places=places, top=top)
         self.path = local_path(path).absolute()  # the working directory may change
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
@@ -149,12 +146,7 @@ class Tracker:
         self.coverage, self.plan = setup.chosen.coverage, setup.plan
         self._home, self._device, self._watch = setup.home, setup.device, setup.watch
         self._changes = ChangeReport(self._watch, self.plan, self._notices)
-        self._state = State(
-            self.path,
-            strict=strict,
-            sharded=is_sharded(self._watch.tensors().stored),
-            home=self._home,
-        )
+        self._state = State(self.path, strict=strict, sharded=setup.sharded, home=self._home)
         self._scalars = Scalars(self.plan, every_step, self._notices)
         self._rows = RowBuffer(self._scalars.every_step)
         options = RunOptions(
@@ -403,8 +395,3 @@ class Tracker:
             warnings.warn(message, RuntimeWarning, stacklevel=5)
         if self._worker is not None and self._worker.failure is not None:
             self._state.fail(self._worker.failure)
-
-
-def _check_choice(name: str, value: str | None, choices: Sequence[str | None]) -> None:
-    if value not in choices:
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, choices))}, got {value!r}")

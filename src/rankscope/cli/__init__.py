@@ -1,0 +1,36 @@
+"""The command line. Each command imports what it needs, so help is instant."""
+
+import sys
+
+import typer
+
+from rankscope.cli import laboratory as laboratory
+from rankscope.cli import runs as runs
+from rankscope.cli.options import app as app
+
+LAB = ("huggingface_hub", "PIL", "pyarrow", "sklearn", "soundfile", "tokenizers")
+EXTRAS = {"ray": "ray", "transformers": "transformers", **dict.fromkeys(LAB, "lab")}
+
+
+def main() -> None:
+    """Run a command. A user's mistake becomes one sentence on stderr and exit code 2.
+
+    So does a missing package of an extra, and a file system that refuses.
+    """
+    try:
+        app()
+    except ValueError as mistake:
+        typer.echo(f"rankscope: {mistake}", err=True)
+        sys.exit(2)
+    except OSError as trouble:
+        reason = trouble.strerror or str(trouble) or type(trouble).__name__
+        where = f"{trouble.filename}: " if trouble.filename else ""
+        typer.echo(f"rankscope: {where}{reason}; what was finished is kept", err=True)
+        sys.exit(2)
+    except ModuleNotFoundError as missing:
+        extra = EXTRAS.get((missing.name or "").split(".")[0])
+        if extra is None:
+            raise
+        advice = f"install it with pip install 'rankscope[{extra}]'"
+        typer.echo(f"rankscope: this needs the package {missing.name}; {advice}", err=True)
+        sys.exit(2)

@@ -1,0 +1,207 @@
+"""Measurement of one snapshot: every matrix is decomposed once."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankscope.matrices import Product, ProductReading, Reading, View, product_change
+from rankscope.overlaps import Overlap
+from rankscope.overlaps import measure as measure_overlap
+from rankscope.snapshot.planning import Plan, change_name, change_rank
+from rankscope.snapshot.storage import STATUS
+from rankscope.spectra import Carried, Svd, decompose
+
+Item = TypeVar("Item", Reading, ProductReading)
+Solve = Callable[..., dict[str, Svd]]
+
+# Matrices are decomposed in portions of this many float64 numbers (512 MiB), which bounds memory by
+# a few portions for models of any size.
+PORTION = 1 << 26
+
+
+class Snapshot(NamedTuple):
+    """Result of `measure`.
+
+    values: stored variables by name.
+    failed: names of what could not be decomposed: "fc", "change of fc".
+    directions: the directions that the plan asks for, as columns: of U if m <= n, else of V.
+    """
+
+    values: dict[str, np.ndarray]
+    failed: tuple[str, ...]
+    directions: dict[str, Tensor]
+
+
+def measure(
+    plan: Plan,
+    tensors: Mapping[str, Tensor],
+    reference: Mapping[str, Tensor] | None = None,
+    *,
+    threads: int | None = None,
+    carried: Carried | None = None,
+) -> Snapshot:
+    """Measure one snapshot; each matrix is decomposed once.
+
+    Changes are measured for whole matrices only. Parts serve the overlaps they enter.
+
+    carried: what earlier snapshots of the same plan and reference know of frozen tensors.
+    """
+    failed: list[str] = []
+    solve: Solve = partial(decompose, threads=threads, on_failure=failed.extend)
+    if carried is not None and plan.frozen:
+        solve = carried.around(solve, tensors, frozen=plan.frozen, sources=plan.sources)
+    spectra, changes, vectors = _matrices(plan, tensors, reference, solve)
+    values = {
+        "singular_values": _padded(spectra, plan.k),
+        "status": np.array([_status(S) for S in spectra], dtype=np.int8),
+    }
+    if reference is not None:
+        values["change_singular_values"] = _padded(changes, plan.k)
+    if plan.products:
+        values |= _products(plan, tensors, reference, solve)
+    if plan.pairs:
+        values |= _alignments(plan, vectors)
+    directions = {name: _short_side(vectors[name], rank) for name, rank in plan.directions.items()}
+    return Snapshot(values, tuple(failed), directions)
+
+
+def _matrices(
+    plan: Plan,
+    tensors: Mapping[str, Tensor],
+    reference: Mapping[str, Tensor] | None,
+    solve: Solve,
+) -> tuple[list[np.ndarray], list[np.ndarray], dict[str, Svd]]:
+    # Query heads that share a key head name the same matrix; it is decomposed under one name.
+    names: dict[Reading, str] = {}
+    first_name = {r.name: names.setdefault(replace(r, name=""), r.name) for r in plan.readings}
+    paired = {first_name[name] for pair in plan.pairs for name in (pair.earlier, pair.later)}
+    spectra: dict[str, np.ndarray] = {}
+    changes: dict[str, np.ndarray] = {}
+    vectors: dict[str, Svd] = {}
+    unique = [reading for reading in plan.readings if first_name[reading.name] == reading.name]
+    for portion in _portions(unique, size=lambda reading: reading.m * reading.n):
+        jobs: dict[str, Tensor | View | Product] = {}
+        for reading in portion:
+            W = reading.view(tensors[reading.parameter]).W
+            jobs[reading.name] = W
+            if reference is None or reading.part_of or reading.parameter not in reference:
+                continue
+            difference = _difference(W, reading.view(reference[reading.parameter]).W)
+            if difference.any():
+                jobs[change_name(reading.name)] = difference
+            else:  # at the first snapshot, and of frozen weights
+                changes[reading.name] = np.zeros(min(difference.shape))
+        ranks = {reading.name: plan.top for reading in portion if reading.name in paired}
+        for reading in portion:
+            if (rank := plan.directions.get(reading.name, 0)) > ranks.get(reading.name, 0):
+                ranks[reading.name] = rank
+        svds = solve(jobs, ranks=ranks)
+        for reading in portion:
+            spectra[reading.name] = _array(svds[reading.name].S)
+            change = svds.get(change_name(reading.name))
+            changes.setdefault(reading.name, np.empty(0) if change is None else _array(change.S))
+        vectors |= {name: svds[name] for name in ranks}
+    order = [first_name[reading.name] for reading in plan.readings]
+    by_name = {name: vectors[first] for name, first in first_name.items() if first in vectors}
+    return [spectra[name] for name in order], [changes[name] for name in order], by_name
+
+
+def _short_side(svd: Svd, rank: int) -> Tensor:
+    short = svd.U if svd.U.shape[0] <= svd.Vh.shape[1] else svd.Vh.mT
+    return short[:, :rank].clone()  # a view would hold, and send, all directions
+
+
+def _difference(W: Tensor, W0: Tensor) -> Tensor:
+    """W - W0, rounded once to float32 or better, which is finer than the weights' own rounding."""
+    dtype = torch.promote_types(W.dtype, torch.float32)
+    return W.to(dtype) - W0.to(dtype)
+
+
+def _products(
+    plan: Plan,
+    tensors: Mapping[str, Tensor],
+    reference: Mapping[str, Tensor] | None,
+    solve: Solve,
+) -> dict[str, np.ndarray]:
+    spectra: dict[str, np.ndarray] = {}
+    for portion in _portions(plan.products, size=_change_size):
+        jobs: dict[str, Tensor | View | Product] = {}
+        for reading in portion:
+            now = reading.product(tensors)
+            jobs[reading.name] = now
+            factors = {reading.left.parameter, reading.right.parameter}
+            if reference is None or not factors <= reference.keys():
+                continue
+            before = reading.product(reference)
+            if _same(now, before):
+                spectra[change_name(reading.name)] = np.zeros(change_rank(reading))
+            else:
+                jobs[change_name(reading.name)] = product_change(now, before)
+        spectra |= {name: _array(svd.S) for name, svd in solve(jobs).items()}
+    names = [reading.name for reading in plan.products]
+    values = {"product_singular_values": _padded([spectra[n] for n in names], plan.k)}
+    if reference is not None:
+        changes = [spectra.get(change_name(n), np.empty(0)) for n in names]
+        values["product_change_singular_values"] = _padded(changes, plan.k)
+    return values
+
+
+def _same(now: Product, before: Product) -> bool:
+    """Return whether both products have equal, finite factors."""
+    differences = (_difference(now.left, before.left), _difference(now.right, before.right))
+    return not any(difference.any() for difference in differences)
+
+
+def _change_size(product: ProductReading) -> int:
+    return 2 * (product.m + product.n) * product.r
+
+
+def _alignments(plan: Plan, vectors: Mapping[str, Svd]) -> dict[str, np.ndarray]:
+    overlaps: list[Overlap] = [measure_overlap(pair, vectors, top=plan.top) for pair in plan.pairs]
+    return {
+        "alignment": _padded([_array(o.diagonal) for o in overlaps], plan.top),
+        "alignment_background": np.array([float(o.background) for o in overlaps]),
+        "alignment_normalized": _padded(
+            [_array(o.normalized_diagonal) for o in overlaps], plan.top
+        ),
+        "alignment_normalized_background": np.array(
+            [float(o.normalized_background) for o in overlaps]
+        ),
+    }
+
+
+def _portions(items: Sequence[Item], *, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yield the items, large ones first, in lists of at most PORTION numbers."""
+    portion: list[Item] = []
+    total = 0
+    for item in sorted(items, key=size, reverse=True):
+        if portion and total + size(item) > PORTION:
+            yield portion
+            portion, total = [], 0
+        portion.append(item)
+        total += size(item)
+    if portion:
+        yield portion
+
+
+def _status(S: np.ndarray) -> int:
+    if not np.isfinite(S).all():
+        return STATUS.index("failed")
+    return STATUS.index("ok" if S.any() else "zero")
+
+
+def _array(values: Tensor) -> np.ndarray:
+    return values.detach().cpu().numpy()
+
+
+def _padded(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
+    padded = np.full((len(rows), width), math.nan)
+    for row, values in zip(padded, rows, strict=True):
+        row[: len(values)] = values
+    return padded
