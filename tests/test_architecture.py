@@ -22,7 +22,8 @@ MAY_IMPORT = {
     "accessor": {"metrics", "overlaps"},
     "interventions": {"matrices", "spectra"},
     "snapshot": {"matrices", "pairs", "spectra", "overlaps", "store"},
-    "tracker": {"matrices", "pairs", "spectra", "snapshot", "store", "provenance"},
+    "verification": {"matrices", "pairs"},
+    "tracker": {"matrices", "pairs", "verification", "spectra", "snapshot", "store", "provenance"},
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)

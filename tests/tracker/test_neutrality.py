@@ -32,7 +32,10 @@ def train(path=None, steps: int = 12) -> dict[str, torch.Tensor]:
     tracker = None
     if path is not None:
         pairs = rs.discover_pairs(model, torch.zeros(2, 3, 8, 8))
-        tracker = rs.Tracker(model, path, schedule=1, pairs=pairs, every_step=("loss",))
+        example = torch.ones(2, 3, 8, 8)
+        tracker = rs.Tracker(
+            model, path, schedule=1, pairs=pairs, every_step=("loss",), example=example
+        )
     for step in range(steps):
         x, y = torch.randn(16, 3, 8, 8), torch.randint(0, 5, (16,))
         loss = nn.functional.cross_entropy(model(x), y)

@@ -10,6 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import rankscope as rs
+from rankscope.matrices import Manifest
 from tracker.tracked import network, track
 
 
@@ -264,3 +265,38 @@ def test_paused_sees_nothing(tmp_path) -> None:
                     wait()
         tracker.observe(2)
     assert list(rs.open(tmp_path / "run").step.values) == [0, 2]
+
+
+def test_an_example_verifies_heads_and_never_stops_training(tmp_path) -> None:
+    class Reversed(nn.Module):
+        """Attention by its names, whose fused projection has queries last."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads, self.qkv, self.proj = 2, nn.Linear(8, 24), nn.Linear(8, 8)
+
+        def forward(self, x):
+            parts = self.qkv(x).unflatten(-1, (3, 2, 4)).movedim(-2, -4).unbind(-2)
+            mixed = nn.functional.scaled_dot_product_attention(*reversed(parts))
+            return x + self.proj(mixed.movedim(-3, -2).flatten(-2))
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.right = nn.MultiheadAttention(8, 2, batch_first=True)
+            self.wrong = Reversed()
+
+        def forward(self, x):
+            return self.wrong(self.right(x, x, x)[0])
+
+    for name, example, expected in (
+        ("fits", torch.randn(1, 5, 8), {"right"}),
+        ("does not fit", torch.randn(1, 5, 7), {"right", "wrong"}),
+    ):
+        with rs.Tracker(Net(), tmp_path / name, schedule=1, example=example) as tracker:
+            tracker.observe(0)
+        run = rs.open(tmp_path / name)
+        assert {product.split(".")[0] for product in run["product"].values} == expected
+        stored = Manifest.from_json(run.attrs["manifest"]).verification
+        assert stored["wrong"].status == ("refuted" if name == "fits" else "assumed")
+        assert stored["wrong"].why in run.attrs["coverage"]

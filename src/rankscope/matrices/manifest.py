@@ -1,7 +1,7 @@
 """Manifest: every reading of a network as plain data, stored with a run as JSON."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -9,6 +9,7 @@ from rankscope.matrices.attention import Attention
 from rankscope.matrices.coverage import Coverage, Covered
 from rankscope.matrices.product import ProductReading
 from rankscope.matrices.reading import Reading
+from rankscope.matrices.verification import Verification, Verified
 
 SCHEMA = 1
 
@@ -25,6 +26,7 @@ class Manifest:
     attentions: tuple[Attention, ...]
     lora: tuple[ProductReading, ...]
     coverage: Coverage
+    verification: Verification = field(default_factory=Verification)
 
     @cached_property
     def readings(self) -> tuple[Reading, ...]:
@@ -51,6 +53,29 @@ class Manifest:
         readings = (*self.matrices, *heads, *factors)
         return tuple(dict.fromkeys(reading.parameter for reading in readings))
 
+    def verified(self, verification: Verification) -> "Manifest":
+        """Return the manifest without refuted attention modules; the coverage names outcomes."""
+        outcomes = {line.name: line for line in verification}
+        notes = {
+            reading.parameter: outcomes[attention.name].note
+            for attention in self.attentions
+            if attention.name in outcomes
+            for reading in attention.readings
+        }
+        lines = (
+            replace(line, how=f"{line.how}, {notes[line.tensor]}")
+            if line.tensor in notes and line.matrices
+            else line
+            for line in self.coverage
+        )
+        refuted = {line.name for line in verification if line.status == "refuted"}
+        return replace(
+            self,
+            attentions=tuple(a for a in self.attentions if a.name not in refuted),
+            coverage=Coverage(tuple(lines)),
+            verification=verification,
+        )
+
     def to_json(self) -> str:
         """Return the manifest as JSON."""
         fields = {
@@ -73,6 +98,7 @@ class Manifest:
             attentions=tuple(map(_attention, fields["attentions"])),
             lora=tuple(map(_product, fields["lora"])),
             coverage=Coverage(tuple(Covered(**_tuples(line)) for line in fields["coverage"])),
+            verification=_verification(fields.get("verification", {})),
         )
 
 
@@ -89,6 +115,10 @@ def _attention(fields: dict[str, Any]) -> Attention:
 def _product(fields: dict[str, Any]) -> ProductReading:
     sides = {side: _reading(fields[side]) for side in ("left", "right")}
     return ProductReading(**{**fields, **sides})
+
+
+def _verification(fields: dict[str, Any]) -> Verification:
+    return Verification(tuple(Verified(**line) for line in fields.get("lines", ())))
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def trace(
     """
     module = unwrap(model)
     calls: list[Call] = []
-    with _unchanged(module), _eager(), _recorded(module, calls):
+    with unchanged(module), eager(), _recorded(module, calls):
         try:
             result = module(*inputs, **kwargs)
         except Exception as error:
@@ -59,7 +59,7 @@ def trace(
 
 
 @contextmanager
-def _unchanged(module: nn.Module) -> Iterator[None]:
+def unchanged(module: nn.Module) -> Iterator[None]:
     """Record all parameters in eval mode; then restore modes, gradients, buffers, random state."""
     modes = [(part, part.training) for part in module.modules()]
     parameters = [(param, param.requires_grad, param.grad) for param in module.parameters()]
@@ -101,7 +101,7 @@ def _bits(tensor: Tensor) -> Tensor:
 
 
 @contextmanager
-def _eager() -> Iterator[None]:
+def eager() -> Iterator[None]:
     """Run compiled parts as written, since a compiled graph is one node to autograd."""
     # Importing the compiler only to switch it off would take seconds.
     compiler_used = "torch._dynamo" in sys.modules
