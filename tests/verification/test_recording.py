@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from rankscope.verification.recording import Recorder, in_plain_steps
+from rankscope.verification.recording import ENTRIES, Recorder, in_plain_steps, some_entries
 
 
 def test_attention_shows_its_logits_and_operands() -> None:
@@ -15,7 +15,7 @@ def test_attention_shows_its_logits_and_operands() -> None:
         mixed = nn.functional.scaled_dot_product_attention(q, k, v)
         nn.functional.linear(mixed, weight)
     (logits,), (operand,) = recorder.recording.logits, recorder.recording.operands["out"]
-    torch.testing.assert_close(logits, q @ k.mT / 6**0.5)
+    torch.testing.assert_close(logits, (q @ k.mT / 6**0.5).flatten())
     assert torch.equal(operand.reshape(mixed.shape), mixed)
 
 
@@ -24,7 +24,15 @@ def test_a_convolution_shows_its_channels_last() -> None:
     recorder = Recorder({"out": layer.weight})
     with torch.no_grad(), recorder:
         layer(x)
-    assert torch.equal(recorder.recording.operands["out"][0], x.movedim(1, -1))
+    assert torch.equal(recorder.recording.operands["out"][0], x.movedim(1, -1).flatten(0, 2))
+
+
+def test_large_tensors_are_sampled_with_their_diagonal_first() -> None:
+    rows, columns = torch.meshgrid(torch.arange(300), torch.arange(300), indexing="ij")
+    positions = torch.stack([rows, columns], -1).expand(3, 300, 300, 2)
+    first, second = (some_entries(positions[..., axis]) for axis in (0, 1))
+    assert len(first) == 900 + ENTRIES
+    assert torch.equal(first[:900], second[:900]) and len(set(first[900:].tolist())) == 300
 
 
 @pytest.mark.parametrize(

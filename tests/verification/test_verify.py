@@ -2,13 +2,15 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import rankscope as rs
 from rankscope.matrices import Manifest
-from verification.attentions import RIGHT, WIDTH, WRONG, Fused, HeadFirst
+from verification.attentions import RIGHT, WIDTH, WRONG, Fused, HeadFirst, by_head
 
 
 @pytest.fixture
@@ -74,7 +76,28 @@ def test_what_cannot_be_checked_is_assumed(example: Tensor) -> None:
     assert {line.status for line in verification} == {"assumed"}
     assert verification.summary == "2 attention modules: 2 assumed"
     (zero,) = rs.verify(Fused(), torch.zeros_like(example))
-    assert zero.status == "assumed" and "no effect" in zero.why
+    assert zero.status == "assumed" and "no softmax or product" in zero.why
+
+
+def test_fused_kernels_are_seen_and_foreign_ones_assumed(example: Tensor) -> None:
+    class Flash(Fused):
+        def attention(self, qkv: Tensor) -> Tensor:
+            q, k, v = (by_head(part) for part in qkv.chunk(3, -1))
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                mixed = nn.functional.scaled_dot_product_attention(q, k, v)
+            return mixed.transpose(1, 2).flatten(2)
+
+    class Foreign(Fused):
+        def attention(self, qkv: Tensor) -> Tensor:
+            def kernel(array: np.ndarray) -> Tensor:
+                return Fused.attention(self, torch.from_numpy(array))
+
+            with torch.utils._python_dispatch._disable_current_modes():
+                return kernel(qkv.numpy())
+
+    assert rs.verify(Flash(), example)[""].status == "verified"
+    foreign = rs.verify(Foreign(), example)[""]
+    assert foreign.status == "assumed" and "no softmax or product" in foreign.why
 
 
 def test_a_module_that_cannot_be_copied_is_assumed(example: Tensor) -> None:

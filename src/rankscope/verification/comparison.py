@@ -32,10 +32,12 @@ def compare(attention: Attention, trial: Trial) -> Finding:
 
 
 def _without_logits(layout: Layout) -> Finding:
-    dependences = [*layout.on_queries, *layout.on_keys, *layout.on_values]
-    if any(bool(dependence.any.any()) for dependence in dependences):
-        return "refuted", NO_LOGITS
-    return "assumed", "its weights have no effect on a softmax or product in this forward pass"
+    sides = zip(layout.on_queries, layout.on_keys, layout.on_values, strict=True)
+    for site, (queries, keys, values) in enumerate(sides):
+        in_softmax = site < layout.sites and bool((queries.any | keys.any).any())
+        if in_softmax or bool((keys.any & values.any & ~queries.any).any()):
+            return "refuted", NO_LOGITS
+    return "assumed", "no softmax or product was seen in which queries and keys meet"
 
 
 def _output(layout: Layout, columns: Tensor) -> Finding:

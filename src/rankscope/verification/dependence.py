@@ -72,10 +72,7 @@ def changes(before: Recording, after: Recording, output: str | None) -> list[Ten
 
 def _columns(before: list[Tensor], after: list[Tensor]) -> Tensor:
     """Return which inputs of the output projection differ anywhere."""
-    masks = [
-        _differs(first, second).flatten(0, -2).any(0)
-        for first, second in zip(before, after, strict=True)
-    ]
+    masks = [_differs(first, second).any(0) for first, second in zip(before, after, strict=True)]
     return torch.stack(masks).any(0) if masks else torch.zeros(0, dtype=torch.bool)
 
 

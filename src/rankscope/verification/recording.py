@@ -16,20 +16,34 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
 SOFTMAX = {aten._softmax, aten._safe_softmax, aten._log_softmax, aten._masked_softmax}
+# Fused attention, where a module insists on it in spite of `in_plain_steps`.
+FUSED = {
+    getattr(aten, f"_scaled_dot_product_{kernel}")
+    for kernel in (
+        "flash_attention",
+        "flash_attention_for_cpu",
+        "efficient_attention",
+        "cudnn_attention",
+        "fused_attention_overrideable",
+    )
+}
 PRODUCTS = {aten.mm, aten.bmm, aten.baddbmm}
 STATISTICS = {aten.rsqrt, aten.linalg_vector_norm, aten.norm, aten.var, aten.std, aten.var_mean}
 # Positions of the two factors among the arguments.
 FACTORS = {aten.mm: (0, 1), aten.bmm: (0, 1), aten.addmm: (1, 2), aten.baddbmm: (1, 2)}
 CONVOLUTIONS = {aten.convolution, aten.conv1d, aten.conv2d}
 
+ENTRIES = 2**15  # how many entries of a large tensor are compared
+ROWS = 2**9
+
 
 @dataclass
 class Recording:
     """Tensors of one call.
 
-    logits: inputs of every softmax.
-    products: results of every matrix product without a bias.
-    operands: what each watched weight is multiplied by, with its contracted axis last.
+    logits: entries of the inputs of every softmax.
+    products: entries of the results of every matrix product without a bias.
+    operands: what each watched weight is multiplied by: some rows, with the contracted axis last.
     """
 
     logits: list[Tensor] = field(default_factory=list)
@@ -57,10 +71,14 @@ class Recorder(TorchDispatchMode):
         packet = func.overloadpacket
         self._note_operand(packet, args)
         if packet in SOFTMAX:
-            self.recording.logits.append(args[0].detach().clone())
+            self.recording.logits.append(some_entries(args[0]))
+        elif packet in FUSED:
+            query, key = args[:2]
+            key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
+            self.recording.logits.append(some_entries(query @ key.mT))
         result = self._statistic(packet, func, args, kwargs or {})
         if packet in PRODUCTS:
-            self.recording.products.append(result.detach().clone())
+            self.recording.products.append(some_entries(result))
         return result
 
     def _note_operand(self, packet: Any, args: tuple[Any, ...]) -> None:
@@ -75,7 +93,8 @@ class Recorder(TorchDispatchMode):
         for weight, other, axis in ((second, first, axes[0]), (first, second, axes[1])):
             name = self._watched.get(weight.untyped_storage().data_ptr())
             if name is not None:
-                self.recording.operands[name].append(other.detach().movedim(axis, -1).clone())
+                rows = other.detach().movedim(axis, -1).flatten(0, -2)
+                self.recording.operands[name].append(rows[_spread(len(rows), ROWS)].clone())
                 return
 
     def _statistic(self, packet: Any, func: Any, args: tuple[Any, ...], kwargs: Any) -> Any:
@@ -91,6 +110,26 @@ class Recorder(TorchDispatchMode):
             recorded = recorded[1:] if normalise is not None else recorded
             self.statistics.append(recorded)
         return recorded if normalise is None else normalise(recorded, *args, **kwargs)
+
+
+def some_entries(tensor: Tensor) -> Tensor:
+    """Return all entries of a small tensor in one row; of a large one some, always the same.
+
+    Those where the last two axes have the same position come first: there, a rotary embedding
+    turns queries and keys alike.
+    """
+    flat = tensor.detach().flatten()
+    if len(flat) <= ENTRIES:
+        return flat.clone()
+    diagonal = tensor.detach().diagonal(dim1=-2, dim2=-1).flatten()
+    return torch.cat([x[_spread(len(x), ENTRIES)] for x in (diagonal, flat)])
+
+
+def _spread(length: int, count: int) -> Tensor:
+    """Return at most `count` positions below `length`, in a random order that never changes."""
+    if length <= count:
+        return torch.arange(length)
+    return torch.randperm(length, generator=torch.Generator().manual_seed(0))[:count]
 
 
 def _layer_norm(

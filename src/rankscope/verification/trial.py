@@ -1,6 +1,7 @@
 """Copy of one attention module with random weights, called again and again with some changed."""
 
 import copy
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -15,7 +16,7 @@ from rankscope.matrices.wrappers import walk
 from rankscope.verification.recording import Recorder, Recording, in_plain_steps
 
 Rows = dict[str, Tensor]  # for each parameter, which entries change
-LOGIT_SIZE = 3.0  # a typical logit is at most this large, so that no softmax saturates
+LOGIT_SIZE = 3.0  # a typical logit: neither too small to matter nor saturating a softmax
 
 
 class Trial:
@@ -39,10 +40,15 @@ class Trial:
     def begin(self, queries: Mapping[str, Tensor], watched: list[str]) -> Recording:
         """Call the module unchanged, with logits of a moderate size, and return that call."""
         self._watched = {name: self.parameter(name) for name in watched}
-        size = _typical_size(self._call().recording.logits)
-        if size > LOGIT_SIZE:
-            for name, entries in queries.items():
-                self.parameter(name).view(-1)[entries] *= LOGIT_SIZE / size
+        logits = self._call().recording.logits
+        for name, entries in queries.items():
+            self._noise[name] = torch.zeros_like(self.parameter(name))
+            self._noise[name].view(-1)[entries] = -self.parameter(name).view(-1)[entries]
+        without = self.run(dict(queries)).logits
+        self._noise.clear()
+        size = _typical_difference(logits, without)
+        for name, entries in queries.items():
+            self.parameter(name).view(-1)[entries] *= LOGIT_SIZE / size if size else 1.0
         self._statistics = self._call().statistics
         return self.run({})
 
@@ -63,8 +69,7 @@ class Trial:
         """Return the positions, in the flat parameter, of a matrix: (m, n)."""
         parameter = self.parameter(reading.parameter)
         positions = torch.arange(parameter.numel()).reshape(parameter.shape)
-        W: Tensor = reading.view(positions).W
-        return W
+        return reading.view(positions).W
 
     def _call(self) -> Recorder:
         recorder = Recorder(self._watched, self._statistics)
@@ -79,7 +84,7 @@ class Trial:
         before = {name: self.parameter(name).clone() for name in rows}
         for name, entries in rows.items():
             if name not in self._noise:
-                self._noise[name] = 0.5 * self._random(before[name])
+                self._noise[name] = before[name] * 0.5 * self._normal(before[name])
             noise = self._noise[name].view(-1)[entries]
             self.parameter(name).view(-1)[entries] += times * noise
         try:
@@ -89,23 +94,28 @@ class Trial:
                 self.parameter(name).copy_(values)
 
     def _randomise(self) -> None:
-        for parameter in self.module.parameters():
-            if parameter.is_floating_point():
+        for name, parameter in self.module.named_parameters():
+            if name.endswith("bias") and parameter.ndim == 1:
+                parameter.zero_()  # larger than the rest where inputs are small
+            elif parameter.is_floating_point():
                 noise = self._random(parameter)
                 parameter.copy_(noise if parameter.ndim > 1 else parameter + 0.1 * noise)
 
     def _random(self, like: Tensor) -> Tensor:
         """Return normal numbers, for a matrix of a size that keeps the scale of its inputs."""
         fan_in = like[0].numel() if like.ndim > 1 else 1
-        noise = torch.randn(like.shape, generator=self._generator, dtype=torch.float64)
-        return (noise / max(fan_in, 1) ** 0.5).to(like)
+        return self._normal(like) / math.sqrt(max(fan_in, 1))
+
+    def _normal(self, like: Tensor) -> Tensor:
+        return torch.randn(like.shape, generator=self._generator, dtype=torch.float64).to(like)
 
 
 def plain_copy(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     """Return a copy in eval mode without hooks and parametrizations, with no gradients."""
     # Hooks may belong to somebody who records activations, and must see one call only.
     duplicate = copy.deepcopy(module, _shared_memory(module))
-    duplicate.eval().requires_grad_(False)
+    duplicate.eval()  # returns nothing where a class overrides `train`
+    duplicate.requires_grad_(False)
     for part in list(duplicate.modules()):
         for hooks in (part._forward_hooks, part._forward_pre_hooks):
             hooks.clear()
@@ -162,7 +172,10 @@ def _plain(leaf: Any, dtype: torch.dtype | None) -> Any:
     return leaf.to(dtype) if dtype is not None and leaf.is_floating_point() else leaf
 
 
-def _typical_size(logits: list[Tensor]) -> float:
-    """Return the largest median of the numbers in any of the tensors; masked ones do not count."""
-    sizes = [tensor.abs()[tensor.abs() < 1e6].double() for tensor in logits]
-    return max((float(size.median()) for size in sizes if size.numel()), default=0.0)
+def _typical_difference(first: list[Tensor], second: list[Tensor]) -> float:
+    """Return the largest median difference in any of the tensors; masked entries do not count."""
+    sizes = []
+    for x, y in zip(first, second, strict=True):
+        difference = (x.double() - y.double()).abs()[x.abs() < 1e30]
+        sizes.append(float(difference[difference > 0].median()) if difference.any() else 0.0)
+    return max(sizes, default=0.0)
