@@ -40,14 +40,14 @@ def timm(name: str, heads: int, size: int = 32, wrong: bool = False, **settings:
     return Case(build, pictures(size), heads, wrong)
 
 
-def vit_pytorch(path: str, heads: int, size: int = 32, wrong: bool = False, **kwargs: Any) -> Case:
+def vit_pytorch(path: str, verified: int, /, *, wrong: bool = False, **settings: Any) -> Case:
     module, name = path.split(".")
 
     def build() -> nn.Module:
         model = getattr(importlib.import_module(f"vit_pytorch.{module}"), name)
-        return model(**(kwargs or SMALL_VIT))
+        return model(**SMALL_VIT, **settings)
 
-    return Case(build, pictures(size), heads, wrong)
+    return Case(build, pictures(32), verified, wrong)
 
 
 def x_transformers(heads: int = 8, wrong: bool = False, **settings: Any) -> Case:
@@ -133,9 +133,9 @@ VIT_PYTORCH = {
     "decorrelation": vit_pytorch("vit_with_decorr.ViT", 6),
     "value residual": vit_pytorch("simple_vit_with_value_residual.SimpleViT", 6),
     "DeepViT, mixed heads": vit_pytorch("deepvit.DeepViT", 0, wrong=True),
-    "CaiT, mixed heads": vit_pytorch("cait.CaiT", 0, wrong=True, **SMALL_VIT, cls_depth=1),
+    "CaiT, mixed heads": vit_pytorch("cait.CaiT", 0, wrong=True, cls_depth=1),
     "XCiT, channels": vit_pytorch(
-        "xcit.XCiT", 3, wrong=True, **SMALL_VIT, cls_depth=1, local_patch_kernel_size=3
+        "xcit.XCiT", 3, wrong=True, cls_depth=1, local_patch_kernel_size=3
     ),
 }
 X_TRANSFORMERS = {

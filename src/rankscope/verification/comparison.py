@@ -40,15 +40,17 @@ def _without_logits(layout: Layout) -> Finding:
     return "assumed", "no softmax or product was seen in which queries and keys meet"
 
 
-def _output(layout: Layout, columns: Tensor) -> Finding:
+def _output(layout: Layout, columns: list[Tensor]) -> Finding:
     """Compare the inputs of the output projection, by head and unit, with those that were read."""
     queries, values = layout.on_queries[-1], layout.on_values[-1]
-    if len(queries.any) != columns.numel():
+    if len(queries.any) != sum(map(len, columns)):
         return "assumed", "what enters its output projection was not seen"
     if not values.any.all():
         return "refuted", "its output projection takes columns that depend on no value weights read"
+    # In differential attention two query heads weight one head of values.
+    one_to_one = len(columns) == len(layout.heads)
     for head, own in enumerate(columns):
-        if queries.several[own].any() or values.several[own].any():
+        if values.several[own].any() or (one_to_one and queries.several[own].any()):
             return "refuted", f"output columns read for head {head} depend on several heads"
         other = values.head[own][values.head[own] != layout.value_of[head]]
         if len(other):
@@ -56,9 +58,9 @@ def _output(layout: Layout, columns: Tensor) -> Finding:
     if not queries.any.all():
         return "assumed", "one key to attend to: use an example with several tokens"
     wrong = [head for head, own in enumerate(columns) if (queries.head[own] != head).any()]
-    if wrong:
+    if wrong and one_to_one:
         return "refuted", f"output columns read for head {wrong[0]} are weighted by another head"
     reason = wrong_values(layout, columns)
     if reason is not None:
         return "refuted", reason
-    return "verified", f"K^T Q and O V of {layout.attention.heads} heads are those computed"
+    return "verified", f"K^T Q and O V of {len(layout.heads)} heads are those computed"

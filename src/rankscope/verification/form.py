@@ -7,6 +7,7 @@ every unit, query unit u meets key unit u alone, and doubling a change doubles w
 import torch
 from torch import Tensor
 
+from rankscope.matrices.attention import Role
 from rankscope.verification.dependence import changes
 from rankscope.verification.layout import Layout
 from rankscope.verification.recording import Recording
@@ -30,15 +31,18 @@ def wrong_form(layout: Layout, site: int) -> str | None:
 
 
 def _wrong_form_at(layout: Layout, site: int) -> str | None:
-    both, width = layout.both(site), layout.attention.head_dim
-    first_unit = torch.tensor([0])
-    for role, word in (("q", "query"), ("k", "key")):
+    both, first_unit = layout.both(site), torch.tensor([0])
+    roles: tuple[tuple[Role, str], ...] = (("q", "query"), ("k", "key"))
+    for role, word in roles:
         alone = layout.changed(layout.units(role, first_unit))[site]
         if alone[both].double().mean() < 0.9:
             return f"a logit depends on some units of a {word} head only: no K^T Q"
-        if _curvature(layout, layout.units(role, torch.arange(width)), site, both) > LINEAR:
+        if (
+            _curvature(layout, layout.units(role, torch.arange(layout.width(role))), site, both)
+            > LINEAR
+        ):
             return f"logits are not linear in the {word} weights"
-    return _units_meet(layout, site) if width > 1 else None
+    return _units_meet(layout, site) if layout.width("q") > 1 else None
 
 
 def _curvature(layout: Layout, rows: Rows, site: int, chosen: Tensor) -> float:
@@ -55,7 +59,7 @@ def _units_meet(layout: Layout, site: int) -> str | None:
     A rotary embedding mixes units, but not where query and key have the same position: some logit
     of each head has to show no meeting with others.
     """
-    width = layout.attention.head_dim
+    width = layout.width("q")
     order = torch.randperm(width, generator=torch.Generator().manual_seed(0))
     half, others = order[: width // 2], order[width // 2 :]
     same, crossed = _meeting(layout, site, half, half), _meeting(layout, site, half, others)
@@ -90,16 +94,16 @@ def _entries(recording: Recording, site: int) -> Tensor:
     return [*recording.logits, *recording.products][site].double()
 
 
-def wrong_values(layout: Layout, columns: Tensor) -> str | None:
+def wrong_values(layout: Layout, columns: list[Tensor]) -> str | None:
     """Say why value units do not pass linearly to their output columns; None if they do."""
     assert layout.output is not None
-    width = columns.shape[1]
+    width = layout.width("v")
     for chosen in (torch.arange(0, width, 2), torch.arange(1, width, 2)):
         if not len(chosen):
             continue
         after = layout.trial.run(layout.units("v", chosen))
-        expected = torch.zeros(columns.numel(), dtype=torch.bool)
-        expected[columns[:, chosen]] = True
+        expected = torch.zeros(sum(map(len, columns)), dtype=torch.bool)
+        expected[torch.cat([own[chosen] for own in columns])] = True
         if not torch.equal(changes(layout.unchanged, after, layout.output)[-1], expected):
             return "value units reach other output columns than those read"
     rows = layout.units("v", torch.arange(width))

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from rankscope.matrices import Attention
+from rankscope.matrices.attention import Role
 from rankscope.matrices.reading import Reading
 from rankscope.verification.dependence import changes, dependences, together
 from rankscope.verification.trial import Rows, Trial
@@ -13,11 +14,20 @@ class Layout:
     """Heads of one attention module and what depends on them in a trial."""
 
     def __init__(self, attention: Attention, trial: Trial) -> None:
-        self.attention, self.trial = attention, trial
-        self.heads = range(attention.heads)
-        self.queries = [self._rows(attention.head("q", head)) for head in self.heads]
-        self.keys, self.key_of = self._shared("k")
-        self.values, self.value_of = self._shared("v")
+        self.trial = trial
+        products = tuple(attention.products())
+        self.heads = range(sum(product.kind == "kq" for product in products))
+        # Rows of the readings are units; those of `outputs` are outputs, their columns units.
+        self.readings: dict[Role, list[Reading]] = {
+            "q": [product.right.transposed() for product in products if product.kind == "kq"],
+            "k": [product.left.transposed() for product in products if product.kind == "kq"],
+            "v": [product.right.transposed() for product in products if product.kind == "vo"],
+            "o": [product.left for product in products if product.kind == "vo"],
+        }
+        self.readings["v"] = self.readings["v"] or [attention.value]
+        self.queries, _ = self._distinct("q")
+        self.keys, self.key_of = self._distinct("k")
+        self.values, self.value_of = self._distinct("v")
         self.output = None if attention.output is None else attention.output.parameter
         watched = [] if self.output is None else [self.output]
         self.unchanged = trial.begin(together(self.queries), watched)
@@ -26,20 +36,16 @@ class Layout:
         self.on_keys = dependences(self.keys, self.changed)
         self.on_values = dependences(self.values, self.changed)
 
-    def _rows(self, reading: Reading) -> Rows:
-        return {reading.parameter: self.trial.entries(reading).flatten()}
-
-    def _shared(self, role: str) -> tuple[list[Rows], list[int]]:
-        """Return the distinct key or value heads, and which of them each query head meets."""
+    def _distinct(self, role: Role) -> tuple[list[Rows], list[int]]:
+        """Return the heads of a role, shared ones once, and the number of each product's head."""
         distinct: dict[tuple[str, bytes], Rows] = {}
-        met: list[int] = []
-        for head in self.heads:
-            reading = self.attention.head(role, head)  # type: ignore[arg-type]
-            rows = self._rows(reading)
-            key = (reading.parameter, rows[reading.parameter].numpy().tobytes())
-            distinct.setdefault(key, rows)
-            met.append(list(distinct).index(key))
-        return list(distinct.values()), met
+        numbers: list[int] = []
+        for reading in self.readings[role]:
+            entries = self.trial.entries(reading).flatten()
+            key = (reading.parameter, entries.numpy().tobytes())
+            distinct.setdefault(key, {reading.parameter: entries})
+            numbers.append(list(distinct).index(key))
+        return list(distinct.values()), numbers
 
     def changed(self, rows: Rows) -> list[Tensor]:
         """Return which entries of all recorded tensors change along with some weights."""
@@ -63,15 +69,17 @@ class Layout:
         """Return the entries of a tensor that depend on queries and on keys."""
         return self.on_queries[site].any & self.on_keys[site].any
 
-    def units(self, role: str, chosen: Tensor) -> Rows:
+    def width(self, role: Role) -> int:
+        """Return the number of units of a head."""
+        return self.readings[role][0].m
+
+    def units(self, role: Role, chosen: Tensor) -> Rows:
         """Return the entries of some units, numbered inside a head, in every head."""
-        readings = {
-            self.attention.head(role, head).name: self.attention.head(role, head)  # type: ignore[arg-type]
-            for head in self.heads
-        }
-        return together(
-            [{r.parameter: self.trial.entries(r)[chosen].flatten()} for r in readings.values()]
-        )
+        parts: dict[tuple[str, bytes], Rows] = {}
+        for reading in self.readings[role]:
+            entries = self.trial.entries(reading)[chosen].flatten()  # a shared head counts once
+            parts[reading.parameter, entries.numpy().tobytes()] = {reading.parameter: entries}
+        return together(list(parts.values()))
 
     def wrong_heads(self, site: int) -> str | None:
         """Say which weights the logits depend on that were read as another head's; None if none."""
@@ -90,14 +98,14 @@ class Layout:
         head, key = (int(side.head[both][wrong[0]]) for side in (queries, keys))
         return f"query head {head} meets key head {key}, read as meeting {self.key_of[head]}"
 
-    def columns(self) -> Tensor:
-        """Return the input of the output projection that belongs to each head and unit."""
-        output = self.attention.output
-        assert output is not None
-        shape = self.trial.parameter(output.parameter).shape
-        coordinates = torch.unravel_index(self.trial.entries(output)[0], shape)
+    def columns(self) -> list[Tensor]:
+        """Return the inputs of the output projection that belong to the units of each head."""
+        assert self.output is not None
+        shape = self.trial.parameter(self.output).shape
+        positions = [self.trial.entries(reading)[0] for reading in self.readings["o"]]
+        coordinates = torch.unravel_index(torch.cat(positions), shape)
         place = torch.zeros_like(coordinates[0])
         for axis, coordinate in enumerate(coordinates):
             if coordinate.unique().numel() > 1:
                 place = place * shape[axis] + coordinate
-        return place.reshape(self.attention.heads, -1)
+        return list(place.split([len(position) for position in positions]))
