@@ -77,8 +77,8 @@ def from_config(kind: str, **settings: Any) -> nn.Module:
 
 
 def case(kind: str, example: Any = tokens, heads: int = HEADS, **settings: Any) -> Case:
-    wrong = settings.pop("wrong", False)
-    return Case(lambda: from_config(kind, **settings), example, heads, wrong)
+    wrong, unread = (settings.pop(key, False) for key in ("wrong", "unread"))
+    return Case(lambda: from_config(kind, **settings), example, heads, wrong, unread)
 
 
 # Those that every test run reads.
@@ -94,7 +94,7 @@ FEW = {
     "swin": case("swin", images, 6, **SWIN, window_size=4),
     "whisper": case("whisper", speech, 3 * HEADS, **BART, num_mel_bins=8, max_source_positions=10),
     "bert": case("bert"),
-    "diffllama": case("diffllama", heads=0, wrong=True, **GROUPED),
+    "deepseek_v3": case("deepseek_v3", unread=True, **MLA),
 }
 DECODERS = (
     *("gptj", "opt", "mistral", "qwen2", "phi", "olmo", "olmo2", "olmo3", "cohere", "cohere2"),
@@ -124,6 +124,9 @@ MANY = {
     **{kind: case(kind, **SETTINGS.get(kind, {})) for kind in ENCODERS},
     **{kind: case(kind, **{**GROUPED, **EXPERTS, **SETTINGS.get(kind, {})}) for kind in MIXTURES},
     **{kind: case(kind, sequences, 3 * HEADS, **BART) for kind in TRANSLATORS},
+    "diffllama": case("diffllama", wrong=True, unread=True, **GROUPED),
+    "deepseek_v2": case("deepseek_v2", unread=True, **MLA),
+    "codegen": case("codegen", unread=True, rotary_dim=4),
     "mt5": case("mt5", sequences, 3 * HEADS, **T5),
     "umt5": case("umt5", sequences, 3 * HEADS, **T5),
     "albert": case("albert", embedding_size=16),

@@ -50,12 +50,14 @@ def vit_pytorch(path: str, verified: int, /, *, wrong: bool = False, **settings:
     return Case(build, pictures(32), verified, wrong)
 
 
-def x_transformers(heads: int = 8, wrong: bool = False, **settings: Any) -> Case:
+def x_transformers(
+    heads: int = 8, wrong: bool = False, unread: bool = False, **settings: Any
+) -> Case:
     def build() -> nn.Module:
         encoder = importlib.import_module("x_transformers").Encoder
         return encoder(dim=24, depth=2, heads=4, attn_dim_head=6, **settings)
 
-    return Case(build, lambda: normal(1, 7, 24), heads, wrong)
+    return Case(build, lambda: normal(1, 7, 24), heads, wrong, unread)
 
 
 def torchvision_vit() -> nn.Module:
@@ -141,6 +143,7 @@ VIT_PYTORCH = {
 X_TRANSFORMERS = {
     "plain": x_transformers(),
     "one key head": x_transformers(attn_one_kv_head=True),
+    "two key heads": x_transformers(wrong=True, unread=True, attn_kv_heads=2),
     "rotary": x_transformers(rotary_pos_emb=True),
     "qk norm": x_transformers(attn_qk_norm=True),
     "alibi": x_transformers(alibi_pos_bias=True),
