@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt --editable
 # One process per core with one thread each: more threads would only wait for each other.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 4
-.PHONY: setup demo test coverage lint format types docs results-check bench
+.PHONY: setup demo test coverage lint format types docs results-check bench zoo
 
 setup: $(VENV)/.ready
 
@@ -22,6 +22,10 @@ $(VENV)/.ready: $(VENV)/.ready-lab
 
 $(VENV)/.ready-bench: $(VENV)/.ready
 	$(INSTALL) '.[dev,bench]'
+	touch $@
+
+$(VENV)/.ready-zoo: $(VENV)/.ready
+	$(INSTALL) '.[dev,zoo]'
 	touch $@
 
 demo: $(VENV)/.ready-lab
@@ -52,3 +56,6 @@ results-check: setup
 
 bench: $(VENV)/.ready-bench
 	$(BIN)/python -m benchmarks
+
+zoo: $(VENV)/.ready-zoo
+	$(PYTEST) -m zoo

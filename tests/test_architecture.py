@@ -22,7 +22,8 @@ MAY_IMPORT = {
     "accessor": {"metrics", "overlaps"},
     "interventions": {"matrices", "spectra"},
     "snapshot": {"matrices", "pairs", "spectra", "overlaps", "store"},
-    "tracker": {"matrices", "pairs", "spectra", "snapshot", "store", "provenance"},
+    "verification": {"matrices", "pairs"},
+    "tracker": {"matrices", "pairs", "verification", "spectra", "snapshot", "store", "provenance"},
     "tables": {"matrices", "metrics", "spectra", "store", "accessor"},
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }

@@ -12,6 +12,7 @@ from rankscope import spectra as spectra
 from rankscope import store as store
 from rankscope import theory as theory
 from rankscope import tracker as tracker
+from rankscope import verification as verification
 from rankscope.interventions import perturb as perturb
 from rankscope.interventions import perturb_relative as perturb_relative
 from rankscope.interventions import reestimate_batchnorm as reestimate_batchnorm
@@ -51,3 +52,4 @@ from rankscope.tracker import Every as Every
 from rankscope.tracker import LogEpochs as LogEpochs
 from rankscope.tracker import LogSpaced as LogSpaced
 from rankscope.tracker import Tracker as Tracker
+from rankscope.verification import verify as verify

@@ -35,8 +35,9 @@ def train(path=None, steps: int = 12, **options: object) -> dict[str, torch.Tens
     tracker = None
     if path is not None:
         pairs = rs.discover_pairs(model, torch.zeros(2, 3, 8, 8))
+        example = torch.ones(2, 3, 8, 8)
         options = {"schedule": 1, "pairs": pairs, "every_step": ("loss",), **options}
-        tracker = rs.Tracker(model, path, **options)
+        tracker = rs.Tracker(model, path, example=example, **options)
     for step in range(steps):
         x, y = torch.randn(16, 3, 8, 8), torch.randint(0, 5, (16,))
         loss = nn.functional.cross_entropy(model(x), y)

@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import rankscope as rs
+from rankscope.matrices import Manifest
 from tracker.tracked import network, track
 
 
@@ -278,3 +279,38 @@ def test_home_is_expanded_and_a_url_is_refused(
     assert rs.open("~/run").sizes["step"] == 1
     with pytest.raises(ValueError, match="s3://bucket/run is a URL"):
         rs.Tracker(model, "s3://bucket/run")
+
+
+def test_an_example_verifies_heads_and_never_stops_training(tmp_path) -> None:
+    class Reversed(nn.Module):
+        """Attention by its names, whose fused projection has queries last."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.heads, self.qkv, self.proj = 2, nn.Linear(8, 24), nn.Linear(8, 8)
+
+        def forward(self, x):
+            parts = self.qkv(x).unflatten(-1, (3, 2, 4)).movedim(-2, -4).unbind(-2)
+            mixed = nn.functional.scaled_dot_product_attention(*reversed(parts))
+            return x + self.proj(mixed.movedim(-3, -2).flatten(-2))
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.right = nn.MultiheadAttention(8, 2, batch_first=True)
+            self.wrong = Reversed()
+
+        def forward(self, x):
+            return self.wrong(self.right(x, x, x)[0])
+
+    for name, example, expected in (
+        ("fits", torch.randn(1, 5, 8), {"right"}),
+        ("does not fit", torch.randn(1, 5, 7), {"right", "wrong"}),
+    ):
+        with rs.Tracker(Net(), tmp_path / name, schedule=1, example=example) as tracker:
+            tracker.observe(0)
+        run = rs.open(tmp_path / name)
+        assert {product.split(".")[0] for product in run["product"].values} == expected
+        stored = Manifest.from_json(run.attrs["manifest"]).verification
+        assert stored["wrong"].status == ("refuted" if name == "fits" else "assumed")
+        assert stored["wrong"].why in run.attrs["coverage"]

@@ -23,6 +23,8 @@ from rankscope.matrices.reading import Reading as Reading
 from rankscope.matrices.reading import View as View
 from rankscope.matrices.recognition import attention_rule as attention_rule
 from rankscope.matrices.rules import view_rule as view_rule
+from rankscope.matrices.verification import Verification as Verification
+from rankscope.matrices.verification import Verified as Verified
 from rankscope.matrices.weights import Weights as Weights
 from rankscope.matrices.wrappers import full_tensor as full_tensor
 from rankscope.matrices.wrappers import named_tensors as named_tensors

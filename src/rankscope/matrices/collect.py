@@ -114,7 +114,8 @@ def _read(
         tensors = state_dict_tensors(source)
         return assumed_manifest(tensors), Weights(tensors)
     known = like if isinstance(like, Manifest) else manifest(like, raw=raw)
-    modules = dict(walk(like)) if isinstance(like, nn.Module) else {}
+    computing = next((m for m in (source, like) if isinstance(m, nn.Module)), None)
+    modules = {} if computing is None else dict(walk(computing))
     if isinstance(source, nn.Module):
         return _matched(known, stored_tensors(source), modules)
     names = [line.tensor for line in known.coverage]

@@ -1,7 +1,7 @@
 """Manifest: every reading of a network as plain data, stored with a run as JSON."""
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -10,6 +10,7 @@ from rankscope.matrices.coverage import Coverage, Covered
 from rankscope.matrices.effective import Effective, Step, stored_parts
 from rankscope.matrices.product import ProductReading
 from rankscope.matrices.reading import Reading
+from rankscope.matrices.verification import Verification, Verified
 
 SCHEMA = 1
 
@@ -27,6 +28,7 @@ class Manifest:
     lora: tuple[ProductReading, ...]
     coverage: Coverage
     effective: tuple[Effective, ...] = ()
+    verification: Verification = field(default_factory=Verification)
 
     def __repr__(self) -> str:
         return f"Manifest({self.coverage.summary})"
@@ -67,6 +69,29 @@ class Manifest:
         """Names of the stored tensors that readings and products need."""
         return stored_parts(self.tensors, self.effective)
 
+    def verified(self, verification: Verification) -> "Manifest":
+        """Return the manifest without refuted attention modules; the coverage names outcomes."""
+        outcomes = {line.name: line for line in verification}
+        notes = {
+            reading.parameter: outcomes[attention.name].note
+            for attention in self.attentions
+            if attention.name in outcomes
+            for reading in attention.readings
+        }
+        lines = (
+            replace(line, how=f"{line.how}, {notes[line.tensor]}")
+            if line.tensor in notes and line.matrices
+            else line
+            for line in self.coverage
+        )
+        refuted = {line.name for line in verification if line.status == "refuted"}
+        return replace(
+            self,
+            attentions=tuple(a for a in self.attentions if a.name not in refuted),
+            coverage=Coverage(tuple(lines)),
+            verification=verification,
+        )
+
     def to_json(self) -> str:
         """Return the manifest as JSON."""
         fields = {
@@ -90,6 +115,7 @@ class Manifest:
             lora=tuple(map(_product, fields["lora"])),
             coverage=Coverage(tuple(Covered(**_tuples(line)) for line in fields["coverage"])),
             effective=tuple(map(_effective, fields.get("effective", ()))),
+            verification=_verification(fields.get("verification", {})),
         )
 
 
@@ -112,6 +138,10 @@ def _product(fields: dict[str, Any]) -> ProductReading:
     names = ("left", "right", "left_latent", "right_latent")
     factors = {name: fields[name] and _reading(fields[name]) for name in names if name in fields}
     return ProductReading(**{**fields, **factors})
+
+
+def _verification(fields: dict[str, Any]) -> Verification:
+    return Verification(tuple(Verified(**line) for line in fields.get("lines", ())))
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:

@@ -100,7 +100,8 @@ def module_per_head(module: nn.Module, name: str) -> tuple[Attention, ...]:
     lists = {
         key: child
         for key, child in children(module).items()
-        if isinstance(child, nn.ModuleList) and len(child) and separate_names(child[0])
+        if isinstance(child, nn.ModuleList) and None not in [*child] and len(child)
+        if separate_names(child[0])
     }
     if len(lists) != 1:
         return ()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ from rankscope.tracker.defaults import MeasurerKind, default_pairs, measuring_de
 from rankscope.tracker.distributed import is_sharded
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.watch import Watch
+from rankscope.verification import verified_manifest
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ def set_up(
     include: str | Sequence[str] | None,
     exclude: str | Sequence[str] | None,
     raw: bool,
+    example: Any,
     pairs: Sequence[Pair] | None,
     products: bool,
     top: int,
@@ -46,7 +49,8 @@ def set_up(
     beside: MeasurerKind | None,
 ) -> Setup:
     """Return the setup for these options of `Tracker`; ValueError if there is nothing to track."""
-    chosen = views(model, include=include, exclude=exclude, raw=raw)
+    like = verified_manifest(model, example, raw=raw)
+    chosen = views(model, like=like, include=include, exclude=exclude, raw=raw)
     plan = snapshot.plan(
         chosen,
         pairs=default_pairs(model, chosen) if pairs is None else pairs,

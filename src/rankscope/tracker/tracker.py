@@ -41,8 +41,7 @@ from rankscope.tracker.state import State
 from rankscope.tracker.steps import StepCounter
 from rankscope.tracker.worker import Worker
 
-# Scalars of every step go to the worker when this many steps have gathered, or at a snapshot.
-ROWS = 1024
+ROWS = 1024  # scalars of every step go to the worker after so many steps, or at a snapshot
 
 
 class Tracker:
@@ -61,6 +60,7 @@ class Tracker:
     reference: weights from which changes are measured: "init" (the first snapshot), a checkpoint
         file, a state dict, a model, or None.
     products: measure the products of attention heads and of LoRA pairs too.
+    example: inputs of the model for `verify`; heads that it refutes are left out.
     include, exclude, raw: which matrices, as in `views`; products and default pairs follow.
     top: number of leading directions that enter an overlap.
     every_step: names of scalars to store at every step, not only at snapshots.
@@ -70,12 +70,10 @@ class Tracker:
 
     when_full: what to do when snapshots come faster than they are measured: "block" or "skip".
     places: number of copies of the watched weights that may wait to be measured.
-    device: device that decomposes. The default is the host, or the model's device if the shorter
-        side of a matrix is above 1024.
+    device: device that decomposes: by default the host, or the model's above a side of 1024.
     beside: decompose in a "thread" of this process or in a "process" of its own. The default is a
         process if a GPU trains and the host decomposes, else a thread.
-    threads: number of cores that decompose. The default is one if the CPU trains, else a quarter of
-        those this process may use.
+    threads: cores that decompose: by default one if the CPU trains, else a quarter of them.
 
     The run:
 
@@ -110,6 +108,7 @@ class Tracker:
         raw: bool = False,
         top: int = 100,
         every_step: str | Sequence[str] = (),
+        example: Any = None,
         probe: Probe | None = None,
         when_full: Literal["block", "skip"] = "block",
         places: int = 2,
@@ -136,6 +135,7 @@ class Tracker:
             include=include,
             exclude=exclude,
             raw=raw,
+            example=example,
             pairs=pairs,
             products=products,
             top=top,
