@@ -20,7 +20,7 @@ MAY_IMPORT = {
     "theory": {"matrices", "spectra"},
     "overlaps": {"matrices", "pairs", "spectra"},
     "accessor": {"metrics", "overlaps"},
-    "interventions": {"matrices", "spectra"},
+    "interventions": {"matrices", "metrics", "spectra"},
     "snapshot": {"matrices", "pairs", "spectra", "overlaps", "store"},
     "verification": {"matrices", "pairs"},
     "tracker": {"matrices", "pairs", "verification", "spectra", "snapshot", "store", "provenance"},

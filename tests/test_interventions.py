@@ -411,3 +411,35 @@ def test_a_weight_that_cannot_be_computed_is_refused() -> None:
     layer.ia3_l = nn.ParameterDict({"a": torch.ones(3, 1)})
     with pytest.raises(ValueError, match="base_layer' cannot be replaced: without its adapter"):
         perturb(nn.Sequential(layer), std=0.1, generator=torch.Generator())
+
+
+def test_a_rank_and_an_energy_choose_the_number_of_directions() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(9, 7), nn.Linear(7, 3)).double()
+    W = model[0].weight.detach().numpy()
+    S = np.linalg.svd(W, compute_uv=False)
+    for options, r in (
+        ({"rank": 2}, 2),
+        ({"rank": 50}, 7),
+        ({"energy": 1.0}, 7),
+        ({"energy": float((S[:3] ** 2).sum() / (S**2).sum()) - 1e-9}, 3),
+        ({"energy": float((S[:3] ** 2).sum() / (S**2).sum()) + 1e-9}, 4),
+    ):
+        changed = truncate(model, **options)[0].weight.detach().numpy()
+        np.testing.assert_allclose(changed, best_of_rank(W, r), atol=1e-10)
+    bottom = truncate(model, rank=2, part="bottom")[0].weight.detach().numpy()
+    np.testing.assert_allclose(bottom, W - best_of_rank(W, 5), atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"keep": 0.5, "rank": 3}, "pass one of keep, rank and energy, got keep and rank"),
+        ({"rank": -1}, "0 or more, got -1"),
+        ({"energy": 1.5}, "fraction in"),
+        ({"energy": 0.5, "part": "bottom"}, "pass keep or rank for the bottom part"),
+    ],
+)
+def test_wrong_numbers_of_directions_are_refused(options: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        truncate(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), **options)

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import torch
 from jaxtyping import Float, Num
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from rankscope.matrices import Reading, View, Views, named_tensors, plain_model, views
+from rankscope.metrics import energy_rank
 from rankscope.spectra import Svd, decompose
 
 Part = Literal["top", "bottom"]
@@ -24,18 +25,24 @@ Part = Literal["top", "bottom"]
 def truncate(
     model: nn.Module,
     *,
-    keep: float = 0.5,
+    keep: float | None = None,
+    rank: int | None = None,
+    energy: float | None = None,
     part: Part = "top",
     skip: str | Collection[str] | None = None,
     decompositions: Mapping[str, Svd] | None = None,
 ) -> nn.Module:
     """Return a copy of `model` in which every matrix is the top (or bottom) part of its SVD.
 
+    keep, rank, energy: how many of the k = min(m, n) directions to keep; pass one of them. A share
+        of them, 0.5 by default; a number of them, at most k; or, for the top part, as few as hold
+        this share of the sum of squared singular values.
+
     Where the model computes a weight from parts (weight norm, pruning, adapters), the copy stores
     the truncated weight itself instead of the parts.
 
-    The top part is the best approximation by a share `keep` of the k = min(m, n) directions, ties
-    rounded up (`directions_kept`). The bottom part is what the top share 1 - keep leaves over:
+    The top part is the best approximation by that many directions; a share is rounded to the
+    nearest number, ties up. The bottom part is what the other directions leave over:
     top(keep) + bottom(1 - keep) = W. Tied weights stay tied. BatchNorm statistics stay those of
     `model`; measure them again:
 
@@ -48,26 +55,54 @@ def truncate(
         stays whole too.
     decompositions: known decompositions by name, such as a snapshot's; the rest is decomposed here.
     """
-    if not 0 <= keep <= 1:
-        raise ValueError(f"keep is the share of directions kept, between 0 and 1, got {keep}")
+    count = directions_to_keep(keep, rank, energy)
     if part not in ("top", "bottom"):
         raise ValueError(f"part must be 'top' or 'bottom', got {part!r}")
-    share = keep if part == "top" else 1 - keep
+    if part == "bottom" and energy is not None:
+        raise ValueError("energy counts leading directions; pass keep or rank for the bottom part")
     _require_whole(model)
 
     changed, refused = plain_copy(model)
     matrices = views(changed, exclude=last_linear(changed) if skip is None else skip)
     _check_replaceable(matrices, refused)
-    svds = leading_directions(matrices, share, decompositions or {})
+
+    def leading(k: int, S: Tensor | None = None) -> int:
+        return count(k, S) if part == "top" else k - count(k, S)
+
+    svds = leading_directions(matrices, leading, decompositions or {})
 
     def replacement(view: View) -> Tensor:
         W, svd = view.W.double(), svds[view.name]
-        r = directions_kept(min(view.m, view.n), share)
+        r = leading(min(view.m, view.n), svd.S)
         top = projected(W, svd.U[:, :r] if view.m <= view.n else svd.Vh[:r].mT)
         return top if part == "top" else W - top
 
     replace_matrices(changed, matrices, replacement)
     return changed
+
+
+class Count(Protocol):
+    """Number of directions to keep of k, from the singular values S or, without them, at most."""
+
+    def __call__(self, k: int, S: Tensor | None = None) -> int: ...
+
+
+def directions_to_keep(keep: float | None, rank: int | None, energy: float | None) -> Count:
+    """Return the count that one of the three options of `truncate` asks for."""
+    given = {"keep": keep, "rank": rank, "energy": energy}
+    given = {name: value for name, value in given.items() if value is not None}
+    if len(given) > 1:
+        raise ValueError(f"pass one of keep, rank and energy, got {' and '.join(given)}")
+    if rank is not None:
+        if rank < 0:
+            raise ValueError(f"rank is a number of directions, 0 or more, got {rank}")
+        return lambda k, S=None: min(rank, k)
+    if energy is not None:
+        return lambda k, S=None: k if S is None else int(energy_rank(S, energy))
+    share = 0.5 if keep is None else keep
+    if not 0 <= share <= 1:
+        raise ValueError(f"keep is the share of directions kept, between 0 and 1, got {keep}")
+    return lambda k, S=None: directions_kept(k, share)
 
 
 def _require_whole(model: nn.Module) -> None:
@@ -97,10 +132,10 @@ def projected(W: Float[Tensor, "m n"], directions: Float[Tensor, "k r"]) -> Floa
     return basis @ (basis.mT @ W) if m <= n else (W @ basis) @ basis.mT
 
 
-def leading_directions(matrices: Views, share: float, known: Mapping[str, Svd]) -> dict[str, Svd]:
+def leading_directions(matrices: Views, count: Count, known: Mapping[str, Svd]) -> dict[str, Svd]:
     """Return the `known` decompositions and those of the other matrices, with enough directions."""
     ranks = {
-        name: directions_kept(min(reading.m, reading.n), share)
+        name: count(min(reading.m, reading.n), known[name].S if name in known else None)
         for name, reading in matrices.readings.items()
     }
     for name in matrices.readings.keys() & known.keys():

@@ -20,14 +20,12 @@ class Case:
     example: makes inputs of the model.
     heads: number of verified heads in all attention modules together.
     wrong: some attention of this model has no heads that can be read; it must not be verified.
-    unread: none of the heads may be recognised; if they are, all have to be right.
     """
 
     build: Callable[[], nn.Module]
     example: Callable[[], Any]
     heads: int
     wrong: bool = False
-    unread: bool = False
 
 
 def check(case: Case) -> Counter[str]:
@@ -39,7 +37,7 @@ def check(case: Case) -> Counter[str]:
     verified = {line.name for line in verification if line.status == "verified"}
     attentions = rs.matrices.attentions(model)
     heads = sum(attentions[name].heads for name in verified)
-    assert heads == case.heads or (case.unread and heads == 0), str(verification)
+    assert heads == case.heads, str(verification)
     if not case.wrong:
         assert set(statuses) <= {"verified"}, str(verification)
     assert statuses["assumed"] == 0, str(verification)

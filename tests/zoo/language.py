@@ -77,8 +77,8 @@ def from_config(kind: str, **settings: Any) -> nn.Module:
 
 
 def case(kind: str, example: Any = tokens, heads: int = HEADS, **settings: Any) -> Case:
-    wrong, unread = (settings.pop(key, False) for key in ("wrong", "unread"))
-    return Case(lambda: from_config(kind, **settings), example, heads, wrong, unread)
+    wrong = settings.pop("wrong", False)
+    return Case(lambda: from_config(kind, **settings), example, heads, wrong)
 
 
 # Those that every test run reads.

@@ -50,14 +50,12 @@ def vit_pytorch(path: str, verified: int, /, *, wrong: bool = False, **settings:
     return Case(build, pictures(32), verified, wrong)
 
 
-def x_transformers(
-    heads: int = 8, wrong: bool = False, unread: bool = False, **settings: Any
-) -> Case:
+def x_transformers(heads: int = 8, wrong: bool = False, **settings: Any) -> Case:
     def build() -> nn.Module:
         encoder = importlib.import_module("x_transformers").Encoder
         return encoder(dim=24, depth=2, heads=4, attn_dim_head=6, **settings)
 
-    return Case(build, lambda: normal(1, 7, 24), heads, wrong, unread)
+    return Case(build, lambda: normal(1, 7, 24), heads, wrong)
 
 
 def torchvision_vit() -> nn.Module:

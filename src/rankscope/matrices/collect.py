@@ -113,6 +113,8 @@ def _read(
             return _without_meta(own, weights), weights
         tensors = state_dict_tensors(source)
         return assumed_manifest(tensors), Weights(tensors)
+    if not isinstance(like, Manifest | nn.Module):
+        raise ValueError(f"like is a model or a manifest, got {type(like).__name__}")
     known = like if isinstance(like, Manifest) else manifest(like, raw=raw)
     computing = next((m for m in (source, like) if isinstance(m, nn.Module)), None)
     modules = {} if computing is None else dict(walk(computing))

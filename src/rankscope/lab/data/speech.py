@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import soundfile
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -180,6 +179,8 @@ def librispeech_files(part: str, *, folder: Path | None) -> list[Path]:
 
 def read_audio(data: bytes, rate: int) -> Float[Tensor, " samples"]:
     """Decode a mono file in memory to samples from -1 to 1."""
+    import soundfile  # here, so that every other experiment runs without it
+
     try:
         samples, file_rate = soundfile.read(io.BytesIO(data), dtype="float32")
     except soundfile.LibsndfileError as error:
