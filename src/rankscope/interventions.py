@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Num
@@ -20,6 +20,8 @@ from rankscope.metrics import energy_rank
 from rankscope.spectra import Svd, decompose
 
 Part = Literal["top", "bottom"]
+# Number of directions to keep of k, from the singular values; without these, the most it may be.
+Count = Callable[[int, Tensor | None], int]
 
 
 def truncate(
@@ -66,7 +68,7 @@ def truncate(
     matrices = views(changed, exclude=last_linear(changed) if skip is None else skip)
     _check_replaceable(matrices, refused)
 
-    def leading(k: int, S: Tensor | None = None) -> int:
+    def leading(k: int, S: Tensor | None) -> int:
         return count(k, S) if part == "top" else k - count(k, S)
 
     svds = leading_directions(matrices, leading, decompositions or {})
@@ -81,12 +83,6 @@ def truncate(
     return changed
 
 
-class Count(Protocol):
-    """Number of directions to keep of k, from the singular values S or, without them, at most."""
-
-    def __call__(self, k: int, S: Tensor | None = None) -> int: ...
-
-
 def directions_to_keep(keep: float | None, rank: int | None, energy: float | None) -> Count:
     """Return the count that one of the three options of `truncate` asks for."""
     given = {"keep": keep, "rank": rank, "energy": energy}
@@ -96,13 +92,13 @@ def directions_to_keep(keep: float | None, rank: int | None, energy: float | Non
     if rank is not None:
         if rank < 0:
             raise ValueError(f"rank is a number of directions, 0 or more, got {rank}")
-        return lambda k, S=None: min(rank, k)
+        return lambda k, S: min(rank, k)
     if energy is not None:
-        return lambda k, S=None: k if S is None else int(energy_rank(S, energy))
+        return lambda k, S: k if S is None else int(energy_rank(S, energy))
     share = 0.5 if keep is None else keep
     if not 0 <= share <= 1:
         raise ValueError(f"keep is the share of directions kept, between 0 and 1, got {keep}")
-    return lambda k, S=None: directions_kept(k, share)
+    return lambda k, S: directions_kept(k, share)
 
 
 def _require_whole(model: nn.Module) -> None:
