@@ -20,7 +20,7 @@ from rankscope.metrics import energy_rank
 from rankscope.spectra import Svd, decompose
 
 Part = Literal["top", "bottom"]
-# Number of directions to keep of k, from the singular values; without these, the most it may be.
+# Number of leading directions of k, from the singular values; without these, the most it may be.
 Count = Callable[[int, Tensor | None], int]
 
 
@@ -57,20 +57,12 @@ def truncate(
         stays whole too.
     decompositions: known decompositions by name, such as a snapshot's; the rest is decomposed here.
     """
-    count = directions_to_keep(keep, rank, energy)
-    if part not in ("top", "bottom"):
-        raise ValueError(f"part must be 'top' or 'bottom', got {part!r}")
-    if part == "bottom" and energy is not None:
-        raise ValueError("energy counts leading directions; pass keep or rank for the bottom part")
+    leading = leading_count(keep, rank, energy, part)
     _require_whole(model)
 
     changed, refused = plain_copy(model)
     matrices = views(changed, exclude=last_linear(changed) if skip is None else skip)
     _check_replaceable(matrices, refused)
-
-    def leading(k: int, S: Tensor | None) -> int:
-        return count(k, S) if part == "top" else k - count(k, S)
-
     svds = leading_directions(matrices, leading, decompositions or {})
 
     def replacement(view: View) -> Tensor:
@@ -83,22 +75,25 @@ def truncate(
     return changed
 
 
-def directions_to_keep(keep: float | None, rank: int | None, energy: float | None) -> Count:
-    """Return the count that one of the three options of `truncate` asks for."""
+def leading_count(keep: float | None, rank: int | None, energy: float | None, part: Part) -> Count:
+    """Return the number of leading directions that `truncate` keeps as top, or takes away."""
+    if part not in ("top", "bottom"):
+        raise ValueError(f"part must be 'top' or 'bottom', got {part!r}")
     given = {"keep": keep, "rank": rank, "energy": energy}
-    given = {name: value for name, value in given.items() if value is not None}
-    if len(given) > 1:
-        raise ValueError(f"pass one of keep, rank and energy, got {' and '.join(given)}")
+    if len(names := [name for name, value in given.items() if value is not None]) > 1:
+        raise ValueError(f"pass one of keep, rank and energy, got {' and '.join(names)}")
     if rank is not None:
         if rank < 0:
             raise ValueError(f"rank is a number of directions, 0 or more, got {rank}")
-        return lambda k, S: min(rank, k)
+        return lambda k, S: min(rank, k) if part == "top" else max(k - rank, 0)
     if energy is not None:
+        if part == "bottom":
+            raise ValueError("energy counts from the top; pass keep or rank for the bottom part")
         return lambda k, S: k if S is None else int(energy_rank(S, energy))
     share = 0.5 if keep is None else keep
     if not 0 <= share <= 1:
         raise ValueError(f"keep is the share of directions kept, between 0 and 1, got {keep}")
-    return lambda k, S: directions_kept(k, share)
+    return lambda k, S: directions_kept(k, share if part == "top" else 1 - share)
 
 
 def _require_whole(model: nn.Module) -> None:
