@@ -7,13 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rankscope.lab.experiment import FigureRule, Study, TooFewRuns
+from rankscope.lab.experiment import FigureRule, Seen, Study, TooFewRuns
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.tally import SeedTally, exception_table
 from rankscope.lab.judging.verdict import (
     Cell,
-    Missing,
     NetworkVerdict,
     SeedOutcome,
     Table,
@@ -21,6 +20,7 @@ from rankscope.lab.judging.verdict import (
     finite,
     without_nan,
 )
+from rankscope.lab.running.run_key import RunKey
 from rankscope.store.files import replace_file
 
 # Writes a matplotlib figure below a path without suffix, and returns the files.
@@ -64,7 +64,7 @@ def judge_study(
     """
     verdicts, faults, drawings = list[Verdict](), list[str](), list[Drawing]()
     for rule in study.claims:
-        verdict, fault = _judge_or_fault(rule, runs)
+        verdict, fault = _judge_or_fault(rule, runs, study.seen)
         verdicts.append(verdict)
         faults += [fault] if fault else []
     if figures:
@@ -75,18 +75,27 @@ def judge_study(
     return StudyReport(study, runs, tuple(verdicts), tuple(drawings), tuple(faults))
 
 
-def judge(rule: Rule, runs: AvailableRuns) -> Verdict:
-    """Return the verdict on one claim."""
+def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdict:
+    """Return the verdict on one claim.
+
+    seen: seeds that had been seen when changed rules were made, by experiment.
+    """
+    if rule.changed and seen:
+        runs = runs.without(seeds_that_do_not_decide(seen))
     whole, missing = runs.select(rule.needs)
     measurements = list(rule.measure(whole))
+    networks = [*_networks(measurements), *_without_data(measurements, rule.needs([*runs.entries]))]
+    if rule.changed and seen:
+        networks = [_with_unseen(network, seen) for network in networks]
     return Verdict(
         rule.claim,
         rule.sentence,
         rule.bound,
         rule.quantity,
-        first_rule=rule.first_rule,
+        headline=rule.headline,
         reason=rule.reason,
-        networks=(*_networks(measurements), *_without_data(measurements, missing)),
+        ours=rule.ours,
+        networks=tuple(networks),
         missing=missing,
         remarks=tuple(
             dict.fromkeys(remark for measured in measurements for remark in measured.remarks)
@@ -95,13 +104,28 @@ def judge(rule: Rule, runs: AvailableRuns) -> Verdict:
     )
 
 
-def _judge_or_fault(rule: Rule, runs: AvailableRuns) -> tuple[Verdict, str]:
+def seeds_that_do_not_decide(seen: Seen) -> Seen:
+    """Return the seeds, by experiment, that take no part in deciding a changed rule.
+
+    Seeds that had been seen take no part. Where only one had been, it does: runs of these
+    networks are long, and it is the third of three.
+    """
+    return {experiment: seeds for experiment, seeds in seen.items() if len(seeds) > 1}
+
+
+def _with_unseen(network: NetworkVerdict, seen: Seen) -> NetworkVerdict:
+    known = seen.get(network.experiment, ())
+    unseen = (outcome.seed for outcome in network.seeds if outcome.seed not in known)
+    return replace(network, unseen=tuple(unseen))
+
+
+def _judge_or_fault(rule: Rule, runs: AvailableRuns, seen: Seen) -> tuple[Verdict, str]:
     try:
-        return judge(rule, runs), ""
+        return judge(rule, runs, seen=seen), ""
     except Exception as error:
         fault = f"could not be judged: {type(error).__name__}: {error}"
         named = Verdict(rule.claim, rule.sentence, rule.bound, rule.quantity, fault=fault)
-        verdict = replace(named, first_rule=rule.first_rule, reason=rule.reason)
+        verdict = replace(named, headline=rule.headline, reason=rule.reason, ours=rule.ours)
         return verdict, traceback.format_exc()
 
 
@@ -133,14 +157,14 @@ def _networks(measurements: Iterable[Measured]) -> list[NetworkVerdict]:
 
 
 def _without_data(
-    measurements: Iterable[Measured], missing: Iterable[Missing]
+    measurements: Iterable[Measured], needed: Iterable[RunKey]
 ) -> list[NetworkVerdict]:
-    """Networks that the claim needs and of which no seed is complete."""
+    """Networks that the claim needs and of which no seed was measured."""
     known = {(measured.experiment, measured.network) for measured in measurements}
-    lacking = dict.fromkeys((lack.experiment, lack.network) for lack in missing)
+    networks = dict.fromkeys((key.experiment, key.network) for key in needed)
     return [
         NetworkVerdict(network, (), experiment)
-        for experiment, network in lacking
+        for experiment, network in networks
         if (experiment, network) not in known
     ]
 

@@ -17,6 +17,11 @@ from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12
 from rankscope.lab.papers.yunis2024.claims.truncation import Y6
 
 CLAIMS = (Y1, Y2, Y3, Y3_MEDIAN, Y3B, Y4, Y5, Y6, Y7, Y7_UNCOLLAPSED, Y8, Y9, Y10, Y11, Y12)
+# Seeds of scale paper that had been seen when the changed rules were made.
+SEEN = {
+    **dict.fromkeys(("vgg", "mlp", "grok"), (0, 1, 2)),
+    **dict.fromkeys(("unet", "lstm", "lm"), (0,)),
+}
 
 
 def study(scale: Scale) -> Study:
@@ -32,4 +37,5 @@ def study(scale: Scale) -> Study:
         figures=FIGURES,
         network_titles={("", name): title for name, title in (TITLES | {"mlp": "MLP"}).items()},
         highlights=("figure-1", "figure-2", "rank-by-decay"),
+        seen={f"yunis2024/{n}": s for n, s in SEEN.items()} if scale == "paper" else {},
     )

@@ -196,7 +196,7 @@ Y3 = Rule(
 Y3_MEDIAN = replace(
     Y3,
     claim="Y3-median",
-    first_rule="Y3",
+    headline="Y3",
     quantity="median over pairs of a(0) / background",
     bound=f"{AT_CHANCE[0]:g} to {AT_CHANCE[1]:g}; the other parts as in Y3",
     measure=measure_weakness_of_median,

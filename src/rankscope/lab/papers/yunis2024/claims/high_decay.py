@@ -96,7 +96,7 @@ Y7 = Rule(
 Y7_UNCOLLAPSED = replace(
     Y7,
     claim="Y7-uncollapsed",
-    first_rule="Y7",
+    headline="Y7",
     bound=f"<= {TRAINS:g} and not collapsed; vgg: collapsed",
     measure=measure_uncollapsed,
     reason="We made this second rule after seeing runs at scale small. A loss that starts far "
