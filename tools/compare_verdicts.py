@@ -43,7 +43,8 @@ def main(revision: str) -> int:
             sep="\n  ",
         )
     extra = after.keys() - compared
-    print(f"outcomes only in this checkout: {len(extra)}", *sorted(extra), sep="\n  ")
+    new = ", ".join(sorted({place[0] for place in extra})) or "none"
+    print(f"outcomes only in this checkout: {len(extra)}, of {new}")
     lost, changed, count = _files(revision)
     print(
         f"files of runs: {count - len(lost) - len(changed)} of {count} the same",

@@ -85,7 +85,7 @@ def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdi
     measurements = list(rule.measure(whole))
     if rule.changed and seen:
         measurements, missing = _deciding(measurements, missing, seen)
-    networks = [*_networks(measurements), *_without_data(measurements, rule.needs([*runs.entries]))]
+    networks = _in_order(_networks(measurements), rule.needs([*runs.entries]))
     if rule.changed and seen:
         networks = [_with_unseen(network, seen) for network in networks]
     return Verdict(
@@ -169,16 +169,17 @@ def _networks(measurements: Iterable[Measured]) -> list[NetworkVerdict]:
     ]
 
 
-def _without_data(
-    measurements: Iterable[Measured], needed: Iterable[RunKey]
-) -> list[NetworkVerdict]:
-    """Networks that the claim needs and of which no seed was measured."""
-    known = {(measured.experiment, measured.network) for measured in measurements}
-    networks = dict.fromkeys((key.experiment, key.network) for key in needed)
+def _in_order(networks: list[NetworkVerdict], needed: Iterable[RunKey]) -> list[NetworkVerdict]:
+    """Return the networks as they are declared; those of which no seed was measured have none."""
+    by_place: dict[tuple[str, str], list[NetworkVerdict]] = {}
+    for key in needed:
+        by_place.setdefault((key.experiment, key.network), [])
+    for network in networks:
+        by_place.setdefault((network.experiment, network.network), []).append(network)
     return [
-        NetworkVerdict(network, (), experiment)
-        for experiment, network in networks
-        if (experiment, network) not in known
+        network
+        for (experiment, name), parts in by_place.items()
+        for network in parts or [NetworkVerdict(name, (), experiment)]
     ]
 
 

@@ -33,7 +33,8 @@ def leads_of_centres(ds: xr.Dataset) -> xr.DataArray:
     """(pair): (a at the centre tap - mean a of the other taps) / background, at the end."""
     centre, others = centre_and_others(ds, "alignment")
     background = ds["alignment_background"].isel(step=-1, drop=True).sel(pair=centre["pair"])
-    return (centre - others) / background
+    leads: xr.DataArray = (centre - others) / background
+    return leads
 
 
 def bootstrapped_percentile(values: np.ndarray) -> float:
