@@ -52,7 +52,7 @@ def test_a_claims_block_has_every_rule_and_what_is_missing() -> None:
     lack = Missing("p/e", "b", ("b",), (0,), "was not run")
     first = Verdict("P1", "it falls", "< 1", "share", (network("K-Q"),), (lack,))
     text = claim_block(STUDY, [first, Verdict("P1-first", "it falls", "< 2", "share")])
-    assert "*P1* · share; bound < 1." in text and "*P1-first*" in text
+    assert "*P1* · share. Bound: < 1." in text and "*P1-first*" in text
     assert "| vit, scale 1, K-Q | ✔ holds (3 seeds) | 0.25 | 0, 1, 2 |" in text
     assert "Missing: b, seed 0: b: was not run." in text
 

@@ -70,7 +70,7 @@ def _rule_block(study: Study, verdict: Verdict) -> str:
     ]
     columns = ("network", "verdict", "value over seeds", "seeds", "note")
     width = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
-    rule = f"*{verdict.claim}* · {verdict.quantity}; bound {verdict.bound}."
+    rule = f"*{verdict.claim}* · {verdict.quantity}. Bound: {verdict.bound}."
     if verdict.reason:
         rule = "\n".join(wrap(f"{rule} {verdict.reason}", 160))
     missing = [f"Missing: {lack}." for lack in verdict.missing]
