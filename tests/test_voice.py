@@ -128,8 +128,11 @@ def test_lines_are_wrapped(page: Path) -> None:
     report(problems)
 
 
-def test_readme_fits_on_120_lines() -> None:
-    assert len(README.read_text().splitlines()) <= 120
+def test_readme_fits_on_a_page_beside_its_table_of_claims() -> None:
+    text = re.sub(
+        r"<!-- begin: claims -->.*<!-- end: claims -->", "", README.read_text(), flags=re.S
+    )
+    assert len(text.splitlines()) <= 95
 
 
 def test_fragments_and_sentences_are_recognised(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from rankscope.lab.judging.study import StudyReport, judge_study, verdicts_json,
 from rankscope.lab.judging.verdict import LEGEND
 from rankscope.lab.reporting.page import Report, write_page
 from rankscope.lab.reporting.run_page import write_run_page
-from rankscope.lab.reporting.terminal import mark_table, verdict_table
+from rankscope.lab.reporting.terminal import mark_tables, verdict_table
 from rankscope.lab.running.placement import Placement, placed
 from rankscope.lab.running.processes import Ended
 from rankscope.lab.running.progress import Bars
@@ -194,8 +194,9 @@ def show(report: Report, folder: Path) -> None:
     for fault in report.faults:
         say(talk, fault)
     for study in report.studies:
-        console.print(study.study.name, style="bold", highlight=False)
-        console.print(mark_table(study.study, study.verdicts))
+        for heading, table in mark_tables(study.study, study.verdicts).items():
+            console.print(heading, style="bold", highlight=False)
+            console.print(table)
     say(console, LEGEND)
     say(console, f"Report: {path}")
 

@@ -20,6 +20,9 @@ from rankscope.lab.running.run_key import Run, RunKey
 Scale = Literal["paper", "small", "smoke"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 
+# Seeds that had been seen when the study's changed rules were made, by experiment.
+Seen = Mapping[str, tuple[int, ...]]
+
 FOLDER_NAME = re.compile(r"(?!seed-|report-|figures$|verdicts)[A-Za-z0-9][A-Za-z0-9.,=+_-]*")
 
 
@@ -96,6 +99,7 @@ class Study:
     network_titles: how networks are written for people, by experiment and network. The experiment
     is "" where the title holds in all of them.
     highlights: names of the figures that a report shows first.
+    seen: seeds that had been seen when the changed rules were made. If it is empty, all decide.
     """
 
     name: str
@@ -106,6 +110,7 @@ class Study:
     figures: tuple[FigureRule, ...] = ()
     network_titles: Mapping[tuple[str, str], str] = field(default_factory=dict)
     highlights: tuple[str, ...] = ()
+    seen: Seen = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for experiment in self.experiments:

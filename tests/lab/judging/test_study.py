@@ -55,11 +55,42 @@ def test_a_network_without_runs_has_no_data_and_the_reason(tmp_path: Path) -> No
     execute(stored_runs(failing, tmp_path), jobs=1, watcher=Log())
     verdict = judge(FALLS, load_runs([failing], tmp_path))
     assert [(n.network, n.word) for n in verdict.networks] == [
-        ("slow", "holds"),
         ("fast", "no data"),
+        ("slow", "holds"),
     ]
     (lack,) = verdict.missing
     assert (lack.network, lack.seeds) == ("fast", (0, 1, 2)) and "ArithmeticError" in lack.reason
+
+
+CHANGED = replace(FALLS, changed=True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "seeds", "unseen"),
+    [
+        ((0,), [0, 1, 2], (1, 2)),  # the only one that was seen is the third of three
+        ((0, 1), [2], (2,)),
+        ((0, 1, 2), [], ()),
+        ((), [0, 1, 2], (0, 1, 2)),
+    ],
+)
+def test_unseen_seeds_decide_a_changed_rule(runs: AvailableRuns, seen, seeds, unseen) -> None:
+    for network in judge(CHANGED, runs, seen={"paper2000/slow-decay": seen}).networks:
+        assert [outcome.seed for outcome in network.seeds] == seeds
+        assert network.unseen == unseen
+
+
+def test_all_seeds_decide_a_rule_that_did_not_change(runs: AvailableRuns) -> None:
+    seen = {"paper2000/slow-decay": (0, 1, 2)}
+    for verdict in (judge(FALLS, runs, seen=seen), judge(CHANGED, runs)):
+        assert [network.words for network in verdict.networks] == ["holds (3 seeds)"] * 2
+    assert [n.word for n in judge(CHANGED, runs, seen=seen).networks] == ["no data"] * 2
+
+
+def test_a_study_says_which_seeds_were_seen(runs: AvailableRuns) -> None:
+    study = replace(SMALL, claims=(CHANGED,), seen={"paper2000/slow-decay": (0, 1)})
+    (verdict,) = judge_study(study, runs).verdicts
+    assert verdict.networks[0].words == "holds so far (1 seed, all unseen)"
 
 
 def test_one_mistake_does_not_cost_the_other_claims(runs: AvailableRuns, tmp_path: Path) -> None:
@@ -98,7 +129,9 @@ def test_variants_and_parts_are_told_apart_and_exceptions_listed(runs: Available
                 measured = Measured(1.0, True, tallies={"falls": tally}, remarks=("once",))
                 yield replace(measured.at(key, seed, part="K-Q"), variant=key.variant)
 
-    verdict = judge(replace(FALLS, measure=measure, reason="a reason"), runs)
+    rule = replace(FALLS, measure=measure, reason="a reason", headline="P0", ours=True)
+    verdict = judge(rule, runs)
+    assert (verdict.headline, verdict.ours) == ("P0", True)
     assert [n.label for n in verdict.networks] == ["fast, rate 2, K-Q", "slow, rate 1, K-Q"]
     assert (verdict.reason, verdict.remarks) == ("a reason", ("once",))
     assert verdict.tables[-1].rows[0] == ("fast, rate 2, K-Q", "falls", "seed 1 2: m2", "-")

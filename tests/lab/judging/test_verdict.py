@@ -55,10 +55,24 @@ def network(*outcomes: tuple[float | None, bool | None], **fields) -> NetworkVer
 def test_a_network_has_median_range_and_words() -> None:
     judged = network((1.0, T), (5.0, T), (2.0, F), (None, N))
     assert (judged.value, judged.interval) == (2.0, (1.0, 5.0))
-    assert (judged.word, judged.mark, judged.words) == ("mixed", "◐", "mixed")
+    assert (judged.word, judged.mark, judged.words) == ("mixed", "◐", "mixed (3 seeds)")
     assert network((1.0, T)).words == "holds so far (1 seed)"
     assert network((1.0, F), (1.0, F)).words == "fails so far (2 seeds)"
+    assert network().words == "no data"
     assert network().value is None and network().interval is None
+
+
+@pytest.mark.parametrize(
+    ("unseen", "words"),
+    [
+        (None, "holds (3 seeds)"),
+        ((), "holds (3 seeds, none unseen)"),
+        ((1, 3), "holds (3 seeds, 1 unseen)"),  # seed 3 cannot tell
+        ((0, 1, 2), "holds (3 seeds, all unseen)"),
+    ],
+)
+def test_words_say_how_many_seeds_were_unseen(unseen, words: str) -> None:
+    assert network(*[(1.0, T)] * 3, (None, N), unseen=unseen).words == words
 
 
 def test_a_label_names_variant_and_part() -> None:
@@ -72,15 +86,18 @@ def test_a_missing_run_is_named_with_its_reason() -> None:
 
 
 def test_a_verdict_survives_json() -> None:
+    judged = network((0.5, T), (None, N), variant={"decay": 0.1}, experiment="p/x", unseen=(1,))
     verdict = Verdict(
-        "P1",
+        "P1-first",
         "it falls",
         "< 1",
         "share",
-        networks=(network((0.5, T), (None, N), variant={"decay": 0.1}, experiment="p/x"),),
+        networks=(judged, network((1.0, F))),
         missing=(Missing("p/x", "net", ("a",), (2,), "failed"),),
         remarks=("a remark",),
         tables=(Table(("a", "b"), ((1, None), (2.5, "x")), "title"),),
+        headline="P1",
+        ours=True,
     )
     stored = json.loads(json.dumps(verdict.to_json()))
     assert stored["networks"][0]["verdict"] == "holds so far"

@@ -11,6 +11,7 @@ from rankscope.lab.reporting.markdown import (
     outcome_table,
     table,
 )
+from rankscope.lab.reporting.terminal import OWN_CLAIMS
 
 STUDY = study_of(experiment("small"))
 OUTCOMES = tuple(SeedOutcome(seed, 0.25, True) for seed in range(3))
@@ -29,22 +30,30 @@ def test_variants_stand_side_by_side_and_parts_apart() -> None:
     assert marks(STUDY, networks) == "vit, K-Q ✔✔ · vit, V-O ✔✔"
 
 
-def test_the_claims_table_has_first_rules_links_and_a_legend() -> None:
+def test_the_claims_table_has_no_first_rules_but_links_and_a_legend() -> None:
     verdicts = [
         Verdict("P1", "it falls", networks=(network(),)),
-        Verdict("P1-other", "it falls", first_rule="P1"),
+        Verdict("P1-first", "it falls", headline="P1"),
     ]
     text = claims_table([(STUDY, verdicts)], pages="docs/")
     assert "| P1 it falls | vit ✔ | [evidence](docs/paper2000/slow-decay.md#p1) |" in text
-    assert "P1-other" not in text and text.endswith(LEGEND)
+    assert "P1-first" not in text and text.endswith(LEGEND)
+    assert OWN_CLAIMS not in text
+
+
+def test_claims_of_our_own_stand_in_a_table_of_their_own() -> None:
+    verdicts = [Verdict("P1", "it falls", ours=True), Verdict("P2", "it rises")]
+    papers, own = claims_table([(STUDY, verdicts)], pages="").split(OWN_CLAIMS)
+    assert "P2 it rises" in papers and "P1" not in papers
+    assert "P1 it falls" in own and "P2" not in own and own.endswith(LEGEND)
 
 
 def test_a_claims_block_has_every_rule_and_what_is_missing() -> None:
     lack = Missing("p/e", "b", ("b",), (0,), "was not run")
     first = Verdict("P1", "it falls", "< 1", "share", (network("K-Q"),), (lack,))
-    text = claim_block(STUDY, [first, Verdict("P1-other", "it falls", "< 2", "share")])
-    assert "*P1* · share; bound < 1." in text and "*P1-other*" in text
-    assert "| vit, scale 1, K-Q | ✔ holds | 0.25 | 0, 1, 2 |" in text
+    text = claim_block(STUDY, [first, Verdict("P1-first", "it falls", "< 2", "share")])
+    assert "*P1* · share. Bound: < 1." in text and "*P1-first*" in text
+    assert "| vit, scale 1, K-Q | ✔ holds (3 seeds) | 0.25 | 0, 1, 2 |" in text
     assert "Missing: b, seed 0: b: was not run." in text
 
 

@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 
 from lab.toy_runs import Log
-from lab.toy_study import experiment
+from lab.toy_study import FALLS, RISES, experiment
 from rankscope.lab.commands import make_report
 from rankscope.lab.experiment import study_of
 from rankscope.lab.reporting.page import page, write_page
+from rankscope.lab.reporting.terminal import OWN_CLAIMS
 from rankscope.lab.running.processes import execute
 from rankscope.lab.running.stored_run import stored_runs
 
 STUDY = replace(
     study_of(experiment("small"), "Losses & their <decay>"),
+    claims=(FALLS, replace(FALLS, claim="P1-first", headline="P1"), replace(RISES, ours=True)),
     highlights=("figure-1",),
     network_titles={("", "fast"): "Fast <one>"},
 )
@@ -81,7 +83,12 @@ def test_the_page_needs_nothing_but_itself(html: str) -> None:
 
 def test_text_is_escaped_and_networks_have_their_titles(html: str) -> None:
     assert "Losses &amp; their &lt;decay&gt;" in html and "<decay>" not in html
-    assert "Fast &lt;one&gt; <b class='green' title='holds'>✔</b>" in html
+    assert "Fast &lt;one&gt; <b class='green' title='holds (3 seeds)'>✔</b>" in html
+
+
+def test_claims_of_our_own_stand_in_a_table_of_their_own(html: str) -> None:
+    papers, own = html[: html.index("id='details'")].split(OWN_CLAIMS)
+    assert ">P1<" in papers and ">P2<" not in papers and ">P2<" in own
 
 
 def test_missing_runs_are_named(html: str) -> None:

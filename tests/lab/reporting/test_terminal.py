@@ -10,11 +10,12 @@ from rankscope.lab.experiment import study_of
 from rankscope.lab.judging import verdict
 from rankscope.lab.judging.verdict import NetworkVerdict, SeedOutcome, Verdict
 from rankscope.lab.reporting.terminal import (
+    OWN_CLAIMS,
     cell_text,
     duration,
     experiment_table,
     filled_table,
-    mark_table,
+    mark_tables,
     number,
     span,
     verdict_table,
@@ -47,7 +48,18 @@ def test_a_line_for_every_network() -> None:
 
 
 def test_marks_fit_one_line() -> None:
-    assert "a ○ · b ◐" in shown(mark_table(STUDY, VERDICTS))
+    (table,) = mark_tables(STUDY, VERDICTS).values()
+    assert "a ○ · b ◐" in shown(table)
+
+
+def test_claims_of_our_own_stand_in_a_table_of_their_own() -> None:
+    first = Verdict("P1-first", "it falls", headline="P1", networks=(network("a", True),))
+    own = Verdict("P3", "it stays", ours=True, networks=(network("a", True),))
+    tables = mark_tables(STUDY, (*VERDICTS, first, own))
+    assert list(tables) == [STUDY.name, OWN_CLAIMS]
+    papers, ours = map(shown, tables.values())
+    assert "P1" in papers and "P1-first" not in papers + ours and "P3" not in papers
+    assert "P3" in ours and "P1" not in ours
 
 
 def entry(name: str, scale: str, **fields) -> Entry:

@@ -82,11 +82,11 @@ def _claim_blocks(report: StudyReport) -> dict[str, str]:
     return {
         f"marks {study.name}": claims_table([(study, verdicts)], pages=""),
         **{
-            f"claim {first.claim}": claim_block(
-                study, [v for v in verdicts if first.claim in (v.claim, v.first_rule)]
+            f"claim {verdict.claim}": claim_block(
+                study, [verdict, *(v for v in verdicts if v.headline == verdict.claim)]
             )
-            for first in verdicts
-            if not first.first_rule
+            for verdict in verdicts
+            if not verdict.headline
         },
     }
 

@@ -51,13 +51,16 @@ class Measured:
 class Rule:
     """A claim and how it is decided.
 
-    claim: the key. first_rule: the key of the claim's first rule, where this is a second one.
+    claim: the key. headline: where this is a first rule that was changed later, the key of the rule
+    that decides in its place.
     sentence: the claim in our words, the only place where it is written.
     quantity, bound: what a seed's value is, and what it has to meet, as printed: "<= 0.05".
     needs: chooses the runs the rule reads. Seeds that lack one are left out and named.
     measure: yields a measurement for every seed. Its docstring says how the rule reads the claim.
     table: title of the table of evidence.
-    reason: why this rule was made beside the first one.
+    reason: why the first rule was changed.
+    changed: whether the rule was made after runs had been seen; then unseen seeds decide it.
+    ours: whether the claim is our own, and not the paper's.
     """
 
     claim: str
@@ -68,4 +71,6 @@ class Rule:
     needs: Needs = all_runs
     table: str = ""
     reason: str = ""
-    first_rule: str = ""
+    headline: str = ""
+    changed: bool = False
+    ours: bool = False

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from rankscope.lab.experiment import FigureRule, Study, TooFewRuns
+from rankscope.lab.experiment import FigureRule, Seen, Study, TooFewRuns
 from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.tally import SeedTally, exception_table
@@ -21,6 +21,7 @@ from rankscope.lab.judging.verdict import (
     finite,
     without_nan,
 )
+from rankscope.lab.running.run_key import RunKey
 from rankscope.store.files import replace_file
 
 # Writes a matplotlib figure below a path without suffix, and returns the files.
@@ -64,7 +65,7 @@ def judge_study(
     """
     verdicts, faults, drawings = list[Verdict](), list[str](), list[Drawing]()
     for rule in study.claims:
-        verdict, fault = _judge_or_fault(rule, runs)
+        verdict, fault = _judge_or_fault(rule, runs, study.seen)
         verdicts.append(verdict)
         faults += [fault] if fault else []
     if figures:
@@ -75,18 +76,27 @@ def judge_study(
     return StudyReport(study, runs, tuple(verdicts), tuple(drawings), tuple(faults))
 
 
-def judge(rule: Rule, runs: AvailableRuns) -> Verdict:
-    """Return the verdict on one claim."""
+def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdict:
+    """Return the verdict on one claim.
+
+    seen: seeds that had been seen when changed rules were made, by experiment.
+    """
     whole, missing = runs.select(rule.needs)
     measurements = list(rule.measure(whole))
+    if rule.changed and seen:
+        measurements, missing = _deciding(measurements, missing, seen)
+    networks = _in_order(_networks(measurements), rule.needs([*runs.entries]))
+    if rule.changed and seen:
+        networks = [_with_unseen(network, seen) for network in networks]
     return Verdict(
         rule.claim,
         rule.sentence,
         rule.bound,
         rule.quantity,
-        first_rule=rule.first_rule,
+        headline=rule.headline,
         reason=rule.reason,
-        networks=(*_networks(measurements), *_without_data(measurements, missing)),
+        ours=rule.ours,
+        networks=tuple(networks),
         missing=missing,
         remarks=tuple(
             dict.fromkeys(remark for measured in measurements for remark in measured.remarks)
@@ -95,13 +105,40 @@ def judge(rule: Rule, runs: AvailableRuns) -> Verdict:
     )
 
 
-def _judge_or_fault(rule: Rule, runs: AvailableRuns) -> tuple[Verdict, str]:
+def _deciding(
+    measurements: Iterable[Measured], missing: Iterable[Missing], seen: Seen
+) -> tuple[list[Measured], tuple[Missing, ...]]:
+    """Select the seeds that decide a changed rule: those that had not been seen.
+
+    Where only one seed had been seen it takes part, as the third of three. A measurement may
+    compare its seed with runs of other networks that had been seen.
+    """
+    idle = {experiment: seeds for experiment, seeds in seen.items() if len(seeds) > 1}
+
+    def decides(experiment: str, seed: int) -> bool:
+        return seed not in idle.get(experiment, ())
+
+    lacking = (
+        replace(lack, seeds=tuple(s for s in lack.seeds if decides(lack.experiment, s)))
+        for lack in missing
+    )
+    deciding = [m for m in measurements if decides(m.experiment, m.seed)]
+    return deciding, tuple(lack for lack in lacking if lack.seeds)
+
+
+def _with_unseen(network: NetworkVerdict, seen: Seen) -> NetworkVerdict:
+    known = seen.get(network.experiment, ())
+    unseen = (outcome.seed for outcome in network.seeds if outcome.seed not in known)
+    return replace(network, unseen=tuple(unseen))
+
+
+def _judge_or_fault(rule: Rule, runs: AvailableRuns, seen: Seen) -> tuple[Verdict, str]:
     try:
-        return judge(rule, runs), ""
+        return judge(rule, runs, seen=seen), ""
     except Exception as error:
         fault = f"could not be judged: {type(error).__name__}: {error}"
         named = Verdict(rule.claim, rule.sentence, rule.bound, rule.quantity, fault=fault)
-        verdict = replace(named, first_rule=rule.first_rule, reason=rule.reason)
+        verdict = replace(named, headline=rule.headline, reason=rule.reason, ours=rule.ours)
         return verdict, traceback.format_exc()
 
 
@@ -132,16 +169,17 @@ def _networks(measurements: Iterable[Measured]) -> list[NetworkVerdict]:
     ]
 
 
-def _without_data(
-    measurements: Iterable[Measured], missing: Iterable[Missing]
-) -> list[NetworkVerdict]:
-    """Networks that the claim needs and of which no seed is complete."""
-    known = {(measured.experiment, measured.network) for measured in measurements}
-    lacking = dict.fromkeys((lack.experiment, lack.network) for lack in missing)
+def _in_order(networks: list[NetworkVerdict], needed: Iterable[RunKey]) -> list[NetworkVerdict]:
+    """Return the networks as they are declared; those of which no seed was measured have none."""
+    by_place: dict[tuple[str, str], list[NetworkVerdict]] = {}
+    for key in needed:
+        by_place.setdefault((key.experiment, key.network), [])
+    for network in networks:
+        by_place.setdefault((network.experiment, network.network), []).append(network)
     return [
-        NetworkVerdict(network, (), experiment)
-        for experiment, network in lacking
-        if (experiment, network) not in known
+        network
+        for (experiment, name), parts in by_place.items()
+        for network in parts or [NetworkVerdict(name, (), experiment)]
     ]
 
 

@@ -57,6 +57,7 @@ class NetworkVerdict:
     """The outcome of every seed of one network, or of a variant or part of it.
 
     quantity: what the values are, where it is not the claim's quantity.
+    unseen: the seeds that nobody had seen when the rule was made; None if that is not recorded.
     """
 
     network: str
@@ -65,6 +66,7 @@ class NetworkVerdict:
     variant: Mapping[str, Value] = field(default_factory=dict)
     part: str = ""
     quantity: str = ""
+    unseen: tuple[int, ...] | None = None
 
     @property
     def word(self) -> Word:
@@ -76,10 +78,16 @@ class NetworkVerdict:
 
     @property
     def words(self) -> str:
-        """The word, with the number of seeds where they are few: "holds so far (1 seed)"."""
-        count = sum(outcome.met is not None for outcome in self.seeds)
-        few = f" ({count} seed{'' if count == 1 else 's'})" if 0 < count < LEAST_SEEDS else ""
-        return f"{self.word}{few}"
+        """The word and the seeds it rests on: "holds (3 seeds, 2 unseen)"."""
+        known = [outcome.seed for outcome in self.seeds if outcome.met is not None]
+        if not known:
+            return self.word
+        counts = [f"{len(known)} seed{'' if len(known) == 1 else 's'}"]
+        if self.unseen is not None:
+            unseen = len(set(known) & set(self.unseen))
+            number = {0: "none", len(known): "all"}.get(unseen, str(unseen))
+            counts.append(f"{number} unseen")
+        return f"{self.word} ({', '.join(counts)})"
 
     @property
     def label(self) -> str:
@@ -135,8 +143,8 @@ class Verdict:
     claim: its key. sentence: what it says. bound: what a seed has to meet: "<= 0.05".
     missing: runs the rule needs and lacks. remarks: sentences to read beside the values.
     fault: why the claim could not be judged at all; "" if it was.
-    first_rule: the key of the claim's first rule, where this was judged by a second one.
-    reason: why that second rule was made.
+    headline: where this was judged by a first rule, the key of the rule that decides.
+    reason: why the first rule was changed. ours: whether the claim is our own.
     """
 
     claim: str
@@ -148,8 +156,9 @@ class Verdict:
     remarks: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     fault: str = ""
-    first_rule: str = ""
+    headline: str = ""
     reason: str = ""
+    ours: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON; numbers that are not finite become null."""
@@ -166,9 +175,10 @@ class Verdict:
                 **{
                     name: entry
                     for name, entry in network.items()
-                    if name not in ("seeds", "verdict")
+                    if name not in ("seeds", "unseen", "verdict")
                 },
                 seeds=tuple(SeedOutcome(**seed) for seed in network["seeds"]),
+                unseen=None if network["unseen"] is None else tuple(network["unseen"]),
             )
             for network in stored["networks"]
         )

@@ -7,7 +7,7 @@ from textwrap import wrap
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging.selected_runs import Seeds
 from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Verdict
-from rankscope.lab.reporting.terminal import label, number, span, variants_by_title
+from rankscope.lab.reporting.terminal import OWN_CLAIMS, label, number, span, variants_by_title
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -17,21 +17,27 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def claims_table(studies: Iterable[tuple[Study, Sequence[Verdict]]], *, pages: str) -> str:
-    """Return the table of all claims by their first rules: claim, marks, link to the evidence.
+    """Return the papers' claims with their marks, and a table of those of our own if there are any.
 
+    First rules that were changed are left out.
     pages: the folder of the papers' pages as seen from the document, "docs/papers/".
     """
-    rows = [
-        (
-            f"{verdict.claim} {verdict.sentence}",
-            marks(study, verdict.networks),
-            f"[evidence]({pages}{study.name}.md#{verdict.claim.lower()})",
-        )
-        for study, verdicts in studies
-        for verdict in verdicts
-        if not verdict.first_rule
-    ]
-    return f"{table(('claim', 'marks', ''), rows)}\n\n{LEGEND}"
+    shown = [(s, v) for s, verdicts in studies for v in verdicts if not v.headline]
+    papers, own = (
+        [_mark_row(study, verdict, pages) for study, verdict in shown if verdict.ours == ours]
+        for ours in (False, True)
+    )
+    columns = ("claim", "marks", "")
+    own_claims = [f"{OWN_CLAIMS}:", table(columns, own)] if own else []
+    return "\n\n".join([table(columns, papers), *own_claims, LEGEND])
+
+
+def _mark_row(study: Study, verdict: Verdict, pages: str) -> tuple[str, ...]:
+    return (
+        f"{verdict.claim} {verdict.sentence}",
+        marks(study, verdict.networks),
+        f"[evidence]({pages}{study.name}.md#{verdict.claim.lower()})",
+    )
 
 
 def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:
@@ -43,7 +49,10 @@ def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:
 
 
 def claim_block(study: Study, verdicts: Sequence[Verdict]) -> str:
-    """Return the results of one claim: its sentence, and a table for each of its rules."""
+    """Return the results of one claim: its sentence, and a table for each of its rules.
+
+    verdicts: the one that decides first.
+    """
     sentence = f"**The claim:** {verdicts[0].sentence}."
     return "\n\n".join([sentence, *(_rule_block(study, verdict) for verdict in verdicts)])
 
@@ -61,7 +70,7 @@ def _rule_block(study: Study, verdict: Verdict) -> str:
     ]
     columns = ("network", "verdict", "value over seeds", "seeds", "note")
     width = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
-    rule = f"*{verdict.claim}* · {verdict.quantity}; bound {verdict.bound}."
+    rule = f"*{verdict.claim}* · {verdict.quantity}. Bound: {verdict.bound}."
     if verdict.reason:
         rule = "\n".join(wrap(f"{rule} {verdict.reason}", 160))
     missing = [f"Missing: {lack}." for lack in verdict.missing]

@@ -11,7 +11,7 @@ from rankscope.lab.judging.study import Drawing, StudyReport
 from rankscope.lab.judging.verdict import LEGEND, MARKS, NetworkVerdict, Table, Verdict
 from rankscope.lab.reporting.html import document, image_html, list_html, table_html
 from rankscope.lab.reporting.run_table import RunRecord, origin_table, records_of, run_table
-from rankscope.lab.reporting.terminal import COLOURS, duration, label, number, span
+from rankscope.lab.reporting.terminal import COLOURS, OWN_CLAIMS, duration, label, number, span
 from rankscope.store.files import replace_file
 
 SCALE_SENTENCES = {
@@ -21,7 +21,8 @@ SCALE_SENTENCES = {
 }
 RULES = (
     "Every claim has a rule with a bound. A seed meets the bound or misses it. Three seeds decide "
-    "a network; with fewer we say what they show so far. Second rules give their reason."
+    "a network; with fewer we say what they show so far. A rule that was changed gives the reason, "
+    "and unseen seeds decide it. Its first version stands beside it, with '-first' in its name."
 )
 SVG_DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")
 OUTCOMES = {True: "met", False: "missed", None: "cannot tell"}
@@ -97,14 +98,20 @@ def _figure(study: StudyReport, drawing: Drawing) -> str:
 
 
 def _marks(study: StudyReport) -> str:
+    shown = [verdict for verdict in study.verdicts if not verdict.headline]
+    own = [verdict for verdict in shown if verdict.ours]
+    head = f"<h3>{escape(study.study.name)}</h3><p><cite>{escape(study.study.title)}</cite></p>"
+    tables = _mark_table(study, [verdict for verdict in shown if not verdict.ours])
+    return f"{head}{tables}" + (f"<p>{OWN_CLAIMS}:</p>{_mark_table(study, own)}" if own else "")
+
+
+def _mark_table(study: StudyReport, verdicts: Iterable[Verdict]) -> str:
     rows = "".join(
         f"<tr><td class='key'><a href='#{_place(study, verdict.claim)}'>{escape(verdict.claim)}"
         f"</a></td><td>{escape(verdict.sentence)}</td><td>{_mark_cells(study, verdict)}</td></tr>"
-        for verdict in study.verdicts
-        if not verdict.first_rule
+        for verdict in verdicts
     )
-    head = f"<h3>{escape(study.study.name)}</h3><p><cite>{escape(study.study.title)}</cite></p>"
-    return f"{head}<table class='marks'><tbody>{rows}</tbody></table>"
+    return f"<table class='marks'><tbody>{rows}</tbody></table>"
 
 
 def _mark_cells(study: StudyReport, verdict: Verdict) -> str:

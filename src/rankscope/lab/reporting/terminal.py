@@ -23,6 +23,8 @@ COLOURS: dict[Word, str] = {
     "no data": "dim",
 }
 
+OWN_CLAIMS = "Claims of our own, which the papers do not make"
+
 
 def verdict_table(verdicts: Iterable[Verdict]) -> Table:
     """Return one row per claim: its key, its sentence, and a line for each network."""
@@ -36,17 +38,26 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
     return table
 
 
-def mark_table(study: Study, verdicts: Iterable[Verdict]) -> Table:
-    """Return one line per claim: its key, its sentence, and a mark for each network.
+def mark_tables(study: Study, verdicts: Iterable[Verdict]) -> dict[str, Table]:
+    """Return the paper's claims, and those of our own if there are any, by heading.
 
-    Variants of one network and part stand side by side. Second rules, and claims of which these
+    Each claim has one line: its key, its sentence, and a mark for each network. Variants of one
+    network and part stand side by side. First rules that were changed, and claims of which these
     runs tell nothing, are left out.
     """
+    shown = [judged for judged in verdicts if not judged.headline and _has_data(judged)]
+    papers = _mark_table(study, [judged for judged in shown if not judged.ours])
+    own = [judged for judged in shown if judged.ours]
+    return {study.name: papers} | ({OWN_CLAIMS: _mark_table(study, own)} if own else {})
+
+
+def _has_data(judged: Verdict) -> bool:
+    return bool(judged.fault) or any(network.word != "no data" for network in judged.networks)
+
+
+def _mark_table(study: Study, verdicts: Iterable[Verdict]) -> Table:
     table = plain_table("claim", "says", "")
     for judged in verdicts:
-        has_data = judged.fault or any(network.word != "no data" for network in judged.networks)
-        if judged.first_rule or not has_data:
-            continue
         marks = " · ".join(
             f"{escape(title)} {''.join(f'[{COLOURS[n.word]}]{n.mark}[/]' for n in variants)}"
             for title, variants in variants_by_title(study, judged.networks).items()

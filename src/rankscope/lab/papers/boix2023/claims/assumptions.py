@@ -92,7 +92,7 @@ def measure_stages(runs: Runs) -> Iterator[Measured]:
 B5_LIMIT = replace(
     B5,
     claim="B5-limit",
-    first_rule="B5",
+    headline="B5",
     sentence="Assumptions 4.2-4.4 hold as alpha -> 0, nothing else moving",
     quantity="largest share of the noise on a stage of Algorithm 1 that is left after 1000 epochs",
     measure=measure_stages,

@@ -101,7 +101,7 @@ B1 = Rule(
 B1_SATURATED = replace(
     B1,
     claim="B1-saturated",
-    first_rule="B1",
+    headline="B1",
     quantity=f"{B1.quantity}; shares of 1 need not rise",
     measure=partial(measure_sharpness, saturated=1 - 1e-9),
     reason="Made after the first runs: B1 asks a share that is 1 already to rise.",
@@ -153,7 +153,7 @@ B2 = Rule(
 B2_CLEAR = replace(
     B2,
     claim="B2-clear",
-    first_rule="B2",
+    headline="B2",
     quantity=f"{B2.quantity}; {ONLY_CLEAR}",
     measure=partial(measure_activations, counts=CLEAR),
     reason=(
@@ -219,7 +219,7 @@ B3 = Rule(
 B3_CLEAR = replace(
     B3,
     claim="B3-clear",
-    first_rule="B3",
+    headline="B3",
     quantity=f"{B3.quantity}; {ONLY_CLEAR}",
     measure=partial(measure_times, counts=CLEAR),
     reason=(

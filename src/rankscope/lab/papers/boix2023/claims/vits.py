@@ -164,7 +164,7 @@ B8 = Rule(
 B8_SETTLED = replace(
     B8,
     claim="B8-settled",
-    first_rule="B8",
+    headline="B8",
     quantity=f"share of blocks whose Spearman(scale, settled stable rank) >= {TREND:g}",
     measure=partial(measure_ranks_by_scale, read=once_settled),
     table="stable rank of the change once settled, mean over heads, by initial scale",
