@@ -15,8 +15,10 @@ What the paper leaves out, and what we set:
   - aligned, ours, found by trying teachers until both products separated. Its singular values are
     1, 0.6, 0.36 in both products, which share their features.
 - Figure 3 shows a diagonal head as in boix2023/toy-diag, from 1e-8, above the aligned full one.
+- Length. K-Q rises long after V-O, which drives it. `long` runs repeat both flows of the gaussian
+  teacher and go on until K-Q values rise.
 
-`small`: d = 15 for 50, 300 samples for 1000; the gaussian teacher at 1e-8 only.
+`small`: d = 15 for 50, 300 samples for 1000; the gaussian teacher at 1e-8 only; no `long` run.
 
 `smoke`: the aligned teacher only.
 
@@ -48,6 +50,8 @@ def experiment(scale: Scale) -> Experiment:
     gaussian = FullTask(d, tokens, samples, "gaussian")
     runs: dict[RunKey, Run] = {}
     if scale == "paper":
+        runs[RunKey("gaussian-1e-32", kind="long")] = FullRun(gaussian, -32.0, until=30.0)
+        runs[RunKey("gaussian-1e-8", kind="long")] = FullRun(gaussian, -8.0, until=20.0)
         runs[RunKey("gaussian-1e-32", kind="full")] = FullRun(gaussian, -32.0, until=1.8)
     if scale != "smoke":
         runs[RunKey("gaussian-1e-8", kind="full")] = FullRun(gaussian, -8.0, until=8.0)
