@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import solve_ivp
+from scipy.integrate import RK45, OdeSolver, solve_ivp
 from torch import Tensor
 
 from rankscope.theory import (
@@ -20,6 +20,9 @@ from rankscope.theory import (
     square_error,
     whitened_network,
 )
+from rankscope.theory.fields import LogField
+from rankscope.theory.gradient_flow import March
+from rankscope.theory.reduction import Reduction
 from theory.cases import (
     LOG10,
     WhitenedSolution,
@@ -230,6 +233,24 @@ def test_only_the_times_asked_for_are_recorded() -> None:
     assert float(free.time[0]) == 0 and float(free.time[-1]) == 5
     assert bool((free.time.diff() > 0).all())
     assert torch.equal(crossing_times(path), crossing_times(free))
+
+
+class AtRest(LogField):
+    """A field without motion, whose solver's first step has length 1."""
+
+    def solver(self, until: float, tolerance: float) -> OdeSolver:
+        return RK45(lambda time, state: 0 * state, 0.0, self.start, until, first_step=1.0)
+
+    def longest_step(self, state: np.ndarray) -> float:
+        return math.inf
+
+
+def test_recorded_times_increase_though_the_last_step_is_as_short_as_rounding() -> None:
+    reduction = Reduction.of(*start(len(OPTIMUM)), -8 * LOG10)
+    system = AtRest(whitened_network(vector(*OPTIMUM)), reduction, -8 * LOG10)
+    march, until = March(system, threshold=1e-2, times=None), math.nextafter(1.0, 2.0)
+    march.go(until, tolerance=1e-3)
+    assert [time for time, _ in march.recorded] == [0.0, 0.25, 0.5, 0.75, 1.0, until]
 
 
 def test_the_flow_stops_once_enough_coordinates_are_active() -> None:
