@@ -218,6 +218,20 @@ def test_both_coordinate_systems_follow_an_explicit_solver(
     torch.testing.assert_close(crossing_times(path), crossing_times(other), rtol=1e-4, atol=0)
 
 
+@pytest.mark.parametrize(
+    "network", [whitened_network(vector(*OPTIMUM)), attention_task(0), attention_task(1)]
+)
+def test_integrated_weights_conserve_the_difference_of_their_squares(
+    network: DiagonalNetwork,
+) -> None:
+    """Check Eq. 5 of boix2023 where it is not built in; u^2 and v^2 grow to 1e4 times u^2 - v^2."""
+    path = flow(network, *start(network.p), -2 * LOG10, 5.0, coordinates="uv")
+    conserved = path.u.square() - path.v.square()
+    assert path.finished and float((path.u.square() / conserved.abs()).max()) > 3e3
+    drift = float((conserved / conserved[0] - 1).abs().max())
+    assert 0 < drift < 1e-8
+
+
 def test_y_of_integrated_weights_is_known_where_u_and_v_round_to_one_number() -> None:
     """Compare with asinh(2 z* / c) / 2, which z = (c/2) sinh 2y gives for y at rest."""
     path = whitened_flow(-9, coordinates="uv", tolerance=1e-8)

@@ -20,7 +20,6 @@ from rankscope.lab.judging.verdict import (
     finite,
     without_nan,
 )
-from rankscope.lab.running.run_key import RunKey
 from rankscope.store.files import replace_file
 
 # Writes a matplotlib figure below a path without suffix, and returns the files.
@@ -84,7 +83,8 @@ def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdi
         runs = runs.without(seeds_that_do_not_decide(seen))
     whole, missing = runs.select(rule.needs)
     measurements = list(rule.measure(whole))
-    networks = [*_networks(measurements), *_without_data(measurements, rule.needs([*runs.entries]))]
+    needed = [(key.experiment, rule.network(key)) for key in rule.needs([*runs.entries])]
+    networks = [*_networks(measurements), *_without_data(measurements, needed)]
     if rule.changed and seen:
         networks = [_with_unseen(network, seen) for network in networks]
     return Verdict(
@@ -157,14 +157,13 @@ def _networks(measurements: Iterable[Measured]) -> list[NetworkVerdict]:
 
 
 def _without_data(
-    measurements: Iterable[Measured], needed: Iterable[RunKey]
+    measurements: Iterable[Measured], needed: Iterable[tuple[str, str]]
 ) -> list[NetworkVerdict]:
-    """Networks that the claim needs and of which no seed was measured."""
+    """Networks that the claim needs, with their experiments, and of which no seed was measured."""
     known = {(measured.experiment, measured.network) for measured in measurements}
-    networks = dict.fromkeys((key.experiment, key.network) for key in needed)
     return [
         NetworkVerdict(network, (), experiment)
-        for experiment, network in networks
+        for experiment, network in dict.fromkeys(needed)
         if (experiment, network) not in known
     ]
 

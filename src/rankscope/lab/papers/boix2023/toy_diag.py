@@ -2,8 +2,7 @@
 
 One head with diagonal weights learns from another of the same form. As alpha -> 0 its gradient flow
 follows Algorithm 1. The loss falls in stages (B1). One entry of W_K W_Q^T or W_V W_O^T becomes
-active in each (B2), at times within O(1 / log(1/alpha)) of the algorithm's (B3). u^2 - v^2 is
-conserved (B4).
+active in each (B2), at times within O(1 / log(1/alpha)) of the algorithm's (B3).
 
     rankscope run boix2023/toy-diag --scale paper
 
@@ -26,9 +25,9 @@ What the paper leaves out, and what we set:
 
 Cost: a minute at `small`; at `paper` 9 minutes for one teacher and seed.
 
-Expected at `small`: B3 and B4 hold, and errors of activation times fall like 1 / log(1/alpha). B1
-holds until the share is 1 (B1-saturated). B2 holds on clear stages (B2-clear); in one seed a late
-coordinate falls into a later, resolved stage.
+Expected at `small`: the loss approaches Algorithm 1's staircase (B1), and errors of activation
+times fall like 1 / log(1/alpha) (B3). In one seed a late coordinate falls into a later, resolved
+stage (B2).
 """
 
 from rankscope.lab.archive.compaction import Compaction

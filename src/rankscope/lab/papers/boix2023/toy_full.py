@@ -24,8 +24,8 @@ What the paper leaves out, and what we set:
 
 Cost: half a minute at `small`, 24 minutes on two cores at `paper`.
 
-Expected at `paper`: B6 fails for the gaussian teacher's V-O at 1e-8 and holds at 1e-32. Its K-Q has
-not risen by the end, so it cannot tell. With the aligned teacher at 1e-4, B6 holds for K-Q, and in
+Expected at `paper`: rises of the gaussian teacher's V-O overlap at 1e-8 and not at 1e-32, as B6
+asks. Its K-Q is read in the `long` runs. With the aligned teacher at 1e-4, B6 holds for K-Q, and in
 two of three seeds for V-O. Singular values appear in turn if their rates are spread, or as
 alpha -> 0.
 """
