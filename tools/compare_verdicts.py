@@ -3,8 +3,9 @@
     python tools/compare_verdicts.py 71a5240
 
 Every value and outcome of every claim, network and seed has to be equal to the bit, and every file
-of a run the same. Verdicts of the earlier layout (one file per experiment, networks in one label)
-are read too. Prints a line per claim and exits with 1 if something differs.
+of a run the same. A claim whose rule was changed is compared by its first rule, "Y3" with
+"Y3-first". Verdicts of the earlier layout (one file per experiment, networks in one label) are read
+too. Prints a line per claim and exits with 1 if something differs.
 """
 
 import json
@@ -21,20 +22,29 @@ Outcomes = dict[tuple[str, ...], tuple[float | None, bool | None]]
 def main(revision: str) -> int:
     before, after = _stored(revision), _present()
     claims = list(dict.fromkeys(place[0] for place in before))
-    differing = 0
+    judged = {place[0] for place in after}
+    differing, compared = 0, set()
     for claim in claims:
-        old = {place: outcome for place, outcome in before.items() if place[0] == claim}
+        first = f"{claim}-first" if f"{claim}-first" in judged else claim
+        if first not in judged:
+            print(f"{claim}: not judged any more")
+            continue
+        old = {
+            (first, *place[1:]): outcome for place, outcome in before.items() if place[0] == claim
+        }
+        compared |= old.keys()
         wrong = {
             place: (old[place], after.get(place)) for place in old if old[place] != after.get(place)
         }
         differing += len(wrong)
         print(
-            f"{claim}: {len(old) - len(wrong)} of {len(old)} outcomes equal",
+            f"{first}: {len(old) - len(wrong)} of {len(old)} outcomes equal",
             *wrong.items(),
             sep="\n  ",
         )
-    extra = after.keys() - before.keys()
-    print(f"outcomes only in this checkout: {len(extra)}", *sorted(extra), sep="\n  ")
+    extra = after.keys() - compared
+    new = ", ".join(sorted({place[0] for place in extra})) or "none"
+    print(f"outcomes only in this checkout: {len(extra)}, of {new}")
     lost, changed, count = _files(revision)
     print(
         f"files of runs: {count - len(lost) - len(changed)} of {count} the same",

@@ -130,3 +130,12 @@ def test_check_finds_stale_tables_and_other_compactions(archive: Path) -> None:
     ]
     other = toy(compaction=Compaction(bits={"loss": 20}))
     assert "compacted by another declaration" in problems(archive, studies=(other,))[0]
+
+
+def test_an_experiment_without_archived_runs_has_no_marks(archive: Path) -> None:
+    declared = experiment("paper")
+    other = replace(declared, name="paper2000/other")
+    study = replace(toy(), experiments=(declared, other))
+    assert keep(archive, archive, studies=(study,))
+    assert "| P1 the loss falls | fast ✔ · slow ✔ |" in (archive.parent / "README.md").read_text()
+    assert problems(archive, studies=(study,)) == []

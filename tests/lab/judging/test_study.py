@@ -55,8 +55,8 @@ def test_a_network_without_runs_has_no_data_and_the_reason(tmp_path: Path) -> No
     execute(stored_runs(failing, tmp_path), jobs=1, watcher=Log())
     verdict = judge(FALLS, load_runs([failing], tmp_path))
     assert [(n.network, n.word) for n in verdict.networks] == [
-        ("slow", "holds"),
         ("fast", "no data"),
+        ("slow", "holds"),
     ]
     (lack,) = verdict.missing
     assert (lack.network, lack.seeds) == ("fast", (0, 1, 2)) and "ArithmeticError" in lack.reason

@@ -105,6 +105,7 @@ def _judge(study: Study, source: Path, archive: Path, staged: Path) -> StudyRepo
     files = _joined(*(load_runs(study.experiments, folder) for folder in (archive, staged)))
     archived = {key.experiment for key, seeds in files.entries.items() if seeds}
     study = study.restrict(part for part in study.experiments if part.name in archived)
+    files = AvailableRuns({key: files.entries[key] for key in study.keys})
     report = judge_study(study, files)
     if not is_archive(source):
         runs = _joined(files, load_runs(study.experiments, source))

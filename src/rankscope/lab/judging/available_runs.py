@@ -4,7 +4,7 @@ Runs of one network stand or fall together: if a claim needs several runs of a n
 lacks one of them, the claim does not get that seed of the network, and the verdict names it.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,19 +66,6 @@ class AvailableRuns:
             ]
         whole = {key: seeds for key, seeds in chosen.items() if seeds}
         return Runs(whole), tuple(missing)
-
-    def without(self, seeds: Mapping[str, Collection[int]]) -> "AvailableRuns":
-        """Return the runs without these seeds, given by experiment."""
-        return AvailableRuns(
-            {
-                key: {
-                    seed: entry
-                    for seed, entry in entries.items()
-                    if seed not in seeds.get(key.experiment, ())
-                }
-                for key, entries in self.entries.items()
-            }
-        )
 
     def _reason(self, key: RunKey, seed: int) -> str:
         entry = self.entries[key].get(seed, REASONS["missing"])

@@ -13,6 +13,7 @@ from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.tally import SeedTally, exception_table
 from rankscope.lab.judging.verdict import (
     Cell,
+    Missing,
     NetworkVerdict,
     SeedOutcome,
     Table,
@@ -79,12 +80,12 @@ def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdi
 
     seen: seeds that had been seen when changed rules were made, by experiment.
     """
-    if rule.changed and seen:
-        runs = runs.without(seeds_that_do_not_decide(seen))
     whole, missing = runs.select(rule.needs)
     measurements = list(rule.measure(whole))
+    if rule.changed and seen:
+        measurements, missing = _deciding(measurements, missing, seen)
     needed = [(key.experiment, rule.network(key)) for key in rule.needs([*runs.entries])]
-    networks = [*_networks(measurements), *_without_data(measurements, needed)]
+    networks = _in_order(_networks(measurements), needed)
     if rule.changed and seen:
         networks = [_with_unseen(network, seen) for network in networks]
     return Verdict(
@@ -104,13 +105,25 @@ def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdi
     )
 
 
-def seeds_that_do_not_decide(seen: Seen) -> Seen:
-    """Return the seeds, by experiment, that take no part in deciding a changed rule.
+def _deciding(
+    measurements: Iterable[Measured], missing: Iterable[Missing], seen: Seen
+) -> tuple[list[Measured], tuple[Missing, ...]]:
+    """Select the seeds that decide a changed rule: those that had not been seen.
 
-    Seeds that had been seen take no part. Where only one had been, it does: runs of these
-    networks are long, and it is the third of three.
+    Where only one seed had been seen it takes part, as the third of three. A measurement may
+    compare its seed with runs of other networks that had been seen.
     """
-    return {experiment: seeds for experiment, seeds in seen.items() if len(seeds) > 1}
+    idle = {experiment: seeds for experiment, seeds in seen.items() if len(seeds) > 1}
+
+    def decides(experiment: str, seed: int) -> bool:
+        return seed not in idle.get(experiment, ())
+
+    lacking = (
+        replace(lack, seeds=tuple(s for s in lack.seeds if decides(lack.experiment, s)))
+        for lack in missing
+    )
+    deciding = [m for m in measurements if decides(m.experiment, m.seed)]
+    return deciding, tuple(lack for lack in lacking if lack.seeds)
 
 
 def _with_unseen(network: NetworkVerdict, seen: Seen) -> NetworkVerdict:
@@ -156,15 +169,20 @@ def _networks(measurements: Iterable[Measured]) -> list[NetworkVerdict]:
     ]
 
 
-def _without_data(
-    measurements: Iterable[Measured], needed: Iterable[tuple[str, str]]
+def _in_order(
+    networks: list[NetworkVerdict], needed: Iterable[tuple[str, str]]
 ) -> list[NetworkVerdict]:
-    """Networks that the claim needs, with their experiments, and of which no seed was measured."""
-    known = {(measured.experiment, measured.network) for measured in measurements}
+    """Return the networks as they are declared; those of which no seed was measured have none.
+
+    needed: experiment and network.
+    """
+    by_place: dict[tuple[str, str], list[NetworkVerdict]] = {place: [] for place in needed}
+    for network in networks:
+        by_place.setdefault((network.experiment, network.network), []).append(network)
     return [
-        NetworkVerdict(network, (), experiment)
-        for experiment, network in dict.fromkeys(needed)
-        if (experiment, network) not in known
+        network
+        for (experiment, name), parts in by_place.items()
+        for network in parts or [NetworkVerdict(name, (), experiment)]
     ]
 
 

@@ -31,7 +31,7 @@ SCALE_SENTENCES = {
 RULES = (
     "Every claim has a rule with a bound. A seed meets the bound or misses it. Three seeds decide "
     "a network; with fewer we say what they show so far. A rule that was changed gives the reason, "
-    "and unseen seeds decide it. Its first version stands beside it, under a name like Y3-first."
+    "and unseen seeds decide it. Its first version stands beside it, with '-first' in its name."
 )
 SVG_DATE = re.compile(rb"<dc:date>[^<]*</dc:date>")
 OUTCOMES = {True: "met", False: "missed", None: "cannot tell"}

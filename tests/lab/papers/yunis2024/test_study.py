@@ -3,12 +3,13 @@
 import inspect
 import math
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
 from rankscope.lab.data.splits import split
 from rankscope.lab.experiment import SCALES
-from rankscope.lab.papers.yunis2024 import CLAIMS, grok, lm, lstm, mlp, unet, vgg
+from rankscope.lab.papers.yunis2024 import CLAIMS, grok, lm, lstm, mlp, study, unet, vgg
 
 EXPERIMENTS = (vgg, unet, lstm, lm, mlp, grok)
 SWEPT = (vgg, unet, lstm, lm, grok)
@@ -24,12 +25,30 @@ def published(module):
     return getattr(module, "PUBLISHED", module.PAPER)
 
 
-def test_claims_are_in_the_papers_order_with_second_rules_after_their_first() -> None:
-    assert [rule.claim for rule in CLAIMS] == [
-        *("Y1", "Y2", "Y3", "Y3-median", "Y3b", "Y4", "Y5", "Y6", "Y7", "Y7-uncollapsed"),
-        *("Y8", "Y9", "Y10", "Y11", "Y12"),
+UNCHANGED = ["Y2", "Y4", "Y9", "Y10", "Y12"]
+
+
+def test_claims_are_in_the_papers_order_and_first_rules_follow_the_changed_ones() -> None:
+    headlines = [rule.claim for rule in CLAIMS if not rule.headline]
+    assert headlines == [
+        *("Y1", "Y2", "Y3", "Y3b", "Y4", "Y5", "Y6", "Y7", "Y8", "Y8b"),
+        *("Y9", "Y10", "Y11", "Y12"),
     ]
-    assert [rule.claim for rule in CLAIMS if rule.reason] == ["Y3-median", "Y7-uncollapsed"]
+    changed = [claim for claim in headlines if claim not in UNCHANGED]
+    assert [rule.claim for rule in CLAIMS if rule.changed] == changed
+    assert [rule.claim for rule in CLAIMS if rule.reason] == changed
+    assert [rule.claim for rule in CLAIMS if rule.ours] == ["Y9"]
+    for before, rule in pairwise(CLAIMS):
+        if rule.headline:
+            assert (rule.headline, rule.claim) == (before.claim, f"{before.claim}-first")
+    assert {rule.headline for rule in CLAIMS if rule.headline} == {*changed} - {"Y8b"}
+
+
+def test_seeds_had_been_seen_at_the_papers_scale_only() -> None:
+    declared = study("paper")
+    assert set(declared.seen) == {experiment.name for experiment in declared.experiments}
+    assert set(declared.seen.values()) == {(0, 1, 2), (0,)}
+    assert study("small").seen == study("smoke").seen == {}
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -40,9 +59,10 @@ def test_every_claim_needs_runs_of_every_scale(scale: str) -> None:
     }
     four = ["vgg", "unet", "lstm", "lm"]
     if scale == "smoke":  # which has no VGG at 0.1
-        assert needed.pop("Y7") == needed.pop("Y7-uncollapsed") == four[1:]
-    assert needed.pop("Y8") == ["mlp"] and needed.pop("Y9") == ["grok"]
-    assert needed.pop("Y10") == ["lm"] and needed.pop("Y11") == ["vgg", "unet"]
+        assert needed.pop("Y7") == needed.pop("Y7-first") == four[1:]
+    assert needed.pop("Y8") == needed.pop("Y8-first") == needed.pop("Y8b") == ["mlp"]
+    assert needed.pop("Y9") == ["grok"] and needed.pop("Y10") == ["lm"]
+    assert needed.pop("Y11") == needed.pop("Y11-first") == ["vgg", "unet"]
     assert all(networks == four for networks in needed.values())
 
 

@@ -6,17 +6,23 @@ Its claims speak of all networks, so they are judged on the runs of all experime
 
 from rankscope.lab.experiment import Scale, Study
 from rankscope.lab.papers.yunis2024 import grok, lm, lstm, mlp, unet, vgg
-from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y3_MEDIAN, Y3B, Y10
-from rankscope.lab.papers.yunis2024.claims.decay import Y4, Y5
-from rankscope.lab.papers.yunis2024.claims.filters import Y11
+from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y3_FIRST
+from rankscope.lab.papers.yunis2024.claims.alignment_by_decay import Y5
+from rankscope.lab.papers.yunis2024.claims.decay import Y4, Y5_FIRST
+from rankscope.lab.papers.yunis2024.claims.filters import Y11, Y11_FIRST
 from rankscope.lab.papers.yunis2024.claims.grokking import Y9
-from rankscope.lab.papers.yunis2024.claims.growth import Y1
-from rankscope.lab.papers.yunis2024.claims.high_decay import Y7, Y7_UNCOLLAPSED
-from rankscope.lab.papers.yunis2024.claims.labels import Y8
+from rankscope.lab.papers.yunis2024.claims.growth import Y1, Y1_FIRST
+from rankscope.lab.papers.yunis2024.claims.high_decay import Y7, Y7_FIRST
+from rankscope.lab.papers.yunis2024.claims.kinds import Y10
+from rankscope.lab.papers.yunis2024.claims.labels import Y8, Y8_FIRST, Y8B
+from rankscope.lab.papers.yunis2024.claims.peaks import Y3B, Y3B_FIRST
 from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12
-from rankscope.lab.papers.yunis2024.claims.truncation import Y6
+from rankscope.lab.papers.yunis2024.claims.truncation import Y6, Y6_FIRST
 
-CLAIMS = (Y1, Y2, Y3, Y3_MEDIAN, Y3B, Y4, Y5, Y6, Y7, Y7_UNCOLLAPSED, Y8, Y9, Y10, Y11, Y12)
+CLAIMS = (
+    *(Y1, Y1_FIRST, Y2, Y3, Y3_FIRST, Y3B, Y3B_FIRST, Y4, Y5, Y5_FIRST, Y6, Y6_FIRST),
+    *(Y7, Y7_FIRST, Y8, Y8_FIRST, Y8B, Y9, Y10, Y11, Y11_FIRST, Y12),
+)
 # Seeds of scale paper that had been seen when the changed rules were made.
 SEEN = {
     **dict.fromkeys(("vgg", "mlp", "grok"), (0, 1, 2)),

@@ -101,6 +101,17 @@ class Sweep:
     runs: dict[float, xr.Dataset]
     left_out: tuple[str, ...]
 
+    @property
+    def place(self) -> str:
+        """Network and seed, as remarks name them."""
+        return f"{self.base.network}, seed {self.seed}"
+
+    @property
+    def ends(self) -> tuple[xr.Dataset, xr.Dataset] | None:
+        """The runs at decay 0 and at the largest decay above; None if one of them is missing."""
+        largest = max(self.runs, default=0.0)
+        return (self.runs[0.0], self.runs[largest]) if largest and 0.0 in self.runs else None
+
 
 def sweeps(runs: Runs) -> Iterator[Sweep]:
     """Yield the sweep of every network and seed."""
@@ -152,6 +163,13 @@ def relative_alignment(ds: xr.Dataset) -> xr.DataArray:
     """(step, pair): a / background; NaN for pairs of single vectors, which have no background."""
     ratio: xr.DataArray = neighbours(overlaps(ds)).rankscope.relative_alignment()
     return ratio
+
+
+def in_second_half(ds: xr.Dataset) -> np.ndarray:
+    """(step): whether a snapshot was taken at half of the last step or later."""
+    steps = ds["step"].to_numpy()
+    late: np.ndarray = 2 * steps >= steps[-1]
+    return late
 
 
 def with_full_loss(ds: xr.Dataset) -> xr.Dataset:

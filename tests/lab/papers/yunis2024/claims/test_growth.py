@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lab.papers.yunis2024.closed_form_runs import judged_at_base, only, rows, training_run
-from rankscope.lab.papers.yunis2024.claims.growth import Y1, lead_of_large_values
+from rankscope.lab.papers.yunis2024.claims.growth import Y1, Y1_FIRST, lead_of_large_values
 
 START = np.linspace(2.0, 1.0, 20)
 
@@ -30,6 +30,25 @@ def test_nine_tenths_of_the_matrices_decide(slow: int, word: str) -> None:
 
 def test_equal_growth_does_not_exceed() -> None:
     assert only(judged_at_base(Y1, "unet", training_run({"w": grown(2.0, 2.0)}))).value == 0
+
+
+def narrow(factor: float, *, R: int = 19) -> np.ndarray:
+    """(2, R): the largest of R values grows by a factor, the others stay."""
+    start = np.linspace(2.0, 1.0, R)
+    return np.stack([start, start * np.where(np.arange(R) < 1, factor, 1.0)])
+
+
+@pytest.mark.parametrize(("R", "word"), [(19, "holds"), (20, "fails")])
+def test_narrow_matrices_take_no_part_any_more(R: int, word: str) -> None:
+    run = training_run({"w": grown(3.0, 2.0), "other": narrow(0.5, R=R)})
+    assert only(judged_at_base(Y1, "vgg", run)).word == word
+    assert only(judged_at_base(Y1_FIRST, "vgg", run)).word == "fails"
+
+
+def test_without_wide_matrices_there_is_no_data() -> None:
+    run = training_run({"w": narrow(2.0)})
+    assert only(judged_at_base(Y1, "unet", run)).word == "no data"
+    assert only(judged_at_base(Y1_FIRST, "unet", run)).word == "holds"
 
 
 def test_matrices_that_cannot_tell_are_not_counted() -> None:

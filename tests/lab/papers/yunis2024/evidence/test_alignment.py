@@ -7,8 +7,9 @@ import xarray as xr
 from lab.papers.archived import evidence, share, table
 from lab.papers.yunis2024.closed_form_runs import PairCourse, course, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept, together
-from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y10
-from rankscope.lab.papers.yunis2024.claims.filters import Y11
+from rankscope.lab.papers.yunis2024.claims.alignment import Y3_FIRST
+from rankscope.lab.papers.yunis2024.claims.filters import Y11_FIRST
+from rankscope.lab.papers.yunis2024.claims.kinds import Y10
 from rankscope.lab.papers.yunis2024.evidence import alignment
 
 
@@ -19,7 +20,7 @@ def pair(earlier: str, *a: float, kind: str = "linear") -> PairCourse:
 
 def test_pairs_at_chance_are_those_of_y3() -> None:
     *rows, together, _ = table(alignment.at_chance).rows
-    for row, judged in zip(rows, evidence("yunis2024", Y3), strict=True):
+    for row, judged in zip(rows, evidence("yunis2024", Y3_FIRST), strict=True):
         network, seed, _, at_chance, weak = row
         *place, judged_at_chance, _, judged_weak = list(judged.values())[:5]
         assert [network, seed] == place
@@ -40,7 +41,7 @@ def test_kinds_and_centres_are_those_of_y10_and_y11() -> None:
     _, _, _, *kinds = evidence("yunis2024", Y10)[0].items()  # network, seed, best other
     assert {kind: at_base[kind] for kind, _ in kinds} == pytest.approx(dict(kinds))
     rows = table(alignment.centres).rows
-    for (*place, raw, unit), judged in zip(rows, evidence("yunis2024", Y11), strict=True):
+    for (*place, raw, unit), judged in zip(rows, evidence("yunis2024", Y11_FIRST), strict=True):
         assert place == [judged["network"], judged["seed"]]
         shares = judged["share"], judged["share, normalised"]
         assert (share(raw), share(unit)) == pytest.approx(shares)

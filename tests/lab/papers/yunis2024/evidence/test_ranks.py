@@ -7,14 +7,14 @@ from lab.papers.yunis2024.closed_form_runs import flat, training_run
 from lab.papers.yunis2024.evidence.swept_runs import swept
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.claims.grokking import Y9
-from rankscope.lab.papers.yunis2024.claims.growth import Y1
+from rankscope.lab.papers.yunis2024.claims.growth import Y1_FIRST
 from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12
 from rankscope.lab.papers.yunis2024.evidence import ranks
 from rankscope.lab.running.run_key import RunKey
 
 
 def test_matrices_that_grow_and_fall_are_those_of_the_verdicts() -> None:
-    (stored,) = evidence("yunis2024", Y1, network="unet")
+    (stored,) = evidence("yunis2024", Y1_FIRST, network="unet")
     (_, _, *counts) = table(ranks.unet_leads).rows[0]
     assert share(counts[0]) == pytest.approx(stored["share"])
     (stored,) = evidence("yunis2024", Y2, network="lm")

@@ -1,4 +1,7 @@
-"""Claim Y9 of yunis2024: rank drops as the test accuracy jumps (modular addition)."""
+"""Claim Y9: rank drops as the test accuracy jumps (modular addition).
+
+yunis2024 has the runs, but its text does not state this.
+"""
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -111,4 +114,5 @@ Y9 = Rule(
     measure=measure,
     needs=largest_decay_and_control,
     table="log10 step of the steepest drop and of the crossing",
+    ours=True,
 )

@@ -6,9 +6,10 @@ import xarray as xr
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import Tally
 from rankscope.lab.judging.verdict import Table
-from rankscope.lab.papers.yunis2024.claims.alignment import AT_CHANCE, has_fallen, weakness
+from rankscope.lab.papers.yunis2024.claims.alignment import AT_CHANCE, weakness
 from rankscope.lab.papers.yunis2024.claims.decay import final_relative_alignment
 from rankscope.lab.papers.yunis2024.claims.filters import centre_and_others
+from rankscope.lab.papers.yunis2024.claims.peaks import has_fallen
 from rankscope.lab.papers.yunis2024.evidence.runs import (
     at_base_decay,
     base_run,
