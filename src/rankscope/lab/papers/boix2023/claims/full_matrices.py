@@ -7,6 +7,7 @@ import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.selected_runs import Runs, runs_of
+from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.boix2023.runs import KINDS, Kind
 from rankscope.lab.running.run_key import RunKey
 from rankscope.theory import Rises, rise_times
@@ -66,13 +67,7 @@ def _measured(
     rises_by_alpha = {float(ds.attrs["log10_alpha"]): rises_of(ds, product) for ds in datasets}
     *larger, smallest = sorted(rises_by_alpha, reverse=True)
     rows = tuple(
-        {
-            "alpha": f"1e{log10_alpha:g}",
-            "risen": _risen(rises_by_alpha[log10_alpha]),
-            "in turn": rises_by_alpha[log10_alpha].separated,
-            **_half_rises(rises_by_alpha[log10_alpha]),
-        }
-        for log10_alpha in (*larger, smallest)
+        _row(log10_alpha, rises_by_alpha[log10_alpha]) for log10_alpha in (*larger, smallest)
     )
     all_run = rises_by_alpha.keys() >= set(log10_alphas)
     if not all_run or any(_risen(rises) < FIRST for rises in rises_by_alpha.values()):
@@ -80,6 +75,11 @@ def _measured(
     least = max([FIRST, *(rises_by_alpha[log10_alpha].separated for log10_alpha in larger)])
     rises = rises_by_alpha[smallest]
     return Measured(rises.separated, _in_turn(rises, least), rows=rows)
+
+
+def _row(log10_alpha: float, rises: Rises) -> Mapping[str, Cell]:
+    counts: dict[str, Cell] = {"risen": _risen(rises), "in turn": rises.separated}
+    return {"alpha": f"1e{log10_alpha:g}", **counts, **_half_rises(rises)}
 
 
 B6 = Rule(

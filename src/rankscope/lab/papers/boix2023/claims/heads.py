@@ -42,7 +42,7 @@ def measure_each_run(
     runs: Runs,
     measure_run: Callable[[xr.Dataset, Kind], Measured],
     *,
-    kinds: Collection[Kind] = tuple(KINDS),
+    kinds: Sequence[Kind] = tuple(KINDS),
 ) -> Iterator[Measured]:
     """Measure every run and kind of product by itself; a run that collapsed cannot tell."""
     for key in runs:

@@ -18,6 +18,8 @@ from rankscope.lab.papers.boix2023.runs import Kind, change_ranks, initial_ranks
 LOWER = 0.25  # of the initial product's stable rank
 LOWER_VALUES = 1 / 3  # the same for V-O, of which the paper shows nothing
 HEADS = 0.95  # share of heads
+KEYS: tuple[Kind, ...] = ("kq",)
+VALUES: tuple[Kind, ...] = ("vo",)
 
 
 def measure_low_rank(runs: Runs) -> Iterator[Measured]:
@@ -31,7 +33,7 @@ def measure_low_rank(runs: Runs) -> Iterator[Measured]:
 
 def measure_low_rank_of_keys(runs: Runs) -> Iterator[Measured]:
     """Ask the same as the first rule of K-Q alone, at initial scale 1, the paper's default."""
-    return measure_each_run(runs, partial(_low_rank, lower=LOWER), kinds=("kq",))
+    return measure_each_run(runs, partial(_low_rank, lower=LOWER), kinds=KEYS)
 
 
 def measure_low_rank_of_values(runs: Runs) -> Iterator[Measured]:
@@ -39,7 +41,7 @@ def measure_low_rank_of_values(runs: Runs) -> Iterator[Measured]:
 
     The initial scale is 1. The rest is as for K-Q.
     """
-    return measure_each_run(runs, partial(_low_rank, lower=LOWER_VALUES), kinds=("vo",))
+    return measure_each_run(runs, partial(_low_rank, lower=LOWER_VALUES), kinds=VALUES)
 
 
 def _low_rank(ds: xr.Dataset, kind: Kind, *, lower: float) -> Measured:
