@@ -18,6 +18,8 @@ What the paper leaves out, and what we set:
   O(1 / log(1/alpha)).
 - Alphas. Below the paper's six we add 1e-64, 1e-300 and 1e-1000, where stages are resolved.
 - End. Every flow runs until the one from 1e-8 has as many active entries as `SIZES` says.
+- Conservation. `conservation` runs integrate u and v apart and store how far u^2 - v^2 drifts. It
+  is an identity, so no claim reads them; our tests check it.
 
 `small`: d = 12 for 50, 6 tokens for 10, 200 samples for 1000, 8 active entries for 12.
 
