@@ -20,7 +20,7 @@ from rankscope.lab.papers.boix2023.claims.assumptions import BOUND, relative_dis
 
 COLUMNS = 5
 LEAST_DISTANCE = 1e-4  # smaller distances are not told apart
-DISTANCES = (LEAST_DISTANCE, 1e-2, BOUND, 1, 100)  # ticks
+DISTANCES = (LEAST_DISTANCE, BOUND, 1, 100)  # ticks
 
 
 def perturbations(
