@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.integrate import solve_ivp
+from scipy.integrate import RK45, OdeSolver, solve_ivp
 from torch import Tensor
 
 from rankscope.theory import (
@@ -20,6 +20,9 @@ from rankscope.theory import (
     square_error,
     whitened_network,
 )
+from rankscope.theory.fields import LogField
+from rankscope.theory.gradient_flow import March
+from rankscope.theory.reduction import Reduction
 from theory.cases import (
     LOG10,
     WhitenedSolution,
@@ -215,6 +218,20 @@ def test_both_coordinate_systems_follow_an_explicit_solver(
     torch.testing.assert_close(crossing_times(path), crossing_times(other), rtol=1e-4, atol=0)
 
 
+@pytest.mark.parametrize(
+    "network", [whitened_network(vector(*OPTIMUM)), attention_task(0), attention_task(1)]
+)
+def test_integrated_weights_conserve_the_difference_of_their_squares(
+    network: DiagonalNetwork,
+) -> None:
+    """Check Eq. 5 of boix2023 where it is not built in; u^2 and v^2 grow to 1e4 times u^2 - v^2."""
+    path = flow(network, *start(network.p), -2 * LOG10, 5.0, coordinates="uv")
+    conserved = path.u.square() - path.v.square()
+    assert path.finished and float((path.u.square() / conserved.abs()).max()) > 3e3
+    drift = float((conserved / conserved[0] - 1).abs().max())
+    assert 0 < drift < 1e-8
+
+
 def test_y_of_integrated_weights_is_known_where_u_and_v_round_to_one_number() -> None:
     """Compare with asinh(2 z* / c) / 2, which z = (c/2) sinh 2y gives for y at rest."""
     path = whitened_flow(-9, coordinates="uv", tolerance=1e-8)
@@ -230,6 +247,24 @@ def test_only_the_times_asked_for_are_recorded() -> None:
     assert float(free.time[0]) == 0 and float(free.time[-1]) == 5
     assert bool((free.time.diff() > 0).all())
     assert torch.equal(crossing_times(path), crossing_times(free))
+
+
+class AtRest(LogField):
+    """A field without motion, whose solver's first step has length 1."""
+
+    def solver(self, until: float, tolerance: float) -> OdeSolver:
+        return RK45(lambda time, state: 0 * state, 0.0, self.start, until, first_step=1.0)
+
+    def longest_step(self, state: np.ndarray) -> float:
+        return math.inf
+
+
+def test_recorded_times_increase_though_the_last_step_is_as_short_as_rounding() -> None:
+    reduction = Reduction.of(*start(len(OPTIMUM)), -8 * LOG10)
+    system = AtRest(whitened_network(vector(*OPTIMUM)), reduction, -8 * LOG10)
+    march, until = March(system, threshold=1e-2, times=None), math.nextafter(1.0, 2.0)
+    march.go(until, tolerance=1e-3)
+    assert [time for time, _ in march.recorded] == [0.0, 0.25, 0.5, 0.75, 1.0, until]
 
 
 def test_the_flow_stops_once_enough_coordinates_are_active() -> None:

@@ -157,7 +157,8 @@ class March:
     def _record(self, path: DenseOutput, before: np.ndarray, after: np.ndarray) -> None:
         """Record points within one step, and the crossings in it by time."""
         if self.times is None:
-            times = np.linspace(path.t_old, path.t, POINTS_PER_STEP + 1)[1:]
+            # The last step may be as short as rounding, and points between its ends coincide.
+            times = np.unique(np.linspace(path.t_old, path.t, POINTS_PER_STEP + 1))[1:]
         else:
             times = self.times[(self.times > path.t_old) & (self.times <= path.t)]
         self.recorded += [(float(time), path(time)) for time in times]

@@ -20,6 +20,7 @@ from rankscope.lab.judging.study import (
 )
 from rankscope.lab.judging.tally import Tally
 from rankscope.lab.running.processes import execute
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import stored_runs
 
 SMALL = study_of(experiment("small"))
@@ -60,6 +61,19 @@ def test_a_network_without_runs_has_no_data_and_the_reason(tmp_path: Path) -> No
     ]
     (lack,) = verdict.missing
     assert (lack.network, lack.seeds) == ("fast", (0, 1, 2)) and "ArithmeticError" in lack.reason
+
+
+def test_one_outcome_may_be_about_several_networks(runs: AvailableRuns) -> None:
+    def measure(whole: Runs) -> Iterator[Measured]:
+        for seed in whole.seeds:
+            fast, slow = (whole.of(name).only[seed]["loss"][-1] for name in ("fast", "slow"))
+            both = RunKey("both", experiment="paper2000/slow-decay")
+            yield Measured(met=bool(fast < slow)).at(both, seed)
+
+    rule = replace(FALLS, measure=measure, network=lambda key: "both")
+    assert [(n.network, n.word) for n in judge(rule, runs).networks] == [("both", "holds")]
+    nothing = replace(rule, measure=lambda whole: ())
+    assert [(n.network, n.word) for n in judge(nothing, runs).networks] == [("both", "no data")]
 
 
 CHANGED = replace(FALLS, changed=True)

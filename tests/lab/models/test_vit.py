@@ -160,6 +160,7 @@ def test_products_in_bfloat16_give_nearly_the_same_logits_and_gradients() -> Non
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated")  # torch.compile's
 def test_a_step_replayed_on_a_gpu_is_that_of_the_cpu(tmp_path: Path) -> None:
     model = replace(SMALL, image=8, channels=1, classes=10)
     run = TrainingRun(

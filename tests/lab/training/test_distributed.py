@@ -114,6 +114,7 @@ def test_without_torchrun_a_process_is_alone() -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Grad strides do not match bucket view strides")  # one channel
 def test_on_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of one, which takes the way of several: no graph, gradients by NCCL."""
     for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_ADDR", "localhost")):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import SupportsFloat
 
 import numpy as np
@@ -56,6 +57,7 @@ class Rule:
     sentence: the claim in our words, the only place where it is written.
     quantity, bound: what a seed's value is, and what it has to meet, as printed: "<= 0.05".
     needs: chooses the runs the rule reads. Seeds that lack one are left out and named.
+    network: the network that a run is judged as, where one outcome is about several.
     measure: yields a measurement for every seed. Its docstring says how the rule reads the claim.
     table: title of the table of evidence.
     reason: why the first rule was changed.
@@ -69,6 +71,7 @@ class Rule:
     bound: str
     measure: Callable[[Runs], Iterable[Measured]]
     needs: Needs = all_runs
+    network: Callable[[RunKey], str] = attrgetter("network")
     table: str = ""
     reason: str = ""
     headline: str = ""

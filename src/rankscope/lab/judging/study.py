@@ -21,7 +21,6 @@ from rankscope.lab.judging.verdict import (
     finite,
     without_nan,
 )
-from rankscope.lab.running.run_key import RunKey
 from rankscope.store.files import replace_file
 
 # Writes a matplotlib figure below a path without suffix, and returns the files.
@@ -85,7 +84,8 @@ def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdi
     measurements = list(rule.measure(whole))
     if rule.changed and seen:
         measurements, missing = _deciding(measurements, missing, seen)
-    networks = _in_order(_networks(measurements), rule.needs([*runs.entries]))
+    needed = [(key.experiment, rule.network(key)) for key in rule.needs([*runs.entries])]
+    networks = _in_order(_networks(measurements), needed)
     if rule.changed and seen:
         networks = [_with_unseen(network, seen) for network in networks]
     return Verdict(
@@ -169,11 +169,14 @@ def _networks(measurements: Iterable[Measured]) -> list[NetworkVerdict]:
     ]
 
 
-def _in_order(networks: list[NetworkVerdict], needed: Iterable[RunKey]) -> list[NetworkVerdict]:
-    """Return the networks as they are declared; those of which no seed was measured have none."""
-    by_place: dict[tuple[str, str], list[NetworkVerdict]] = {}
-    for key in needed:
-        by_place.setdefault((key.experiment, key.network), [])
+def _in_order(
+    networks: list[NetworkVerdict], needed: Iterable[tuple[str, str]]
+) -> list[NetworkVerdict]:
+    """Return the networks as they are declared; those of which no seed was measured have none.
+
+    needed: experiment and network.
+    """
+    by_place: dict[tuple[str, str], list[NetworkVerdict]] = {place: [] for place in needed}
     for network in networks:
         by_place.setdefault((network.experiment, network.network), []).append(network)
     return [

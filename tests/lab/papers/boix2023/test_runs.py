@@ -8,24 +8,25 @@ import torch
 from torch import nn
 
 import rankscope as rs
-from lab.papers.boix2023.vit_runs import EPOCHS, courses, vit_run
+from lab.papers.boix2023.vit_runs import EPOCHS, RATES, courses, vit_run
 from rankscope.lab.papers.boix2023.runs import (
     CHANGE,
     INITIAL,
+    change_effective_ranks,
     change_ranks,
     epoch_steps,
+    growth_start,
     growth_window,
     initial_ranks,
+    learning_rate_sums,
     moment,
-    settled_position,
     spectra,
     stop_of,
-    stop_steps,
     time_unit,
     times,
 )
 
-EVERY = {"snapshots": {"class": "Every", "steps": 10}}
+EVERY = {"snapshots": {"class": "Every", "steps": 10}, **RATES}
 
 
 class Two(nn.Module):
@@ -71,6 +72,11 @@ def test_ranks_and_spectra_are_those_of_the_dense_products(tmp_path: Path, kind:
     assert np.isnan(ranks[0]).all()
     np.testing.assert_allclose(ranks[1], stable(after - before), rtol=1e-4)
     change = np.linalg.svd(after - before, compute_uv=False)
+    effective = change_effective_ranks(ds, kind)
+    assert effective.dims == ("step", "block", "head") and np.isnan(effective[0]).all()
+    shares = change / change.sum(-1, keepdims=True)
+    entropy = -np.sum(shares * np.log(np.where(shares > 0, shares, 1)), axis=-1)
+    np.testing.assert_allclose(effective[1], np.exp(entropy), rtol=1e-3)
     np.testing.assert_allclose(spectra(ds, kind, of=CHANGE)[1], change, atol=1e-5)
     start = np.linalg.svd(before, compute_uv=False)[..., :3]
     np.testing.assert_allclose(spectra(ds, kind, of=INITIAL)[0, ..., :3], start, atol=1e-5)
@@ -100,13 +106,35 @@ def test_the_window_is_from_epoch_one_to_the_settled_loss(
     assert measured == window and measured.snapshots == snapshots
 
 
-@pytest.mark.parametrize(("wait", "position"), [(0, 2), (1, 3), (10, 3), (15, 4), (20, 4), (90, 5)])
-def test_the_snapshot_so_long_after_the_loss_settled(wait: int, position: int) -> None:
-    """It settles at step 10; later losses do not matter."""
-    ds = vit_run(courses(range(6)), steps=STEPS, loss=[1, 1, 9e-4, 0.1, 5e-4, 2e-3])
-    assert settled_position(ds, wait=wait) == position
-    never = vit_run(courses(range(6)), steps=STEPS, loss=[1, 1, 1e-3, 0.1, 0.1, 0.1])
-    assert settled_position(never, wait=wait) == 5
+def warming_up(rate: float) -> dict:
+    """A peak rate reached over 20 steps, constant from there."""
+    rates = {"class": "Cosine", "span": 20, "warm_up": 20, "floor": 1.0}
+    return EPOCHS | {"optimizer": {"class": "AdamW", "rate": rate}, "rate": rates}
+
+
+def test_learning_rates_are_summed_over_the_steps_before_a_snapshot() -> None:
+    ds = vit_run(courses(range(6)), steps=STEPS, declaration=warming_up(0.1))
+    warm = [0.1 * step * (step + 1) / 2 / 20 for step in (0, 5, 10, 20)]
+    np.testing.assert_allclose(learning_rate_sums(ds), [*warm, warm[-1] + 1, warm[-1] + 2])
+    constant = vit_run(courses(range(6)), steps=STEPS)
+    np.testing.assert_allclose(learning_rate_sums(constant), 2.5e-4 * np.array(STEPS))
+
+
+@pytest.mark.parametrize(
+    ("declaration", "position"),
+    [
+        (EPOCHS, 2),  # 2.5e-3 at step 10
+        (warming_up(2.5e-3 / 2.75), 2),  # as much at step 10
+        (warming_up(2.5e-3 / 2.76), 3),
+        (EPOCHS | {"optimizer": {"class": "AdamW", "rate": 2.5e-3}}, 1),
+        (EPOCHS | {"optimizer": {"class": "AdamW", "rate": 6e-5}}, None),
+    ],
+)
+def test_growth_starts_when_the_learning_rates_sum_to_so_much(
+    declaration: dict, position: int | None
+) -> None:
+    ds = vit_run(courses(range(6)), steps=STEPS, declaration=declaration)
+    assert growth_start(ds) == position
 
 
 def test_without_epochs_the_window_is_all_after_step_0_and_time_is_the_step() -> None:
@@ -125,9 +153,8 @@ def test_without_epochs_the_window_is_all_after_step_0_and_time_is_the_step() ->
 def test_how_a_run_stopped(schedule: dict, stopped_at: int, moment: str, wait: str) -> None:
     declaration = schedule | {"stop": {"class": "Settled", "loss": 0.001, "steps": 50}}
     ds = vit_run(courses([0, 1]), declaration=declaration)
-    assert stop_of(ds) == "" and stop_steps(ds) == 50
+    assert stop_of(ds) == ""
     assert stop_of(ds.assign_attrs(stopped_at=stopped_at)) == (
         f"stopped at {moment}, at the first snapshot {wait} or more after one with training "
         "loss < 0.001"
     )
-    assert stop_steps(vit_run(courses([0, 1]))) == 0

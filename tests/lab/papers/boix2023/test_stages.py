@@ -11,6 +11,7 @@ from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.stages import (
     StageInFlow,
     error_dataset,
+    flows_and_algorithm,
     flows_of,
     short_names,
     stages_in_flows,
@@ -53,12 +54,11 @@ def test_times_and_constants_are_those_of_the_closed_form(log10_alpha: float) ->
     assert [stage.stage for stage in stages] == [1, 2, 3, 4]
 
 
-def test_a_stage_is_clear_if_those_before_it_are_resolved() -> None:
+def test_a_stage_is_resolved_if_it_lasts_ten_transitions() -> None:
     """Stage 2 lasts 1/0.97 - 1 = 0.031: 4.6 e-foldings of 1 at 1e-64, 71 at 1e-1000; 10 resolve."""
     goal = np.array([2.0, 1.0, 0.97, 0.25, 0.02, 0.02])
     flows = {log10_alpha: flow_run(goal, log10_alpha) for log10_alpha in (-64.0, -1000.0)}
     stages = stages_in_flows(algorithm_run(goal, STAGES), flows)
-    assert [stage.clear for stage in stages] == [True, False, False, False] + [True] * 4
     errors = error_dataset(stages)
     assert errors["resolved"].values.tolist() == [[True, False, True, True], [True] * 4]
     assert errors["activation_error"][0, 0] == abs(stages[0].error)
@@ -76,7 +76,7 @@ def test_a_late_winner_of_the_stage_before_is_not_counted(time: float, activatio
     times = FLOW["crossing_time"].to_numpy().copy()
     times[1] = time
     late = FLOW.assign(crossing_time=("crossing", times)).sortby("crossing_time")
-    assert stages_of(late)[2].activations == activations
+    assert stages_of(late)[2].activations == stages_of(late)[2].newly_active == activations
 
 
 def test_a_coordinate_that_wins_again_is_read_at_its_second_entry() -> None:
@@ -87,3 +87,29 @@ def test_a_coordinate_that_wins_again_is_read_at_its_second_entry() -> None:
     assert times[:2] == FLOW["crossing_time"].to_numpy()[:2].tolist()
     once = stages_of(FLOW, again)[1]
     assert math.isnan(once.time) and not once.same_sign and once.activations == 0
+
+
+def test_without_its_winner_a_stage_has_the_entries_around_its_predicted_time() -> None:
+    """Stages 2, 3 and 4 begin at 1, 2 and 4, so stage 3 reaches from 1.5 to 3."""
+    times = FLOW["crossing_time"].to_numpy().copy()
+    times[3] = 2.9
+    third = FLOW["crossing_coordinate"].to_numpy()[2]
+    early = FLOW.assign(crossing_time=("crossing", times))
+    without = early.isel(crossing=np.flatnonzero(early["crossing_coordinate"] != third))
+    stage = stages_of(without)[2]
+    assert math.isnan(stage.time) and (stage.activations, stage.newly_active) == (0, 1)
+    assert stages_of(early)[2].newly_active == 2
+
+
+def test_needs_are_algorithm_1_and_flows_of_its_networks_between_two_alphas() -> None:
+    flows = [RunKey("teacher-1", {"log10_alpha": alpha}) for alpha in (-2.0, -4.0, -32.0, -64.0)]
+    algorithm = RunKey("teacher-1", kind="algorithm")
+    others = [
+        RunKey("teacher-1", kind="conservation"),
+        RunKey("diagonal", {"log10_alpha": -8.0}),
+        RunKey("teacher-1", {"log10_alpha": -8.0}, experiment="boix2023/assumptions"),
+        RunKey("vit", {"scale": 1.0}),
+    ]
+    keys = [*flows, algorithm, *others]
+    assert list(flows_and_algorithm()(keys)) == [*flows, algorithm]
+    assert list(flows_and_algorithm(-4.0, -32.0)(keys)) == [*flows[1:3], algorithm]

@@ -10,20 +10,38 @@ from rankscope.lab.papers.boix2023 import study, vit_cifar10, vit_cifar100, vit_
 
 STAGES, FEW = {"toy-diag", "diag-transformer"}, {"vit-cifar10", "vit-cifar100"}
 VITS = FEW | {"vit-imagenet", "vit-variants"}
-EXPERIMENTS_BY_CLAIM = {
-    **{claim: STAGES for claim in ("B1", "B1-saturated", "B2", "B2-clear", "B3", "B3-clear")},
-    **{"B4": {"toy-diag"}, "B5": {"assumptions"}, "B5-limit": {"assumptions"}, "B6": {"toy-full"}},
-    **{"B7": VITS, "B8": FEW, "B8-settled": FEW, "B9": VITS},
+EXPERIMENTS = {
+    **dict.fromkeys(("B1", "B2", "B3"), STAGES),
+    **{"B5": {"assumptions"}, "B6": {"toy-full"}, "B7": VITS, "B8": FEW, "B9": VITS},
 }
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_claims_stand_in_order_and_read_the_experiments_they_speak_of(scale: Scale) -> None:
     declared = study(scale)
-    assert [rule.claim for rule in declared.claims] == list(EXPERIMENTS_BY_CLAIM)
+    names = [name for claim in EXPERIMENTS for name in (claim, f"{claim}-first")]
+    assert [rule.claim for rule in declared.claims] == [*names, "B9-VO"]
     for rule in declared.claims if scale != "smoke" else ():
         names = {key.experiment.removeprefix("boix2023/") for key in rule.needs(declared.keys)}
-        assert names == EXPERIMENTS_BY_CLAIM[rule.claim], rule.claim
+        assert names == EXPERIMENTS[rule.claim[:2]], rule.claim
+
+
+def test_each_rule_that_decides_is_changed_and_its_first_version_says_which() -> None:
+    rules = {rule.claim: rule for rule in study("paper").claims}
+    for claim in EXPERIMENTS:
+        assert rules[claim].changed and rules[claim].reason and not rules[claim].headline
+        first = rules[f"{claim}-first"]
+        assert first.headline == claim and not first.changed and not first.reason
+        assert first.sentence == rules[claim].sentence
+    assert [claim for claim, rule in rules.items() if rule.ours] == ["B9-VO"]
+
+
+def test_seeds_that_had_been_seen_are_told_at_scale_paper_alone() -> None:
+    seen = study("paper").seen
+    assert {seeds for name, seeds in seen.items() if "vit" in name} == {(0,)}
+    assert {seeds for name, seeds in seen.items() if "vit" not in name} == {(0, 1, 2)}
+    assert set(seen) == {experiment.name for experiment in study("paper").experiments}
+    assert study("small").seen == {}
 
 
 def test_claims_and_experiments_import_no_plotting() -> None:

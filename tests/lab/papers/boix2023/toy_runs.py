@@ -85,6 +85,7 @@ def algorithm_run(goal: np.ndarray, stages: int) -> xr.Dataset:
             # u -> (s u^2 - z*)^2 / 2
             "stage_transition": ("stage", times[:-1]),
             "stage_winner": ("stage", winner),
+            "stage_tied": ("stage", [0] * (stages + 1)),
             "stage_sign": ("stage", np.sign([0, *goal[order[:stages]]]).astype(int)),
             "stage_loss": ("stage", ((z - goal) ** 2).sum(1) / 2),
             "stage_z": (("stage", "coordinate"), z),
@@ -94,10 +95,12 @@ def algorithm_run(goal: np.ndarray, stages: int) -> xr.Dataset:
     )
 
 
-def full_run(sizes: np.ndarray, log10_alpha: float = -4.0, *, end: float = 6.0) -> xr.Dataset:
+def full_run(
+    sizes: np.ndarray, log10_alpha: float = -4.0, *, end: float = 6.0, points: int = 600
+) -> xr.Dataset:
     """Singular values of logistic growth to `sizes` (product K-Q then V-O, k), each descending."""
     L = -log10_alpha * math.log(10)
-    time = np.linspace(0, end, 600)
+    time = np.linspace(0, end, points)
     S = sizes / (1 + np.exp(-2 * sizes * (time[:, None, None] * L - half_rise(sizes, L) * L)))
     return xr.Dataset(
         {

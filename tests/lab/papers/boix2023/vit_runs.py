@@ -11,7 +11,12 @@ from rankscope.lab.training.training_run import TrainingRun
 
 WIDTH, HEAD_WIDTH = 40, 16
 STEPS_PER_EPOCH = 10
-EPOCHS = {"snapshots": {"class": "Epochs", "steps_per_epoch": STEPS_PER_EPOCH, "first": 4}}
+# Learning rates sum to 2.5e-3 after one epoch.
+RATES = {"optimizer": {"class": "AdamW", "rate": 2.5e-4}, "rate": {"class": "Constant"}}
+EPOCHS = {
+    "snapshots": {"class": "Epochs", "steps_per_epoch": STEPS_PER_EPOCH, "first": 4},
+    **RATES,
+}
 
 
 def trainings(experiment: Experiment) -> dict[str, TrainingRun]:

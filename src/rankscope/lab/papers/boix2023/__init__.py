@@ -11,11 +11,18 @@ from rankscope.lab.papers.boix2023 import (
     vit_imagenet,
     vit_variants,
 )
-from rankscope.lab.papers.boix2023.claims.assumptions import B5, B5_LIMIT
-from rankscope.lab.papers.boix2023.claims.full_matrices import B6
-from rankscope.lab.papers.boix2023.claims.stages import RULES as STAGE_RULES
-from rankscope.lab.papers.boix2023.claims.vits import RULES as VIT_RULES
+from rankscope.lab.papers.boix2023.claims.assumptions import B5, B5_FIRST
+from rankscope.lab.papers.boix2023.claims.full_matrices import B6, B6_FIRST
+from rankscope.lab.papers.boix2023.claims.growth import B7, B7_FIRST
+from rankscope.lab.papers.boix2023.claims.init_scales import B8, B8_FIRST
+from rankscope.lab.papers.boix2023.claims.losses import B1, B1_FIRST
+from rankscope.lab.papers.boix2023.claims.low_rank import B9, B9_FIRST, B9_VALUES
+from rankscope.lab.papers.boix2023.claims.stages import B2, B2_FIRST, B3, B3_FIRST
 
+CLAIMS = (
+    *(B1, B1_FIRST, B2, B2_FIRST, B3, B3_FIRST, B5, B5_FIRST, B6, B6_FIRST),
+    *(B7, B7_FIRST, B8, B8_FIRST, B9, B9_FIRST, B9_VALUES),
+)
 TOYS = (toy_diag, diag_transformer, assumptions, toy_full)
 VITS = (vit_cifar10, vit_cifar100, vit_imagenet, vit_variants)
 TITLES = {
@@ -23,6 +30,8 @@ TITLES = {
     ("", "teacher-0.5"): "head, teacher 1/2",
     ("", "alike"): "Transformer, alike heads",
     ("", "bases"): "Transformer, own bases",
+    ("", "aligned"): "aligned teacher",
+    ("", "gaussian"): "Gaussian teacher",
     ("", "aligned-1e-4"): "aligned 1e-4",
     ("", "gaussian-1e-8"): "Gaussian 1e-8",
     ("", "gaussian-1e-32"): "Gaussian 1e-32",
@@ -47,7 +56,7 @@ def study(scale: Scale) -> Study:
         title="Transformers learn through gradual rank increase",
         scale=scale,
         experiments=tuple(module.experiment(scale) for module in (*TOYS, *VITS)),
-        claims=(*STAGE_RULES, B5, B5_LIMIT, B6, *VIT_RULES),
+        claims=CLAIMS,
         figures=FIGURES,
         network_titles=TITLES,
         highlights=("staircase-entries", "figure-12"),

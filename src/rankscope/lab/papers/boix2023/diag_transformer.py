@@ -27,9 +27,9 @@ The paper gives only the network. Scales of teacher and frozen weights are those
 
 Cost: 3 to 4 minutes at `small`, half an hour on two cores at `paper`.
 
-Expected at `small`: B3 holds for bases, with the same constant of t_k - T_k = c / log(1/alpha) at
-1e-1000 and 1e-3000 within 1%. It cannot tell for alike, whose tied stages are never resolved. B1 is
-as in boix2023/toy-diag. B2 cannot tell: at 1e-32 slow coordinates run into later stages.
+Expected at `small`: B1 and B3 hold for bases, with the same constant of
+t_k - T_k = c / log(1/alpha) at 1e-1000 and 1e-3000 within 1%. B1 and B2 cannot tell for alike, in
+which Algorithm 1 ties.
 """
 
 from dataclasses import replace

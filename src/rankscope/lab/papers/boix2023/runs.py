@@ -3,6 +3,7 @@
 Blocks and heads are counted from 1, in the order of the network.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -10,13 +11,18 @@ import xarray as xr
 
 from rankscope.lab.judging.selected_runs import Runs, Seeds
 from rankscope.lab.running.run_key import RunKey
+from rankscope.lab.training.rates import Constant, Cosine, RateSchedule
 
 Kind = Literal["kq", "vo"]
 
 KINDS: dict[Kind, str] = {"kq": "K-Q", "vo": "V-O"}
 SETTLED = 1e-3  # a training loss below it has settled
+BEGUN = 2.5e-3  # sum of learning rates from which on the rank of the change is followed
 INITIAL = "product_singular_values"
 CHANGE = "product_change_singular_values"
+SCHEDULES: dict[str, Callable[..., RateSchedule]] = {
+    schedule.__name__: schedule for schedule in (Constant, Cosine)
+}
 
 
 def by_network(runs: Runs) -> dict[RunKey, Runs]:
@@ -62,7 +68,15 @@ def spectra(ds: xr.Dataset, kind: Kind, *, of: str) -> xr.DataArray:
 
 def change_ranks(ds: xr.Dataset, kind: Kind) -> xr.DataArray:
     """Return the stable rank (step, block, head) of the change since step 0; NaN at step 0."""
-    ranks = products_of(ds, kind).rankscope.stable_rank(of=CHANGE)
+    return _of_change(ds, products_of(ds, kind).rankscope.stable_rank(of=CHANGE))
+
+
+def change_effective_ranks(ds: xr.Dataset, kind: Kind) -> xr.DataArray:
+    """Return the effective rank (step, block, head) of the change since step 0; NaN at step 0."""
+    return _of_change(ds, products_of(ds, kind).rankscope.effective_rank(of=CHANGE))
+
+
+def _of_change(ds: xr.Dataset, ranks: xr.DataArray) -> xr.DataArray:
     return by_head(ranks).where(ds["step"] > 0).transpose("step", "block", "head")
 
 
@@ -98,14 +112,22 @@ def growth_window(ds: xr.Dataset) -> Window:
     return Window(first, int(settled[0]) if len(settled) else len(steps) - 1, len(settled) > 0)
 
 
-def settled_position(ds: xr.Dataset, *, wait: int) -> int:
-    """Return the position of the first snapshot `wait` steps or more after the loss settled.
+def growth_start(ds: xr.Dataset) -> int | None:
+    """Return the position of the first snapshot at which the learning rates sum to BEGUN.
 
-    It is the last snapshot if there is none.
+    The change of a product dips in rank before. None if there is no such snapshot.
     """
-    steps, window = ds["step"].to_numpy(), growth_window(ds)
-    wanted = steps[window.last] + wait if window.settled else np.inf
-    return min(int(np.searchsorted(steps, wanted)), len(steps) - 1)
+    begun = np.flatnonzero(learning_rate_sums(ds) >= BEGUN)
+    return int(begun[0]) if len(begun) else None
+
+
+def learning_rate_sums(ds: xr.Dataset) -> np.ndarray:
+    """Return, for each snapshot, the sum of the scheduled learning rates of the steps before it."""
+    steps, declared = ds["step"].to_numpy(), dict(_declared(ds, "rate"))
+    schedule = SCHEDULES[declared.pop("class")](**declared)
+    factors = [schedule(step) for step in range(int(steps[-1]))]
+    sums: np.ndarray = np.concatenate([[0.0], np.cumsum(factors)])[steps]
+    return float(_declared(ds, "optimizer")["rate"]) * sums
 
 
 def epoch_steps(ds: xr.Dataset) -> int | None:
@@ -128,12 +150,6 @@ def time_unit(ds: xr.Dataset) -> str:
 def moment(ds: xr.Dataset, position: int) -> str:
     """Return the time of a snapshot in words: "epoch 12"."""
     return f"{time_unit(ds)} {times(ds)[position]:.4g}"
-
-
-def stop_steps(ds: xr.Dataset) -> int:
-    """Return how long the run was to go on after its loss settled; 0 if to the end."""
-    steps: int = _declared(ds, "stop").get("steps", 0)
-    return steps
 
 
 def stop_of(ds: xr.Dataset) -> str:

@@ -15,15 +15,17 @@ What the paper leaves out, and what we set:
   - aligned, ours, found by trying teachers until both products separated. Its singular values are
     1, 0.6, 0.36 in both products, which share their features.
 - Figure 3 shows a diagonal head as in boix2023/toy-diag, from 1e-8, above the aligned full one.
+- Length. K-Q rises long after V-O, which drives it. `long` runs repeat both flows of the gaussian
+  teacher and go on until K-Q values rise.
 
-`small`: d = 15 for 50, 300 samples for 1000; the gaussian teacher at 1e-8 only.
+`small`: d = 15 for 50, 300 samples for 1000; the gaussian teacher at 1e-8 only; no `long` run.
 
 `smoke`: the aligned teacher only.
 
-Cost: half a minute at `small`, 14 minutes on two cores at `paper`.
+Cost: half a minute at `small`, 24 minutes on two cores at `paper`.
 
-Expected at `paper`: B6 fails for the gaussian teacher's V-O at 1e-8 and holds at 1e-32. Its K-Q has
-not risen by the end, so it cannot tell. With the aligned teacher at 1e-4, B6 holds for K-Q, and in
+Expected at `paper`: rises of the gaussian teacher's V-O overlap at 1e-8 and not at 1e-32, as B6
+asks. Its K-Q is read in the `long` runs. With the aligned teacher at 1e-4, B6 holds for K-Q, and in
 two of three seeds for V-O. Singular values appear in turn if their rates are spread, or as
 alpha -> 0.
 """
@@ -39,7 +41,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages 
     "small": (15, 10, 300, 8),
     "smoke": (8, 10, 60, 3),
 }
-SECONDS: dict[Scale, int] = {"paper": 820, "small": 30, "smoke": 4}
+SECONDS: dict[Scale, int] = {"paper": 1400, "small": 30, "smoke": 4}
 
 
 def experiment(scale: Scale) -> Experiment:
@@ -48,6 +50,8 @@ def experiment(scale: Scale) -> Experiment:
     gaussian = FullTask(d, tokens, samples, "gaussian")
     runs: dict[RunKey, Run] = {}
     if scale == "paper":
+        runs[RunKey("gaussian-1e-32", kind="long")] = FullRun(gaussian, -32.0, until=30.0)
+        runs[RunKey("gaussian-1e-8", kind="long")] = FullRun(gaussian, -8.0, until=20.0)
         runs[RunKey("gaussian-1e-32", kind="full")] = FullRun(gaussian, -32.0, until=1.8)
     if scale != "smoke":
         runs[RunKey("gaussian-1e-8", kind="full")] = FullRun(gaussian, -8.0, until=8.0)

@@ -14,9 +14,8 @@ digit is in one pair only, so held-out pairs show digits never seen. Three scale
 
 Cost: 2 minutes at `small`, 20 to 35 s of one core for each run.
 
-Expected at `small`: the training loss stays above 0.001 at scale 1, so B7 reads all of training.
-The change ends with stable rank below 2 (K-Q) and near 3 (V-O) at scale 1, and lower at 0.1; the
-products began near 5.
+Expected at `small`: the training loss stays above 0.001 at scale 1. The change ends with
+stable rank below 2 (K-Q) and near 3 (V-O) at scale 1, and lower at 0.1; the products began near 5.
 """
 
 from dataclasses import replace

@@ -36,7 +36,7 @@ depth 3, 4 heads of width 16, 32 x 32 pixels in patches of 8.
 Cost: 2 to 3 minutes at `small`, 45 to 55 s of one core for each run.
 
 Expected at `small`: the change ends with stable rank between 1 and 2, lower at scale 0.1; the
-products began near 5. Growth is not steady, so B7 fails for K-Q at scale 1 in seed 0.
+products began near 5. Growth is not steady.
 """
 
 from dataclasses import replace

@@ -11,14 +11,14 @@ shifted by up to 4 pixels (1 at `small`) and mirrored half of the time. Whether 
 is measured on images that are not augmented. `paper` was not run.
 
 `small`: digits as in boix2023/vit-cifar10; width 24 stands for 256. There are fewer steps: training
-ends with losses above 0.001, and B7 reads all of it.
+ends with losses above 0.001.
 
 `smoke`: depth 3 and augmentation at scale 1.
 
 Cost: 2 minutes at `small`; depth 12 takes 15 to 30 s of one core for each run, the others 3 to 12.
 
 Expected at `small`: the change ends with stable rank between 1 and 3, lower at scale 0.1; the
-products began near 5 (narrow: near 4). In seed 0, B7 fails in every variant at scale 1.
+products began near 5 (narrow: near 4).
 """
 
 from dataclasses import replace

@@ -45,22 +45,25 @@ def test_a_coordinate_has_one_colour_in_all_trials() -> None:
     assert len(set.union(*colours.values())) == len(colours) > 2
 
 
-def test_distances_are_relative_to_the_first_with_the_bound() -> None:
+def test_distances_are_relative_to_the_unperturbed_z_with_the_bound() -> None:
     ds = perturbation_run(GOAL)
     lower = perturbations(ds, "newly active").axes[5:]
     assert len(lower) == 5
     for axes, trial in zip(lower, range(10, 15), strict=True):
-        share, bound = (line.get_ydata() for line in axes.lines)
-        np.testing.assert_allclose(share, ds["distance"][trial] / ds["distance"][trial, 0])
+        distance, bound = (line.get_ydata() for line in axes.lines)
+        size = np.sqrt(np.nansum(ds["unperturbed_z"][trial, 0] ** 2))
+        np.testing.assert_allclose(distance, ds["distance"][trial] / size)
         assert set(bound) == {0.05} and axes.get_yscale() == "log"
 
 
 def test_a_perturbation_that_grows_stays_in_view() -> None:
     ds = perturbation_run(GOAL)
-    assert perturbations(ds, "newly active").axes[5].get_yticks().tolist() == [0.001, 0.05, 1]
-    ds["distance"][10, -1] = 100 * ds["distance"][10, 0]
     axes = perturbations(ds, "newly active").axes[5]
-    assert axes.get_ylim()[1] > 100 and axes.get_yticks().tolist() == [0.001, 0.05, 1, 100]
+    assert axes.get_ylim()[0] == 1e-4 and axes.get_ylim()[1] >= 0.1
+    assert axes.get_yticks().tolist() == [1e-4, 0.05]
+    ds["distance"][10, -1] = 200 * abs(GOAL).max()
+    axes = perturbations(ds, "newly active").axes[5]
+    assert axes.get_ylim()[1] > 100 and axes.get_yticks().tolist() == [1e-4, 0.05, 1, 100]
 
 
 def test_a_new_noise_starts_a_row_and_columns_end_with_time_labels() -> None:

@@ -8,7 +8,7 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from lab.papers.boix2023.vit_runs import STEPS_PER_EPOCH, courses, vit_run
+from lab.papers.boix2023.vit_runs import RATES, STEPS_PER_EPOCH, courses, vit_run
 from rankscope.lab.experiment import FigureRule, TooFewRuns
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.figures.products import (
@@ -211,7 +211,7 @@ def test_ranks_of_both_products_over_epochs() -> None:
     assert names(figure) == [
         "K-Q",
         "V-O",
-        "epoch 1",
+        "claim B7 begins",
         "training loss < 0.001",
         "band: std over heads",
     ]
@@ -243,7 +243,7 @@ def test_ranks_by_scale_name_what_collapsed() -> None:
         "scale 0.1 (collapsed)",
         "scale 0.3",
         "scale 1 (1 of 2 seeds left out: collapsed)",
-        "epoch 1",
+        "claim B7 begins",
         "band: std over heads",
     ]
     assert curves(figure.axes[0]) == [[1, 3, 6, 8], [1, 2, 2, 3], [1, 4, 7, 10]]
@@ -273,11 +273,11 @@ def test_variants_have_columns_and_lines_for_their_blocks() -> None:
 
 
 def test_time_is_the_step_where_epochs_are_not_declared() -> None:
-    every = {"snapshots": {"class": "Every", "steps": STEPS_PER_EPOCH}}
+    every = {"snapshots": {"class": "Every", "steps": STEPS_PER_EPOCH}, **RATES}
     figure = ranks_in_training(results(1, blocks=1, declaration=every))
     assert figure.axes[0].get_xlabel() == "step (log scale)"
     assert figure.axes[0].lines[0].get_xdata().tolist() == [10, 20, 30, 40]
-    assert names(figure) == ["K-Q", "V-O", "band: std over heads"]
+    assert names(figure) == ["K-Q", "V-O", "claim B7 begins", "band: std over heads"]
 
 
 @pytest.mark.parametrize("figure", VIT_FIGURES, ids=lambda figure: figure.name)

@@ -1,137 +1,85 @@
-"""Claims B1-B4: stages of the loss and of the coordinates, and the conservation law.
+"""Claims B2 and B3: coordinates become active one by one, in the order and at the times predicted.
 
-B1-B3 compare Algorithm 1 with the times at which |z| crosses a threshold in the flows.
+Algorithm 1 is compared with the times at which |z| crosses a threshold in the flows.
 """
 
-import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
-from operator import attrgetter
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
-import xarray as xr
 
 from rankscope.lab.judging.rule import Measured, Rule
-from rankscope.lab.judging.selected_runs import Runs, runs_of
+from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.boix2023.stages import (
     LARGEST_ALPHA,
     StageInFlow,
-    flows_of,
+    flows_and_algorithm,
+    seeds_of_networks,
     stages_in_flows,
 )
-from rankscope.lab.running.run_key import RunKey
 
-ALGORITHM = "algorithm"
-CONSERVATION = "conservation"
 AGREEMENT = 0.05
-DRIFT = 1e-8
-ROUNDING = 16.0  # float64 roundings in one step of gradient descent
-UNFINISHED = "the solver gave up on a flow, so this seed cannot tell"
+COMPARED = 3  # alphas, the smallest
+DECISIVE_ALPHA = -300.0  # log10
+NEAR = 0.01  # of T_k, at that alpha
 
 
-def flows_and_algorithm(keys: Sequence[RunKey]) -> Collection[RunKey]:
-    """Need the flows of every network that has a run of Algorithm 1, and that run."""
-    followed = {(key.experiment, key.network) for key in keys if key.kind == ALGORITHM}
-    return [
-        key
-        for key in keys
-        if (key.experiment, key.network) in followed
-        and (key.kind == ALGORITHM or "log10_alpha" in key.variant)
-    ]
+def measure_activations(runs: Runs) -> Iterator[Measured]:
+    """Ask that at most one coordinate becomes active in each resolved stage.
 
-
-class SeedOfNetwork(NamedTuple):
-    """Algorithm 1 and the flows, the largest alpha first, of one network and seed."""
-
-    key: RunKey
-    seed: int
-    algorithm: xr.Dataset
-    flows: dict[float, xr.Dataset]
-
-    def placed(self, measured: Measured) -> Measured:
-        """Return the measurement with its place; it cannot tell if a flow is unfinished."""
-        placed = measured.at(self.key, self.seed)
-        finished = all(flow.attrs["finished"] for flow in self.flows.values())
-        return placed if finished else placed.without_outcome(UNFINISHED)
-
-
-def _seeds(runs: Runs) -> Iterator[SeedOfNetwork]:
-    for key in runs.kind(ALGORITHM):
-        for seed, algorithm in runs[key].items():
-            yield SeedOfNetwork(key, seed, algorithm, flows_of(runs, key.network, seed))
-
-
-def measure_sharpness(runs: Runs, *, saturated: float = math.inf) -> Iterator[Measured]:
-    """Ask that the share of the loss's fall in the steepest tenth of rescaled time rises.
-
-    It has to rise from each alpha to the next smaller one. A share above `saturated` need not rise
-    any more.
+    Stages are resolved at alphas of 1e-8 and below only. A coordinate belongs to a stage from half
+    of the stage before until half of its own. A seed without resolved stages cannot tell, nor one
+    in which Algorithm 1 ties.
     """
-    for entry in _seeds(runs):
-        shares = np.array([steepest_share(flow) for flow in entry.flows.values()])
-        rises = np.diff(shares)[shares[1:] <= saturated]
-        row = {
-            f"1e{log10_alpha:g}": round(share, 4)
-            for log10_alpha, share in zip(entry.flows, shares.tolist(), strict=True)
-        }
-        yield entry.placed(Measured(rises.min(initial=1.0), (rises > 0).all(), rows=(row,)))
+    for entry in seeds_of_networks(runs):
+        stages = _resolved(stages_in_flows(entry.algorithm, entry.flows))
+        crowded = [stage for stage in stages if stage.newly_active > 1]
+        rows = tuple(_activation_row(stage, stage.newly_active) for stage in crowded)
+        most = max((stage.newly_active for stage in stages), default=None)
+        met = None if most is None else most <= 1
+        yield entry.placed_unless_tied(Measured(most, met, rows=rows))
 
 
-def steepest_share(ds: xr.Dataset, *, cells: int = 2000) -> float:
-    """Return the share of the loss's whole decrease that falls in the steepest tenth of time."""
-    time, loss = ds["time"].to_numpy(), ds["loss"].to_numpy()
-    falls = -np.diff(np.interp(np.linspace(time[0], time[-1], cells + 1), time, loss))
-    falls = np.sort(falls)[::-1]
-    whole = falls.sum()
-    return float(falls[: cells // 10].sum() / whole) if whole > 0 else math.nan
+def _resolved(stages: Iterable[StageInFlow]) -> list[StageInFlow]:
+    return [stage for stage in stages if stage.resolved]
 
 
-B1 = Rule(
-    claim="B1",
-    sentence="the loss falls in stages, sharper as alpha falls",
-    quantity="smallest rise, alpha by alpha, of the loss's share in the steepest tenth of time",
-    bound="> 0",
-    measure=measure_sharpness,
-    needs=flows_and_algorithm,
-    table="share of the loss's decrease in the steepest tenth of rescaled time, by alpha",
+def _activation_row(stage: StageInFlow, activations: int) -> Mapping[str, Cell]:
+    return {
+        "alpha": f"1e{stage.log10_alpha:g}",
+        "stage": stage.stage,
+        "winner": stage.winner,
+        "coordinates": activations,
+    }
+
+
+B2 = Rule(
+    claim="B2",
+    sentence="at most one coordinate becomes active per stage",
+    quantity="most coordinates that become active in one stage",
+    bound="<= 1",
+    measure=measure_activations,
+    needs=flows_and_algorithm(LARGEST_ALPHA),
+    table="stages in which more than one coordinate becomes active",
+    changed=True,
+    reason=(
+        "The first rule asks for exactly one coordinate, where the paper says at most one, and "
+        "counts networks in which Algorithm 1 ties, which Assumption 4.2 excludes."
+    ),
 )
-B1_SATURATED = replace(
-    B1,
-    claim="B1-saturated",
-    headline="B1",
-    quantity=f"{B1.quantity}; shares of 1 need not rise",
-    measure=partial(measure_sharpness, saturated=1 - 1e-9),
-    reason="Made after the first runs: B1 asks a share that is 1 already to rise.",
-)
-
-# Whether a stage counts for a rule: if it is resolved, or if it is clear.
-Counts = Callable[[StageInFlow], bool]
-RESOLVED, CLEAR = attrgetter("resolved"), attrgetter("clear")
-ONLY_CLEAR = "only stages with all before them resolved"
 
 
-def measure_activations(runs: Runs, *, counts: Counts = RESOLVED) -> Iterator[Measured]:
-    """Ask that exactly one coordinate becomes active in each stage that counts.
+def measure_first_activations(runs: Runs) -> Iterator[Measured]:
+    """Ask that exactly one coordinate becomes active in each resolved stage.
 
     Stages are resolved at alphas of 1e-8 and below only. A coordinate belongs to a stage from half
     of the stage before until half of its own. If none becomes active, the flow does not have the
-    stage. A seed without stages that count cannot tell.
+    stage. A seed without resolved stages cannot tell.
     """
-    for entry in _seeds(runs):
-        stages = list(filter(counts, stages_in_flows(entry.algorithm, entry.flows)))
-        rows: tuple[Mapping[str, Cell], ...] = tuple(
-            {
-                "alpha": f"1e{stage.log10_alpha:g}",
-                "stage": stage.stage,
-                "winner": stage.winner,
-                "coordinates": stage.activations,
-            }
-            for stage in stages
-            if stage.activations != 1
-        )
+    for entry in seeds_of_networks(runs):
+        stages = _resolved(stages_in_flows(entry.algorithm, entry.flows))
+        others = [stage for stage in stages if stage.activations != 1]
+        rows = tuple(_activation_row(stage, stage.activations) for stage in others)
         value = farthest_from_one(stage.activations for stage in stages)
         yield entry.placed(Measured(value, None if value is None else not rows, rows=rows))
 
@@ -141,44 +89,108 @@ def farthest_from_one(numbers: Iterable[int]) -> int | None:
     return max(numbers, key=lambda number: (abs(number - 1), number), default=None)
 
 
-B2 = Rule(
-    claim="B2",
-    sentence="one coordinate becomes active per stage",
+B2_FIRST = Rule(
+    claim="B2-first",
+    headline="B2",
+    sentence=B2.sentence,
     quantity="coordinates that become active in the stage farthest from one",
     bound="= 1",
-    measure=measure_activations,
-    needs=flows_and_algorithm,
+    measure=measure_first_activations,
+    needs=flows_and_algorithm(),
     table="stages in which not exactly one coordinate becomes active",
 )
-B2_CLEAR = replace(
-    B2,
-    claim="B2-clear",
-    headline="B2",
-    quantity=f"{B2.quantity}; {ONLY_CLEAR}",
-    measure=partial(measure_activations, counts=CLEAR),
+
+
+def measure_times(runs: Runs) -> Iterator[Measured]:
+    """Ask that activation times approach those of Algorithm 1, in its order.
+
+    E(alpha) is the largest |t_k - T_k| / T_k over the stages resolved at the largest of the three
+    smallest alphas. It has to fall over these three, and to be 1% or less at 1e-300. At every alpha
+    of 1e-8 and below, resolved stages have to come in Algorithm 1's order and with its signs. A
+    seed cannot tell without such stages, or if 1e-300 or three alphas were not run.
+    """
+    for entry in seeds_of_networks(runs):
+        stages = stages_in_flows(entry.algorithm, entry.flows)
+        alphas = sorted(entry.flows)[:COMPARED]
+        at_largest = (s for s in _resolved(stages) if s.log10_alpha == alphas[-1])
+        numbers = {stage.stage for stage in at_largest}
+        counted = [stage for stage in stages if stage.stage in numbers]
+        rows = tuple(_error_rows(stages, counted))
+        errors = _largest_errors(counted)
+        value, met = errors.get(DECISIVE_ALPHA), None
+        if value is not None and len(alphas) == COMPARED:
+            falls = bool((np.diff([errors[log10_alpha] for log10_alpha in alphas]) > 0).all())
+            met = falls and value <= NEAR and _all_in_order(stages)
+        yield entry.placed(Measured(value, met, rows=rows))
+
+
+def _largest_errors(stages: Iterable[StageInFlow]) -> dict[float, float]:
+    """Return the largest |t_k - T_k| / T_k by log10 of alpha; NaN if a winner never came."""
+    by_alpha: dict[float, list[float]] = {}
+    for stage in stages:
+        by_alpha.setdefault(stage.log10_alpha, []).append(abs(stage.error))
+    return {log10_alpha: float(np.max(errors)) for log10_alpha, errors in by_alpha.items()}
+
+
+def _all_in_order(stages: Sequence[StageInFlow]) -> bool:
+    """Return whether resolved stages come in order, and with the right signs, at every alpha."""
+    alphas = {stage.log10_alpha for stage in stages}
+    by_alpha = ([s for s in _resolved(stages) if s.log10_alpha == alpha] for alpha in alphas)
+    return all(map(_in_order, by_alpha))
+
+
+def _in_order(stages: Sequence[StageInFlow]) -> bool:
+    times = [stage.time for stage in stages]
+    return all(stage.same_sign for stage in stages) and bool((np.diff(times) > 0).all())
+
+
+def _error_rows(
+    stages: Sequence[StageInFlow], counted: Collection[StageInFlow]
+) -> Iterator[Mapping[str, Cell]]:
+    """Yield errors of each stage in percent, at alphas from 1e-8 down; NaN if it never came."""
+    for number in sorted({stage.stage for stage in stages}):
+        at_alphas = [stage for stage in stages if stage.stage == number]
+        winner, predicted = at_alphas[0].winner, round(at_alphas[0].predicted, 4)
+        row: dict[str, Cell] = {"stage": number, "winner": winner, "T_k": predicted}
+        for stage in at_alphas:
+            if stage.log10_alpha <= LARGEST_ALPHA:
+                alpha = f"1e{stage.log10_alpha:g}"
+                row |= {alpha: 100 * stage.error, f"{alpha} counts": stage in counted}
+        yield row
+
+
+B3 = Rule(
+    claim="B3",
+    sentence="stages come in Algorithm 1's order, at its times up to O(1/log(1/alpha))",
+    quantity="largest |t_k - T_k| / T_k at 1e-300",
+    bound=f"<= {NEAR:g}, falling over the three smallest alphas, in the same order",
+    measure=measure_times,
+    needs=flows_and_algorithm(LARGEST_ALPHA),
+    table="(t_k - T_k) / T_k in percent, by alpha, and whether the stage counts",
+    changed=True,
     reason=(
-        "Made after the first runs: B2-clear counts a stage only if all stages before it are "
-        "resolved. Others end late, and what they delay can fall into a later, resolved stage."
+        "The first rule asks that log(1/alpha) (t_k - T_k) is one constant, where the paper says "
+        "only that times converge. It also takes other stages at one alpha than at the next."
     ),
 )
 
 
-def measure_times(runs: Runs, *, counts: Counts = RESOLVED) -> Iterator[Measured]:
+def measure_constants(runs: Runs) -> Iterator[Measured]:
     """Ask that log(1/alpha) (t_k - T_k) agrees within 5% at the two smallest alphas.
 
-    At every alpha the coordinates of the stages that count have to come in Algorithm 1's order and
-    with its signs. A seed in which no stage counts at both alphas cannot tell.
+    At every alpha the coordinates of resolved stages have to come in Algorithm 1's order and with
+    its signs. A seed in which no stage is resolved at both alphas cannot tell.
     """
-    for entry in _seeds(runs):
+    for entry in seeds_of_networks(runs):
         stages = stages_in_flows(entry.algorithm, entry.flows)
-        by_alpha = [
-            [stage for stage in stages if stage.log10_alpha == log10_alpha and counts(stage)]
-            for log10_alpha in sorted(entry.flows)
-        ]
-        disagreement = _disagreement(*by_alpha[:2])
-        in_order = all(map(_in_order, by_alpha))
+        first, second = (
+            [stage for stage in _resolved(stages) if stage.log10_alpha == log10_alpha]
+            for log10_alpha in sorted(entry.flows)[:2]
+        )
+        disagreement = _disagreement(first, second)
+        in_order = _all_in_order(stages)
         met = None if disagreement is None else disagreement <= AGREEMENT and in_order
-        rows = tuple(_error_rows(stages, counts))
+        rows = tuple(_error_rows(stages, _resolved(stages)))
         yield entry.placed(Measured(disagreement, met, rows=rows))
 
 
@@ -189,71 +201,13 @@ def _disagreement(one: Iterable[StageInFlow], other: Iterable[StageInFlow]) -> f
     return max((abs(second[k] / first[k] - 1) for k in both), default=None)
 
 
-def _in_order(stages: Sequence[StageInFlow]) -> bool:
-    times = [stage.time for stage in stages]
-    return all(stage.same_sign for stage in stages) and bool((np.diff(times) > 0).all())
-
-
-def _error_rows(stages: Sequence[StageInFlow], counts: Counts) -> Iterator[Mapping[str, Cell]]:
-    """Yield errors of each stage in percent, at alphas from 1e-8 down; NaN if it never came."""
-    for number in sorted({stage.stage for stage in stages}):
-        at_alphas = [stage for stage in stages if stage.stage == number]
-        winner, predicted = at_alphas[0].winner, round(at_alphas[0].predicted, 4)
-        row: dict[str, Cell] = {"stage": number, "winner": winner, "T_k": predicted}
-        for stage in at_alphas:
-            if stage.log10_alpha <= LARGEST_ALPHA:
-                alpha = f"1e{stage.log10_alpha:g}"
-                row |= {alpha: 100 * stage.error, f"{alpha} counts": counts(stage)}
-        yield row
-
-
-B3 = Rule(
-    claim="B3",
-    sentence="stages come in Algorithm 1's order, at its times up to O(1/log(1/alpha))",
+B3_FIRST = Rule(
+    claim="B3-first",
+    headline="B3",
+    sentence=B3.sentence,
     quantity="largest disagreement of log(1/alpha) (t_k - T_k) between the two smallest alphas",
     bound=f"<= {AGREEMENT:g}",
-    measure=measure_times,
-    needs=flows_and_algorithm,
+    measure=measure_constants,
+    needs=flows_and_algorithm(),
     table="(t_k - T_k) / T_k in percent, by alpha, and whether the stage counts there",
 )
-B3_CLEAR = replace(
-    B3,
-    claim="B3-clear",
-    headline="B3",
-    quantity=f"{B3.quantity}; {ONLY_CLEAR}",
-    measure=partial(measure_times, counts=CLEAR),
-    reason=(
-        "Made after the first runs: B3-clear counts a stage only if all stages before it are "
-        "resolved, since others delay those that follow."
-    ),
-)
-
-
-def measure_conservation(runs: Runs) -> Iterator[Measured]:
-    """Ask that u^2 - v^2 drifts by less than 1e-8 of itself along the flow in (u, v).
-
-    One step of gradient descent has to multiply it by 1 - rate^2 g^2, up to 16 roundings.
-    """
-    for key in runs:
-        for seed, ds in runs[key].items():
-            drift, error = float(ds["drift"].max()), float(ds["gd_error"].max())
-            row = {
-                "drift of the flow": drift,
-                "error of gradient descent's identity, in roundings": round(error, 2),
-            }
-            measured = Measured(drift, drift < DRIFT and error <= ROUNDING, rows=(row,))
-            measured = measured.at(key, seed)
-            yield measured if ds.attrs["finished"] else measured.without_outcome(UNFINISHED)
-
-
-B4 = Rule(
-    claim="B4",
-    sentence="u² - v² is conserved along the flow",
-    quantity="drift relative to u² - v² itself",
-    bound="< 1e-8",
-    measure=measure_conservation,
-    needs=runs_of(kind=CONSERVATION),
-    table="the conservation law",
-)
-
-RULES = (B1, B1_SATURATED, B2, B2_CLEAR, B3, B3_CLEAR, B4)

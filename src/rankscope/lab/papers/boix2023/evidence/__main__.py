@@ -7,7 +7,7 @@ from rankscope.lab.reporting.evidence import Measure, main
 MEASURES: dict[str, tuple[Measure, ...]] = {
     "B5": (assumptions.trials,),
     "B7": (vit.early_ranks, factors.parts_over_time),
-    "B9": (vit.exceptions_over_time,),
+    "B9-first": (vit.exceptions_over_time,),
 }
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""B7, B9: stable ranks of the changes of products in vision transformers on CIFAR-10."""
+"""B7, B9-first: stable ranks of the changes of products in vision transformers on CIFAR-10."""
 
 import numpy as np
 import xarray as xr
 
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
-from rankscope.lab.papers.boix2023.claims.vits import LOWER
+from rankscope.lab.papers.boix2023.claims.low_rank import LOWER
 from rankscope.lab.papers.boix2023.runs import by_network, change_ranks, initial_ranks, times
 from rankscope.lab.reporting import terminal
 from rankscope.lab.reporting.evidence import Row

@@ -16,11 +16,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from rankscope.figures.style import DARK, Colour, shades
-from rankscope.lab.papers.boix2023.claims.assumptions import BOUND
+from rankscope.lab.papers.boix2023.claims.assumptions import BOUND, relative_distances
 
 COLUMNS = 5
-LEAST_SHARE = 1e-3  # smaller distances are not told apart
-SHARES = (LEAST_SHARE, BOUND, 1, 100, 1e4)  # ticks
+LEAST_DISTANCE = 1e-4  # smaller distances are not told apart
+DISTANCES = (LEAST_DISTANCE, BOUND, 1, 100)  # ticks
 
 
 def perturbations(
@@ -29,8 +29,8 @@ def perturbations(
     """Draw z after perturbations at plateaus (fig. 9) or as a coordinate becomes active (fig. 10).
 
     A trial has a panel of z, perturbed solid and unperturbed dashed, and one of their distance
-    relative to the first, with the bound of 5%. Rows are kinds of noise. Time is linear over its
-    first thousandth and logarithmic after it, since the return is quick.
+    relative to the unperturbed z, with the bound of 5%. Rows are kinds of noise. Time is linear
+    over its first thousandth and logarithmic after it, since the return is quick.
     """
     trials = ds.isel(trial=np.flatnonzero(ds["kind"].to_numpy() == kind))
     if trials.sizes["trial"] == 0:
@@ -57,7 +57,7 @@ def perturbations(
     lines = [
         Line2D([], [], color=DARK, linewidth=1.5, label="perturbed"),
         Line2D([], [], color="black", linewidth=0.8, linestyle="--", label="unperturbed"),
-        Line2D([], [], color="black", linewidth=0.8, linestyle=":", label="5% of the perturbation"),
+        Line2D([], [], color="black", linewidth=0.8, linestyle=":", label="5% of the unperturbed"),
     ]
     # A title of the figure would overlap the legend at its top, so the legend has the title.
     figure.legend(handles=lines, title=title, loc="outside upper center", ncols=3, frameon=False)
@@ -85,21 +85,22 @@ def coordinate_colours(ds: xr.Dataset) -> dict[int, Colour]:
 def draw_row(ds: xr.Dataset, row: list[int], upper: list[Axes], lower: list[Axes]) -> None:
     """Draw trials at these positions, and remove panels that are left over."""
     colours = coordinate_colours(ds)
-    share = ds["distance"] / ds["distance"].isel(time=0)
+    distances = relative_distances(ds)
     for j, above, below in zip(row, upper, lower, strict=False):
         trial = ds.isel(trial=j)
         draw_trajectories(above, trial, colours)
-        below.plot(trial["time"], share.isel(trial=j), color=DARK, linewidth=1.2)
+        below.plot(trial["time"], distances.isel(trial=j), color=DARK, linewidth=1.2)
         below.axhline(BOUND, color="black", linewidth=0.8, linestyle=":")
         title = f"{trial['noise'].item()} noise, time {trial['start_time'].item():.3g}"
         above.set_title(title, fontsize="small")
     for axes in (*upper[len(row) :], *lower[len(row) :]):
         axes.remove()
-    lower[0].set(yscale="log", ylim=(LEAST_SHARE, 2 * float(share.max())))
-    ticks = [tick for tick in SHARES if tick <= 2 * share.max()]
+    top = 2 * max(BOUND, float(distances.max()))
+    lower[0].set(yscale="log", ylim=(LEAST_DISTANCE, top))
+    ticks = [tick for tick in DISTANCES if tick <= top]
     lower[0].set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks], fontsize="small")
     lower[0].set_yticks([], minor=True)
-    lower[0].set_ylabel("distance /\nperturbation", fontsize="small")
+    lower[0].set_ylabel("relative\ndistance", fontsize="small")
     upper[0].set_ylabel("$z_i$")
 
 

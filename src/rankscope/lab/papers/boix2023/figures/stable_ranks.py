@@ -31,7 +31,7 @@ from rankscope.lab.papers.boix2023.figures.vit_panels import (
     settings_by_scale,
     title,
 )
-from rankscope.lab.papers.boix2023.runs import KINDS, SETTLED, Kind, time_unit
+from rankscope.lab.papers.boix2023.runs import KINDS, SETTLED, Kind, growth_start, time_unit, times
 
 KIND_COLOURS = {"kq": "#0072b2", "vo": "#d55e00"}  # blue and red, also with colour blindness
 STABLE_RANK = "stable rank of the change"
@@ -86,9 +86,9 @@ def ranks_in_training(runs: Runs) -> Figure:
 
     Lines are means over the heads of all seeds and bands one standard deviation, at the default
     initial scale. Time is logarithmic, since the change has no rank at step 0. Claim B7 is about
-    the time between the dotted line at epoch 1 and the dot, where the training loss of all seeds is
-    below 1e-3; without a dot it is about the time until the end. The paper says that the stable
-    rank grows gradually.
+    the time from the dotted line, where the learning rates sum to 0.0025, to the end. At the dot
+    the training loss of all seeds is below 1e-3. The paper says that the stable rank grows
+    gradually.
     """
     setting = default_setting(runs)
     lines = {name: Courses(setting, kind, KIND_COLOURS[kind]) for kind, name in KINDS.items()}
@@ -100,9 +100,9 @@ def ranks_by_scale(runs: Runs, *, kind: Kind) -> Figure:
     """Stable rank of the change over training by initial scale, for every block (not in the paper).
 
     Lines are means over the heads of all seeds that did not collapse, bands one standard deviation.
-    Claim B7 is about the time between the vertical line at epoch 1 and the dot, where the training
-    loss of all seeds is below 1e-3; without a dot it is about the time until the end. Dotted lines
-    are scales at which every seed collapsed.
+    Claim B7 is about scale 1, from the vertical line, where the learning rates sum to 0.0025, to
+    the end. At a dot the training loss of all seeds is below 1e-3. Dotted lines are scales at which
+    every seed collapsed.
     """
     settings = settings_by_scale(runs)
     lines = {
@@ -154,7 +154,8 @@ def _over_time(titles: Sequence[str], lines: Mapping[str, Courses]) -> Figure:
     Time is logarithmic: the change has no rank at step 0. Dots mark where the loss settled.
     """
     figure, grid = _block_panels(titles)
-    unit = time_unit(next(iter(lines.values())).setting.runs[0])
+    first_run = next(iter(lines.values())).setting.runs[0]
+    unit, start = time_unit(first_run), growth_start(first_run)
     handles, settled = [], False
     for name, (setting, kind, colour, style) in lines.items():
         course = ranks_over_time(setting, kind)
@@ -165,10 +166,11 @@ def _over_time(titles: Sequence[str], lines: Mapping[str, Courses]) -> Figure:
                 axes.plot(course.settled, height, "o", color=colour, markersize=DOT)
         handles.append(Line2D([], [], color=colour, linestyle=style, label=name))
         settled |= course.settled is not None
-    if unit == "epoch":
+    if start is not None:
+        begin, name = times(first_run)[start], "claim B7 begins"
         for axes in grid:
-            begin = axes.axvline(1.0, color=DARK, linewidth=0.8, linestyle=":", label="epoch 1")
-        handles.append(begin)
+            line = axes.axvline(begin, color=DARK, linewidth=0.8, linestyle=":", label=name)
+        handles.append(line)
     if settled:
         dot = Line2D([], [], color=DARK, marker="o", linestyle="", markersize=DOT)
         dot.set_label(f"training loss < {SETTLED:g}")
