@@ -486,7 +486,8 @@ def test_a_parameter_that_cannot_be_read_is_named(tmp_path, kind: str, probed: b
     assert list(ds.matrix.values) == ["0", "2"] and list(ds.step.values) == [0, 1]
     assert np.isfinite(ds.singular_values.sel(matrix="2").values[:, :4]).all()
     if probed:
-        assert (ds.tensors == 4).all()
+        # Whole numbers can be copied; what has no values, or is not dense, cannot.
+        assert (ds.tensors == (5 if kind == "int8" else 4)).all()
 
 
 @pytest.mark.parametrize(

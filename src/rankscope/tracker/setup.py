@@ -58,7 +58,7 @@ def set_up(
         top=top,
         directions={} if probe is None else probe.directions,
     )
-    watch = Watch(model, plan, everything=probe is not None)
+    watch = Watch(model, plan, raw=raw, everything=probe is not None)
     if not plan.readings:
         raise ValueError(
             "the model has no matrix to track: no parameter that is chosen and can be read has two "
