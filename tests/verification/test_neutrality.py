@@ -88,3 +88,10 @@ def test_a_failing_forward_pass_changes_nothing() -> None:
         assert torch.equal(before[name], after[name]), name
     for name in ("modes", "hooks", "flags", "requires_grad", "identities"):
         assert before[name] == after[name], name
+
+
+def test_devices_that_the_model_does_not_use_are_not_seeded(monkeypatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    rs.verify(Net(), torch.randn(2, 5, WIDTH))
+    assert not seeds

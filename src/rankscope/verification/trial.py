@@ -28,7 +28,6 @@ class Trial:
 
     def __init__(self, module: nn.Module, name: str, args: Any, kwargs: Any, dtype: Any) -> None:
         self._prefix = name
-        self._dtype = dtype
         self._arguments = tree_map(lambda leaf: _plain(leaf, dtype), (args, kwargs))
         self.module = plain_copy(module, dtype)
         self._generator = torch.Generator().manual_seed(0)
@@ -74,10 +73,18 @@ class Trial:
     def _call(self) -> Recorder:
         recorder = Recorder(self._watched, self._statistics)
         args, kwargs = copy.deepcopy(self._arguments)  # a module may write to a cache
-        torch.manual_seed(0)
+        self._seed()
         with torch.no_grad(), in_plain_steps(), recorder:
             self.module(*args, **kwargs)
         return recorder
+
+    def _seed(self) -> None:
+        """Let each call draw the same random numbers; `unchanged` restores the generators."""
+        # torch.manual_seed would also seed devices that the model does not use, for good.
+        torch.default_generator.manual_seed(0)
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
+            torch.cuda.default_generators[device.index].manual_seed(0)
 
     @contextmanager
     def _changed(self, rows: Rows, times: float) -> Iterator[None]:
