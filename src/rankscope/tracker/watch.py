@@ -21,8 +21,8 @@ from rankscope.matrices.quantization import is_quantized
 class Watch:
     """Finds the tensors of a plan in a model, and tells which of them have changed their kind.
 
-    Effective weights are computed when they are copied, one at a time, on the model's device, as the
-    model computes them then: adapters may be merged, switched or scaled in mid-run.
+    Effective weights are computed when they are copied, one at a time, on the model's device, as
+    the model computes them then: adapters may be merged, switched or scaled in mid-run.
 
     changes: what has become of stored tensors that are no longer as they were at first. Those of
         another dtype are still read.
