@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_map
 
+from rankscope.matrices.parametrization import without_hooks
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.wrappers import walk
 from rankscope.verification.recording import Recorder, Recording, in_plain_steps
@@ -124,8 +125,6 @@ def plain_copy(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     duplicate.eval()  # returns nothing where a class overrides `train`
     duplicate.requires_grad_(False)
     for part in list(duplicate.modules()):
-        for hooks in (part._forward_hooks, part._forward_pre_hooks):
-            hooks.clear()
         for key in {name.removesuffix("_orig").removesuffix("_v") for name in part._parameters}:
             if isinstance(vars(part).get(key), Tensor):  # old-style pruning and normalisation
                 part.register_parameter(key, nn.Parameter(vars(part).pop(key)))
@@ -148,8 +147,8 @@ def _remove_parametrizations(part: nn.Module) -> None:
 
 
 def _shared_memory(module: nn.Module) -> dict[int, Any]:
-    """Return a memo for deepcopy: tensors inside a graph, which it refuses, are detached."""
-    memo: dict[int, Any] = {}
+    """Return a memo for deepcopy: no hooks; tensors of a graph, which it refuses, are detached."""
+    memo = without_hooks(module)
     for part in module.modules():
         for value in vars(part).values():
             if isinstance(value, Tensor) and not value.is_leaf:
