@@ -55,6 +55,7 @@ class Watch:
             name: self._effective[name].shape if name in self._effective else stored[name].shape
             for name in plan.parameters
         }
+        self._computed_shapes: dict[Effective, tuple[int, ...]] = {}
         self._keeps_dtypes = False
         self.changes: dict[str, str] = {}
 
@@ -81,7 +82,8 @@ class Watch:
         """Return how the measured weights are computed now; as at first, where that has no room."""
         if self._raw:
             return self._effective
-        present = {weight.parameter: weight for weight in effective_model(self._model).weights}
+        weights = effective_model(self._model, shapes=self._computed_shapes).weights
+        present = {weight.parameter: weight for weight in weights}
         effective = dict(self._effective)
         for name, shape in self._shapes.items():
             weight, tensor = present.get(name), stored.get(name)
