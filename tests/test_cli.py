@@ -188,9 +188,10 @@ def test_results(
         (["reproduce", "paper2001"], "there is no paper 'paper2001'; did you mean paper2000?"),
         (["reproduce", "--device", "cuda"], "device 'cuda' was asked for, but torch sees none"),
         (["run", "paper2000/slow-decay", "--data", "nowhere"], "nowhere is not a folder; give"),
-        (["show", "nowhere"], "'nowhere' is not a file"),
-        (["report", "nowhere", "a", "b"], "nowhere is not a run; give runs, or one folder"),
-        (["report", "nowhere"], "nowhere has no runs of any paper at scale small; rankscope repr"),
+        (["show", "nowhere"], "nowhere does not exist; give a run"),
+        (["report", ".", "a", "b"], ". is not a run; give runs, or one folder"),
+        (["report", "nowhere"], "nowhere does not exist; give a run"),
+        (["report", "."], ". has no runs of any paper at scale small; rankscope reproduce"),
     ],
 )
 def test_mistakes_are_one_sentence_on_stderr(
@@ -275,7 +276,7 @@ def test_own_runs_are_shown_and_reported(
     with rs.Tracker(net, tmp_path / "first", schedule=[0]) as tracker:
         tracker.observe(0, loss=2.0)
     shown = Ran(monkeypatch, capsys, "show", str(tmp_path / "first"))
-    assert shown.code == 0 and "4 x 6" in shown.out and "loss 2" in shown.out
+    assert shown.code == 0 and "4x6" in shown.out and "loss 2" in shown.out
     rows = json.loads(Ran(monkeypatch, capsys, "show", str(tmp_path / "first"), "--json").out)
     assert [row["matrix"] for row in rows] == ["weight"]
     reported = Ran(monkeypatch, capsys, "report", str(tmp_path / "first"))

@@ -37,7 +37,7 @@ def test_shared_heads_are_decomposed_once(monkeypatch: pytest.MonkeyPatch) -> No
         solved.extend(jobs)
         return rs.decompose(jobs, **options)
 
-    monkeypatch.setattr(snapshot, "decompose", spy)
+    monkeypatch.setattr("rankscope.snapshot.measuring.decompose", spy)
     torch.manual_seed(0)
     model = GroupedAttention()
     plan, seen = look(model)

@@ -43,12 +43,13 @@ def summary(
     return table.sort_values(sort, ascending=table[sort].dtype == object, kind="stable")
 
 
-def movement(run: xr.Dataset) -> pd.DataFrame:
+def movement(run: xr.Dataset | str | Path) -> pd.DataFrame:
     """Return how far the effective rank of each matrix of a run moved, the furthest first.
 
     The columns are first, last, lowest and highest normalised effective rank, and moved, which is
     highest - lowest over all snapshots.
     """
+    run = run if isinstance(run, xr.Dataset) else open_run(run)
     _require_snapshots(run)
     ranks = run.rankscope.whole().rankscope.normalized_effective_rank().transpose("step", "matrix")
     values = ranks.to_numpy()

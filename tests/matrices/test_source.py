@@ -62,7 +62,7 @@ def test_files_of_other_bytes_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"PK\x03\x04 no archive")
     with pytest.raises(ValueError, match="cannot be read"):
         views(tmp_path / name)
-    with pytest.raises(ValueError, match="is not a file; pass the path"):
+    with pytest.raises(ValueError, match="does not exist; pass the path"):
         views(tmp_path / "missing.pt")
 
 

@@ -35,13 +35,13 @@ def half_frozen() -> nn.Module:
 def solved_jobs(monkeypatch) -> list[str]:
     """Names of what is decomposed from now on."""
     names: list[str] = []
-    decompose = snapshot.decompose
+    decompose = rs.decompose
 
     def noting(jobs, **options):
         names.extend(jobs)
         return decompose(jobs, **options)
 
-    monkeypatch.setattr(snapshot, "decompose", noting)
+    monkeypatch.setattr("rankscope.snapshot.measuring.decompose", noting)
     return names
 
 

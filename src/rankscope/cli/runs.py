@@ -25,6 +25,8 @@ def show(
     """Show norm, ranks and change of every matrix of a run or a checkpoint."""
     from rankscope.tables import summary
 
+    if not path.exists():
+        raise ValueError(f"{path} does not exist; give a run that a tracker wrote, or a checkpoint")
     table = summary(path, reference=reference, sort=sort)
     if json:
         typer.echo(table.reset_index().to_json(orient="records", indent=1))
@@ -39,7 +41,8 @@ def show(
 
     console = Console()
     if console.width < 100:
-        table = table.drop(columns="kind")
+        table = table.drop(columns="kind").rename(columns={"tail_exponent": "tail"})
+    table["shape"] = table["shape"].str.replace(" ", "")
     columns = ("matrix", *(column.replace("_", " ") for column in table.columns))
     lines = filled_table(Table(columns, tuple(table_rows(table))), title=str(path))
     lines.columns[0].no_wrap, lines.columns[0].overflow = True, "fold"
@@ -82,6 +85,10 @@ def report(
     from rankscope.store import is_run
 
     folder, *others = [path.expanduser() for path in paths or [RUNS]]
+    if paths and not folder.exists():
+        raise ValueError(
+            f"{folder} does not exist; give a run, or a folder of the laboratory's runs"
+        )
     if is_run(folder):
         report_on_runs([folder, *others], out, command=typed_command())
         return

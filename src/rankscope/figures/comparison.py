@@ -6,7 +6,7 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from rankscope.figures.over_time import draw_heat_map, label_rows
+from rankscope.figures.over_time import draw_heat_map, label_rows, point_or_line
 from rankscope.figures.style import LOG_FROM, legend_below, shades
 from rankscope.figures.training import heat_map_height
 
@@ -17,20 +17,25 @@ def compare_runs(runs: Mapping[str, xr.Dataset]) -> Figure:
     """Draw loss and mean normalised effective rank of several runs over training steps.
 
     A run without a scalar "loss" has no line in the left panel. The right panel shows the mean
-    over whole matrices.
+    over whole matrices that were measured at every snapshot.
     """
     if not 1 <= len(runs) <= MOST_RUNS:
         raise ValueError(f"compare 1 to {MOST_RUNS} runs in one figure, got {len(runs)}")
     figure = Figure(figsize=(11, 4), layout="constrained")
-    left, right = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2, sharex=True)
     losses: list[float] = []
     for (name, ds), colour in zip(runs.items(), shades(len(runs)), strict=True):
         steps = ds["step"].to_numpy()
-        ranks = ds.rankscope.whole().rankscope.normalized_effective_rank().mean("matrix")
+        ranks = ds.rankscope.whole().rankscope.normalized_effective_rank()
+        # A matrix that is lost in mid-run would move the mean of the others.
+        measured = ranks.dropna("matrix").mean("matrix").to_numpy()
         if "loss" in ds:
-            left.plot(steps, ds["loss"].to_numpy(), color=colour, label=name)
-            losses += ds["loss"].to_numpy().tolist()
-        right.plot(steps, ranks.to_numpy(), color=colour, label=name)
+            known = ds["loss"].dropna("step")
+            values = known.to_numpy()
+            marker = point_or_line(values)
+            left.plot(known["step"], values, color=colour, marker=marker, label=name)
+            losses += values.tolist()
+        right.plot(steps, measured, color=colour, marker=point_or_line(measured), label=name)
     finite = [loss for loss in losses if np.isfinite(loss)]
     if finite and min(finite) > 0 and max(finite) > LOG_FROM * min(finite):
         left.set_yscale("log")
@@ -57,6 +62,6 @@ def compare_matrices(runs: Mapping[str, xr.Dataset]) -> Figure:
     mesh = draw_heat_map(axes, values)
     label_rows(axes, names)
     axes.set_xticks(range(len(runs)), labels=list(runs), rotation=30, ha="right")
-    axes.set(title="effective rank at the end")
+    axes.set(title="effective rank at the last snapshot")
     figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)")
     return figure

@@ -31,7 +31,8 @@ LOG_FROM = 20  # ratio of largest to smallest loss from which an axis is logarit
 
 
 def save(figure: Figure, path: Path | str) -> tuple[Path, Path]:
-    """Write `path`.png and `path`.svg and return both; `path` has no suffix."""
+    """Write `path`.png and `path`.svg and return both; a suffix .png or .svg is not repeated."""
+    path = Path(path).with_suffix("") if Path(path).suffix in (".png", ".svg") else Path(path)
     png, svg = (Path(f"{path}.{suffix}") for suffix in ("png", "svg"))
     png.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(png, dpi=FIGURE_DPI)

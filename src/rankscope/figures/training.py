@@ -91,9 +91,7 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
     label_rows(axes, names)
     axes.set(title="alignment of neighbouring matrices", ylabel="pair")
     label_time(axes, ds["step"].to_numpy())
-    bar = figure.colorbar(
-        mesh, ax=axes, label="mean alignment, $i$ ≤ 10 (white: range of background)"
-    )
+    bar = figure.colorbar(mesh, ax=axes, label="mean alignment, $i$ ≤ 10 (white: chance)")
     background = ds["alignment_background"].median("step")
     for level in (float(background.min()), float(background.max())):
         bar.ax.axhline(level, color="white", linewidth=2)

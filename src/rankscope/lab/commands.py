@@ -24,6 +24,7 @@ from rankscope.lab.running.placement import Placement, placed
 from rankscope.lab.running.processes import Ended
 from rankscope.lab.running.progress import Bars
 from rankscope.lab.running.stored_run import StoredRun, stored_runs
+from rankscope.store import is_run
 from rankscope.store import open as open_run
 
 
@@ -129,9 +130,11 @@ def report_again(paper: str | None, scale: Scale | None, out: Path, *, command: 
     studies = [stored_part(study, out) for study in load_studies(scale, paper)]
     stored = tuple(study for study in studies if study.experiments)
     if not stored:
+        own = [str(path) for path in sorted(out.iterdir()) if is_run(path)] if out.is_dir() else []
+        hint = f"; for runs of your own: rankscope report {' '.join(own[:3])}" if own else ""
         raise ValueError(
             f"{out} has no runs of {paper or 'any paper'} at scale {scale}; "
-            "rankscope reproduce makes them"
+            f"rankscope reproduce makes them{hint}"
         )
     folder = report_folder(paper, scale, out)
     report = make_report(stored, out, folder, command=command)
@@ -146,7 +149,8 @@ def report_on_runs(paths: Sequence[Path], page: Path | None, *, command: str) ->
         if not ds.sizes.get("step") or not ds.sizes.get("matrix"):
             raise ValueError(f"{path} has no snapshot with matrices yet; train on, then try again")
     first = paths[0].expanduser().resolve()
-    written = write_run_page(runs, page or first.with_name(f"{first.name}.html"), command=command)
+    name = "-and-".join(path.expanduser().resolve().name for path in paths)
+    written = write_run_page(runs, page or first.with_name(f"{name}.html"), command=command)
     Console().print(f"Report: {written}", soft_wrap=True, highlight=False)
     return written
 

@@ -34,7 +34,9 @@ def load_state_dict(path: Path) -> Mapping[Any, Any]:
     path = path.expanduser()
     if not path.is_file():
         raise ValueError(
-            f"{str(path)!r} is not a file; pass the path of a .safetensors, .pt or .bin checkpoint"
+            f"{str(path)!r} "
+            + ("is not a file" if path.exists() else "does not exist")
+            + "; pass the path of a .safetensors, .pt or .bin checkpoint"
         )
     if path.suffix == ".safetensors":
         try:
@@ -44,6 +46,7 @@ def load_state_dict(path: Path) -> Mapping[Any, Any]:
     loaded = _load_torch(path)
     if isinstance(loaded, Mapping) and not any(isinstance(x, Tensor) for x in loaded.values()):
         inner = [loaded[key] for key in WEIGHTS if isinstance(loaded.get(key), Mapping)]
+        inner = inner or [value for value in loaded.values() if _holds_tensors(value)]
         loaded = inner[0] if inner else loaded
     if not isinstance(loaded, Mapping):
         raise ValueError(
@@ -51,6 +54,10 @@ def load_state_dict(path: Path) -> Mapping[Any, Any]:
             "save model.state_dict()"
         )
     return loaded
+
+
+def _holds_tensors(value: object) -> bool:
+    return isinstance(value, Mapping) and any(isinstance(x, Tensor) for x in value.values())
 
 
 def _load_torch(path: Path) -> object:

@@ -58,7 +58,8 @@ def trace(model: nn.Module, inputs: Sequence[Any], kwargs: Mapping[str, Any]) ->
             first_line = (str(error).splitlines() or [""])[0]
             raise ValueError(
                 f"the forward pass of {type(module).__name__} failed on the example inputs "
-                f"({type(error).__name__}: {first_line}); pass inputs as in training"
+                f"({type(error).__name__}: {first_line}); pass inputs as in training, "
+                "named ones as discover_pairs(model, **batch)"
             ) from error
     outputs = [tensor for tensor in _tensors(result) if tensor.grad_fn is not None]
     if not outputs:

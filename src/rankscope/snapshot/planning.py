@@ -84,6 +84,11 @@ def plan(
 
 def _check_pairs(pairs: Sequence[Pair], readings: Mapping[str, Reading]) -> None:
     for pair in pairs:
+        if not isinstance(pair, Pair):
+            raise ValueError(
+                f"pairs holds {pair!r}, expected Pair objects; discover_pairs(model, inputs) finds "
+                "them, and rankscope.Pair makes one"
+            )
         for name in (pair.earlier, pair.later):
             if name not in readings:
                 raise ValueError(

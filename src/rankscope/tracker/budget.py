@@ -1,9 +1,8 @@
 """Budget of a tracker: the share of a run's time that its snapshots may take.
 
 A snapshot costs training more than the wait for its copy. Where the CPU trains, measuring takes
-cores from it, so the time for which they measure counts. That is wall time, which other programs on
-the machine stretch as they stretch training. Where a GPU trains and a process measures, only what
-happens in this process counts.
+cores from it: the CPU time of the one thread that measures counts, or the time of several cores.
+Where a GPU trains and a process measures, only what happens in this process counts.
 """
 
 import threading
@@ -40,7 +39,6 @@ class Budget:
         self._cores = cores
         self._began: float | None = None
         self._due = 0
-        self._measured = 0
         self._under_way = 0
         self._lock = threading.Lock()
 
@@ -82,12 +80,10 @@ class Budget:
             yield
         finally:
             wall, cpu = time.perf_counter() - wall, time.thread_time() - cpu
-            cost = cpu if self._cores is None else max(cpu, wall * self._cores)
+            cost = cpu if self._cores in (None, 1) else max(cpu, wall * self._cores)
             with self._lock:
                 self.seconds += cost
-                # The first snapshot has no changes to measure; later ones cost about twice.
-                self._expected = cost if self._measured else 2 * cost
-                self._measured += 1
+                self._expected = cost
                 self._under_way -= 1
 
 

@@ -39,7 +39,8 @@ class ChangeReport:
             self._notices.once(
                 f"changes at {step}",
                 f"tensors of the model changed by step {step}: {listed(described)}. What cannot be "
-                "read is NaN from here on, the rest goes on. With mixed precision of FSDP2, "
-                "observe before forward or after backward",
+                "read is NaN from here on, the rest goes on. If you changed the model, for example "
+                "by pruning, close this tracker and make a new one with resume=True. With mixed "
+                "precision of FSDP2, observe before forward or after backward",
             )
         return {name: f"step {step}: {change}" for name, change in new.items()}

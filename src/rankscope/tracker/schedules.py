@@ -120,9 +120,12 @@ def as_schedule(schedule: object) -> Schedule:
     except TypeError:
         pass
     try:
-        return At(operator.index(step) for step in schedule)  # type: ignore[attr-defined]
+        steps = [operator.index(step) for step in schedule]  # type: ignore[attr-defined]
     except TypeError:
         raise _unknown(schedule) from None
+    if not steps or min(steps) < 0:
+        raise ValueError(f"schedule: expected steps of 0 and above, got {schedule!r}")
+    return At(steps)
 
 
 def _parsed(text: str) -> Schedule:
@@ -145,4 +148,4 @@ def _unknown(schedule: object) -> ValueError:
 def _require_positive(**values: int) -> None:
     for name, value in values.items():
         if value < 1:
-            raise ValueError(f"a schedule's {name} must be at least 1, got {value}")
+            raise ValueError(f"schedule: {name} must be at least 1, got {value}")

@@ -23,7 +23,12 @@ def test_a_page_shows_ranks_heads_alignments_and_tables(tmp_path: Path) -> None:
     ds = rs.open(tracked(tmp_path / "<first>"))
     text = write_run_page({"<first>": ds}, tmp_path / "page.html", command="make").read_text()
     assert text.count("<img ") == 6 and "<h1>&lt;first&gt;</h1>" in text
-    for words in ("What moved most", "All matrices at the end", "tail exponent", "of each head"):
+    for words in (
+        "What moved most",
+        "All matrices at the last snapshot",
+        "tail exponent",
+        "of each head",
+    ):
         assert words in text
     assert "Side by side" not in text and "out x in" in text
 
@@ -31,7 +36,7 @@ def test_a_page_shows_ranks_heads_alignments_and_tables(tmp_path: Path) -> None:
 def test_several_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = [tracked(tmp_path / name / "run") for name in ("a", "b")]
     path = report_on_runs(runs, None, command="rankscope report a b")
-    assert path == tmp_path / "a" / "run.html" and str(path) in capsys.readouterr().out
+    assert path == tmp_path / "a" / "run-and-run.html" and str(path) in capsys.readouterr().out
     text = path.read_text()
     assert "Side by side" in text and "<h2>a/run</h2>" in text and "<h2>b/run</h2>" in text
 

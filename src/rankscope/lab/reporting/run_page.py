@@ -1,5 +1,6 @@
 """Report on runs of one's own: pictures of what moved, tables of every matrix, on one page."""
 
+import json
 from collections.abc import Iterator, Mapping
 from html import escape
 from io import BytesIO
@@ -39,28 +40,47 @@ def run_facts(ds: xr.Dataset) -> list[str]:
     """Return sentences on a run: how long it is, what it reached, what tracking took."""
     steps = ds["step"].to_numpy()
     facts = [f"{len(steps)} snapshots, from step {steps[0]} to step {steps[-1]}."]
-    scalars = {
-        str(name): _last(ds[name])
+    scalars = [
+        _last_value(ds[name])
         for name in ds.data_vars
         if ds[name].dims == ("step",) and not str(name).startswith("tracker_")
-    }
-    measured = [f"{name} {number(value)}" for name, value in scalars.items() if value is not None]
-    if measured:
+    ]
+    if measured := list(filter(None, scalars)):
         facts.append(f"Last values: {', '.join(measured)}.")
+    if left_out := ds.attrs.get("left_out"):
+        due = len(steps) + len(left_out)
+        facts.append(
+            f"{len(left_out)} of {due} due steps were left out, to cost at most "
+            f'{ds.attrs["budget"]:.0%} of the run; pass schedule="log" to take all.'
+        )
+    for name, change in json.loads(_plain(ds.attrs.get("changed_tensors", {}))).items():
+        facts.append(f"The tensor {name} changed at {change}.")
     if wall := ds.attrs.get("wall_seconds"):
         waited = float((ds["tracker_wait_seconds"] + ds["tracker_copy_seconds"]).sum())
         facts.append(f"It took {duration(wall)}; training waited {waited:.2g} s for the tracker.")
     return facts
 
 
-def _last(values: xr.DataArray) -> float | None:
+def _last_value(values: xr.DataArray) -> str:
+    """Return a scalar's name and last value, with its step if the run went on; or ""."""
     measured = values.dropna("step")
-    return float(measured[-1]) if len(measured) else None
+    if not len(measured):
+        return ""
+    step = int(measured["step"][-1])
+    when = "" if step == int(values["step"][-1]) else f" (step {step})"
+    return f"{values.name} {number(float(measured[-1]))}{when}"
+
+
+def _plain(attribute: object) -> str:
+    """Return an attribute as JSON, which archives store it as."""
+    return attribute if isinstance(attribute, str) else json.dumps(attribute)
 
 
 def _comparison(runs: Mapping[str, xr.Dataset]) -> Iterator[str]:
     yield _picture(figures.compare_runs(runs), "Loss and mean effective rank of each run.")
-    yield _picture(figures.compare_matrices(runs), "Effective rank of each matrix at the end.")
+    yield _picture(
+        figures.compare_matrices(runs), "Effective rank of each matrix at the last snapshot."
+    )
 
 
 def _run(ds: xr.Dataset) -> Iterator[str]:
@@ -84,7 +104,7 @@ def _run(ds: xr.Dataset) -> Iterator[str]:
         )
     yield from _alignments(ds)
     yield f"<h3>What moved most</h3>{_frame(moved.head(MOST_MOVED))}"
-    yield f"<h3>All matrices at the end</h3>{_frame(summary(ds))}"
+    yield f"<h3>All matrices at the last snapshot</h3>{_frame(summary(ds))}"
     coverage = escape(str(ds.attrs.get("coverage", "not stored")))
     yield f"<details><summary>How every tensor was read</summary><pre>{coverage}</pre></details>"
 
