@@ -443,3 +443,11 @@ def test_a_rank_and_an_energy_choose_the_number_of_directions() -> None:
 def test_wrong_numbers_of_directions_are_refused(options: dict, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
         truncate(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), **options)
+
+
+def test_a_zero_matrix_has_no_energy_to_keep() -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 5))
+    nn.init.zeros_(model[1].weight)
+    kept = truncate(model, energy=1.0, skip=())
+    assert not kept[1].weight.any()
+    torch.testing.assert_close(kept[0].weight, model[0].weight)

@@ -256,6 +256,26 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert check(store.open(tmp_path / "run" / "dropped" / "1")) == 5
 
 
+def test_files_of_the_user_in_a_run_are_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    with create(path) as writer:
+        write(writer, range(3))
+        (path / "checkpoint.pt").write_text("early")
+        writer.rewind(1)
+        writer.keep_dropped()
+        (path / "checkpoint.pt").unlink()
+        (path / "checkpoint.pt").write_text("late")
+    assert (path / "checkpoint.pt").read_text() == "late"  # the run went back, the file did not
+    with Writer.resume(path) as writer:
+        go_back(writer, 1)
+    assert not (path / "dropped" / "1" / "checkpoint.pt").exists()
+    with pytest.raises(ValueError, match=r"'checkpoint.pt' beside the run.* would remove"):
+        create(path, overwrite=True)
+    assert (path / "checkpoint.pt").read_text() == "late"
+    (path / "checkpoint.pt").unlink()
+    create(path, overwrite=True).close()
+
+
 @pytest.mark.parametrize("exchange", [True, False])
 def test_any_step_of_overwriting_may_crash(
     tmp_path: Path, exchange: bool, monkeypatch: pytest.MonkeyPatch

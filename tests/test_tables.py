@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import rankscope as rs
+from rankscope.tables import movement
 
 
 def model(seed: int = 0) -> nn.Module:
@@ -88,3 +89,20 @@ def test_mistakes_are_one_sentence(run: tuple[Path, nn.Module, nn.Module], tmp_p
         pass
     with pytest.raises(ValueError, match="no snapshot"):
         rs.summary(tmp_path / "empty")
+
+
+def test_a_zero_matrix_has_no_relative_change(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 5))
+    nn.init.zeros_(net[1].weight)
+    with rs.Tracker(net, tmp_path / "run") as tracker:
+        tracker.observe(0)
+    for table in (rs.summary(tmp_path / "run"), rs.summary(net, reference=net)):
+        assert table.loc["0", "change"] == 0 and np.isnan(table.loc["1", "change"])
+
+
+def test_without_matrices_or_snapshots_a_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no matrix to sum up"):
+        rs.summary(nn.LayerNorm(3))
+    rs.Tracker(model(), tmp_path / "run").close()
+    with pytest.raises(ValueError, match="no snapshot"):
+        movement(rs.open(tmp_path / "run"))

@@ -89,7 +89,8 @@ def leading_count(keep: float | None, rank: int | None, energy: float | None, pa
     if energy is not None:
         if part == "bottom":
             raise ValueError("energy counts from the top; pass keep or rank for the bottom part")
-        return lambda k, S: k if S is None else int(energy_rank(S, energy))
+        # A zero matrix has no energy, and no direction holds any of it.
+        return lambda k, S: k if S is None else int(energy_rank(S, energy).nan_to_num(0))
     share = 0.5 if keep is None else keep
     if not 0 <= share <= 1:
         raise ValueError(f"keep is the share of directions kept, between 0 and 1, got {keep}")

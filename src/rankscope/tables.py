@@ -50,6 +50,7 @@ def movement(run: xr.Dataset | str | Path) -> pd.DataFrame:
     highest - lowest over all snapshots.
     """
     run = run if isinstance(run, xr.Dataset) else open_run(run)
+    _require_snapshots(run)
     ranks = run.rankscope.whole().rankscope.normalized_effective_rank().transpose("step", "matrix")
     values = ranks.to_numpy()
     measured = ~np.isnan(values)
@@ -65,9 +66,13 @@ def movement(run: xr.Dataset | str | Path) -> pd.DataFrame:
     return table.sort_values("moved", ascending=False, kind="stable")
 
 
-def _of_run(run: xr.Dataset) -> pd.DataFrame:
+def _require_snapshots(run: xr.Dataset) -> None:
     if "singular_values" not in run or not run.sizes.get("step"):
         raise ValueError("this run has no snapshot with matrices yet; train on, then look again")
+
+
+def _of_run(run: xr.Dataset) -> pd.DataFrame:
+    _require_snapshots(run)
     last = run.isel(step=-1).rankscope.whole()
     has_changes = "change_singular_values" in last
     rows = {}
@@ -76,13 +81,15 @@ def _of_run(run: xr.Dataset) -> pd.DataFrame:
         m, n = int(matrix["m"]), int(matrix["n"])
         S = matrix["singular_values"].to_numpy()[: min(m, n)]
         changes = matrix["change_singular_values"].to_numpy()[: min(m, n)] if has_changes else None
-        change = np.nan if changes is None else _norm(changes) / _norm(S)
+        change = np.nan if changes is None else _relative(_norm(changes), _norm(S))
         rows[name] = _row(str(matrix["kind"].item()), (m, n), S, change)
     return _table(rows)
 
 
 def _of_weights(source: Weights, reference: Weights | None) -> pd.DataFrame:
     whole = _whole(views(source))
+    if not whole:
+        raise ValueError("there is no matrix to sum up; print rankscope.views(...).coverage")
     spectra = singular_values(whole)
     starts = _whole(views(reference)) if reference is not None else {}
     if reference is not None and not starts.keys() & whole.keys():
@@ -105,7 +112,12 @@ def _change(view: View, starts: Mapping[str, View]) -> float:
     if start is None or start.W.shape != view.W.shape:
         return np.nan
     W, W0 = view.W.double(), start.W.double().to(view.W.device)
-    return float((W - W0).norm() / W.norm())
+    return _relative(float((W - W0).norm()), float(W.norm()))
+
+
+def _relative(change: float, norm: float) -> float:
+    """Return |W - W0| / |W|; NaN of a zero matrix."""
+    return change / norm if norm else np.nan
 
 
 def _row(kind: str, shape: tuple[int, int], S: np.ndarray, change: float) -> dict[str, str | float]:

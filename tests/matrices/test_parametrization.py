@@ -1,6 +1,7 @@
 """Effective weights of parametrized modules against the weights these modules multiply by."""
 
 import copy
+import threading
 import warnings
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
-from rankscope.matrices import Manifest, products, views
+from rankscope.matrices import Manifest, effective_model, products, views
 
 
 class Doubled(nn.Module):
@@ -178,3 +179,34 @@ def test_recurrent_and_tied_layers() -> None:
     assert matrices.coverage["b.weight"].tied_to == "a.weight"
     assert "b" not in matrices
     assert products(model) == {}
+
+
+def test_hooks_on_a_parametrization_are_not_copied() -> None:
+    class Logger:
+        def __init__(self) -> None:
+            self.lock = threading.Lock()  # which cannot be copied
+
+        def __call__(self, *call: object) -> None:
+            raise AssertionError("called")
+
+    model = nn.Sequential(nn.Linear(3, 2))
+    parametrize.register_parametrization(model[0], "weight", Doubled())
+    transforms = model[0].parametrizations.weight
+    transforms[0].register_forward_hook(Logger())
+    assert torch.equal(views(model)["0"].W, 2 * transforms.original.detach())
+
+
+def test_shapes_are_computed_once() -> None:
+    class Counting(nn.Module):
+        calls = 0
+
+        def forward(self, weight: Tensor) -> Tensor:
+            Counting.calls += 1
+            return weight.repeat(2, 1)
+
+    model = nn.Sequential(nn.Linear(3, 2))
+    parametrize.register_parametrization(model[0], "weight", Counting(), unsafe=True)
+    Counting.calls, shapes = 0, {}
+    for _ in range(2):
+        (weight,) = effective_model(model, shapes=shapes).weights
+        assert (weight.shape, Counting.calls) == ((4, 3), 1)

@@ -42,6 +42,26 @@ def test_float8_with_scales_of_rows_or_blocks(shape: tuple[int, int]) -> None:
     assert list(matrices) == ["fc"]
 
 
+@pytest.mark.parametrize(("size", "stated"), [(300, None), (20, 8)])
+def test_float8_with_a_smaller_last_block(size: int, stated: int | None) -> None:
+    layer = float8(nn.Linear(4, size))
+    block = stated or 128
+    if stated is not None:
+        layer.block_size = (stated, 4)
+    layer.weight_scale_inv = nn.Parameter(torch.arange(1.0, 4.0)[:, None])
+    expected = layer.weight.float() * (1 + torch.arange(size) // block)[:, None]
+    assert torch.equal(views(nn.ModuleDict({"fc": layer}))["fc"].W, expected.detach())
+
+
+def test_attributes_that_compute_are_not_touched() -> None:
+    class Computing(nn.Linear):
+        @property
+        def get_weight(self) -> None:
+            raise AssertionError("computed")
+
+    assert list(views(nn.Sequential(Computing(3, 2)))) == ["0"]
+
+
 def test_dynamic_layers_are_unpacked() -> None:
     plain = nn.Sequential(nn.Linear(4, 3), nn.LSTM(3, 2))
     with warnings.catch_warnings():

@@ -153,7 +153,9 @@ def astray(case: Case, model: nn.Module, rank: int) -> str:
     distributed.START_PATIENCE = distributed.PATIENCE = 1.0
     tracker = None
     if rank == 0 or case.trouble != "one tracker":
-        tracker = rs.Tracker(model, case.path, schedule=1)
+        # The forward pass on an example gathers too.
+        example = torch.ones(2, 5, 6) if case.trouble == "one tracker" else None
+        tracker = rs.Tracker(model, case.path, schedule=1, example=example)
     for step in range(3):
         if tracker is not None:
             tracker.observe(step + 3 * rank if case.trouble == "other steps" else step)

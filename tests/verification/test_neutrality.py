@@ -1,5 +1,6 @@
 """Verifying changes nothing: weights, buffers, hooks, modes, gradients, flags, random numbers."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -88,3 +89,33 @@ def test_a_failing_forward_pass_changes_nothing() -> None:
         assert torch.equal(before[name], after[name]), name
     for name in ("modes", "hooks", "flags", "requires_grad", "identities"):
         assert before[name] == after[name], name
+
+
+def test_devices_that_the_model_does_not_use_are_not_seeded(monkeypatch) -> None:
+    seeds: list[int] = []
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    rs.verify(Net(), torch.randn(2, 5, WIDTH))
+    assert not seeds
+
+
+class Logger:
+    """Watches a module, and cannot be copied."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.calls = 0
+
+    def __call__(self, *call: object) -> None:
+        with self.lock:
+            self.calls += 1
+
+
+def test_hooks_need_not_be_copied() -> None:
+    model, logger = Net(), Logger()
+    for part in model.modules():
+        part.register_forward_hook(logger)
+    outcomes = rs.verify(model, torch.randn(2, 5, WIDTH))
+    assert [line.status for line in outcomes] == ["verified"]
+    calls = logger.calls
+    model.eval()(torch.randn(2, 5, WIDTH))
+    assert logger.calls == 2 * calls  # the model itself was called once

@@ -9,6 +9,7 @@ from rankscope.matrices.coverage import Coverage as Coverage
 from rankscope.matrices.coverage import Covered as Covered
 from rankscope.matrices.effective import Effective as Effective
 from rankscope.matrices.effective import stored_parts as stored_parts
+from rankscope.matrices.effective_model import effective_model as effective_model
 from rankscope.matrices.effective_model import plain_model as plain_model
 from rankscope.matrices.effective_model import stored_tensors as stored_tensors
 from rankscope.matrices.fused import fused_attention as fused_attention

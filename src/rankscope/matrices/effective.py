@@ -147,11 +147,14 @@ def _expert_lora(W: Tensor, parts: Sequence[Tensor], numbers: Sequence[float]) -
 
 
 def _scaled(W: Tensor, parts: Sequence[Tensor], numbers: Sequence[float]) -> Tensor:
-    """W times a scale for each block; the blocks of the last rows and columns may be smaller."""
+    """W times a scale for each block; the blocks of the last rows and columns may be smaller.
+
+    numbers: size of a block along each axis.
+    """
     scale = parts[0].to(W.dtype)
     scale = scale.reshape(*scale.shape, *[1] * (W.ndim - scale.ndim))
-    for axis, (size, count) in enumerate(zip(W.shape, scale.shape, strict=True)):
-        scale = scale.repeat_interleave(-(-size // count), axis).narrow(axis, 0, size)
+    for axis, (size, block) in enumerate(zip(W.shape, numbers, strict=True)):
+        scale = scale.repeat_interleave(int(block), axis).narrow(axis, 0, size)
     return W * scale
 
 

@@ -28,6 +28,7 @@ from rankscope.matrices.weights import Weights
 from rankscope.matrices.wrappers import named_tensors, unwrap, walk
 
 PARAMETRIZATIONS = "parametrizations"
+Shapes = dict[Effective, tuple[int, ...]]
 
 
 class EffectiveModel(NamedTuple):
@@ -42,13 +43,16 @@ class EffectiveModel(NamedTuple):
     notes: dict[str, str]
 
 
-def effective_model(model: nn.Module) -> EffectiveModel:
-    """Return the model with its effective weights as tensors on the meta device."""
+def effective_model(model: nn.Module, *, shapes: Shapes | None = None) -> EffectiveModel:
+    """Return the model with its effective weights as tensors on the meta device.
+
+    shapes: those that had to be computed, from an earlier call; new ones are added.
+    """
 
     def shaped(weight: Effective) -> nn.Parameter:
         return nn.Parameter(torch.empty(weight.shape, device="meta"), requires_grad=False)
 
-    return _build(model, shaped)
+    return _build(model, shaped, {} if shapes is None else shapes)
 
 
 def plain_model(model: nn.Module) -> EffectiveModel:
@@ -65,7 +69,7 @@ def plain_model(model: nn.Module) -> EffectiveModel:
         usual = dtype.is_floating_point and dtype.itemsize > 1
         return nn.Parameter(stored.compute(weight).to(dtype if usual else torch.float32))
 
-    return _build(model, computed)
+    return _build(model, computed, {})
 
 
 def stored_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -79,8 +83,10 @@ def weights_of(model: nn.Module, effective: Iterable[Effective] = ()) -> Weights
     return Weights(stored_tensors(model), by_name, dict(walk(model)))
 
 
-def _build(model: nn.Module, parameter: Callable[[Effective], nn.Parameter]) -> EffectiveModel:
-    builder = _Builder(weights_of(model), parameter)
+def _build(
+    model: nn.Module, parameter: Callable[[Effective], nn.Parameter], shapes: Shapes
+) -> EffectiveModel:
+    builder = _Builder(weights_of(model), parameter, shapes)
     built = builder.build(model, "", "")
     return EffectiveModel(built, tuple(builder.effective.values()), builder.notes)
 
@@ -88,11 +94,17 @@ def _build(model: nn.Module, parameter: Callable[[Effective], nn.Parameter]) -> 
 class _Builder:
     """Builds stand-ins from the leaves up, and notes the effective weights on the way."""
 
-    def __init__(self, stored: Weights, parameter: Callable[[Effective], nn.Parameter]) -> None:
+    def __init__(
+        self,
+        stored: Weights,
+        parameter: Callable[[Effective], nn.Parameter],
+        shapes: Shapes,
+    ) -> None:
         self.effective: dict[str, Effective] = {}
         self.notes: dict[str, str] = {}
         self._stored = stored
         self._parameter = parameter
+        self._shapes = shapes
         self._built: dict[int, nn.Module] = {}
         self._parameters: dict[tuple[int, str], nn.Parameter] = {}
 
@@ -171,7 +183,9 @@ class _Builder:
         """Shape of a weight; what has no formula or may refuse to be read is tried once."""
         tensors = [self._stored[part] for part in weight.parts]
         if any(step.module or step.formula == "dequantized" for step in weight.steps):
-            return tuple(self._stored.compute(weight).shape)
+            if weight not in self._shapes:
+                self._shapes[weight] = tuple(self._stored.compute(weight).shape)
+            return self._shapes[weight]
         return tuple(tensors[0].shape)
 
     def _noted(self, module: nn.Module, key: str, weight: Effective) -> nn.Parameter:

@@ -101,22 +101,25 @@ def named_parts(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
+def without_hooks(module: nn.Module) -> dict[int, Any]:
+    """Return a memo with which deepcopy leaves out hooks, and objects that only hooks know."""
+    fields = (getattr(part, field) for part in module.modules() for field in HOOKS)
+    return {id(hooks): OrderedDict() for hooks in fields}
+
+
 def evaluated(module: nn.Module, name: str, W: Tensor, parts: Mapping[str, Tensor]) -> Tensor:
     """Return the weight that a parametrization makes of W and its own `parts`.
 
     A copy in eval mode, with cloned tensors and without hooks, does the work. The state of the
     random numbers is restored.
     """
-    memo: dict[int, Any] = {}
+    memo = without_hooks(module)
     own: set[str] = set()
     for key, stored in named_parts(module):
         own.add(f"{name}.{key}")
         memo[id(stored)] = parts[f"{name}.{key}"].clone()
     others = [part for part_name, part in parts.items() if part_name not in own]
     transform = copy.deepcopy(module, memo).eval()
-    for child in transform.modules():
-        for field in HOOKS:
-            setattr(child, field, OrderedDict())
     devices = [W.device.index] if W.device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices), torch.no_grad():
         result: Tensor = transform.forward(W.clone(), *(part.clone() for part in others))

@@ -13,6 +13,7 @@ from rankscope.matrices.wrappers import walk
 
 # Names of the scales beside a weight, in transformers and compressed-tensors.
 SCALES = ("_scale_inv", "_scale")
+USUAL_BLOCK = 128  # rows and columns of a block, in all published formats that have blocks
 PACKED = "_packed_params.weight"
 
 
@@ -31,12 +32,35 @@ def quantized(module: nn.Module) -> Iterator[Effective]:
     for key, tensor in module._parameters.items():
         if tensor is None or tensor.ndim < 2 or not (is_quantized(tensor) or is_float8(tensor)):
             continue
-        others = {**module._parameters, **module._buffers}
-        scale = next((key + end for end in SCALES if others.get(key + end) is not None), None)
-        step = Step("dequantized") if scale is None else Step("scale", (scale,))
+        others = {
+            k: t
+            for k, t in (*module._parameters.items(), *module._buffers.items())
+            if t is not None
+        }
+        scale = next((key + end for end in SCALES if key + end in others), None)
+        if scale is None:
+            step = Step("dequantized")
+        else:
+            step = Step("scale", (scale,), _block_sizes(module, tensor, others[scale]))
         yield Effective(key, (), key, (step,))
     if packed_class(module) is not None:
         yield Effective("weight", (), PACKED, (Step("dequantized"),))
+
+
+def _block_sizes(module: nn.Module, weight: Tensor, scale: Tensor) -> tuple[float, ...]:
+    """Return the size of a scale's block along each axis; a module's own `block_size` decides.
+
+    Shapes alone do not tell: blocks of 128 cut 576 rows into five, the last of which is smaller.
+    """
+    counts = (*scale.shape, *[1] * weight.ndim)[: weight.ndim]
+    stated = vars(module).get("block_size")
+    blocks = [USUAL_BLOCK] * weight.ndim
+    if isinstance(stated, list | tuple) and len(stated) == weight.ndim:
+        blocks = [int(size) for size in stated]
+    return tuple(
+        float(block if -(-size // block) == count else -(-size // max(1, count)))
+        for size, count, block in zip(weight.shape, counts, blocks, strict=True)
+    )
 
 
 def packed_class(module: nn.Module) -> type[nn.Module] | None:
@@ -62,8 +86,10 @@ def packed_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 def _packs(module: nn.Module) -> bool:
     """Tell whether a module of torch.ao holds one packed weight."""
+    if not _is_quantized_module(module):  # a user's attribute of that name may compute
+        return False
     several = hasattr(module, "get_weight") or type(module).__name__.endswith("PackedParams")
-    return _is_quantized_module(module) and hasattr(module, "_weight_bias") and not several
+    return hasattr(module, "_weight_bias") and not several
 
 
 def _is_quantized_module(module: nn.Module) -> bool:

@@ -135,7 +135,7 @@ def _products(
         for reading in portion:
             now = reading.product(tensors)
             jobs[reading.name] = now
-            factors = {reading.left.parameter, reading.right.parameter}
+            factors = {factor.parameter for factor in reading.readings}
             if reference is None or not factors <= reference.keys():
                 continue
             before = reading.product(reference)

@@ -51,6 +51,8 @@ def stored_runs(path: Path) -> Iterator[Path]:
         if not path.is_dir():
             return
     for child in sorted(path.iterdir()):
+        if child.is_symlink() and child.is_dir():
+            continue  # it may lead back here
         if child.is_dir() or child.name.endswith(SUFFIX):
             yield from stored_runs(child)
 

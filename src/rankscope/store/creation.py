@@ -12,6 +12,7 @@ from rankscope.store.exchange import put_folder
 from rankscope.store.files import ROOT, replace_file, sync_folder, write_own_metadata
 from rankscope.store.layout import Contents, Layout, Variable
 from rankscope.store.metadata import ROOT_BYTES, Json
+from rankscope.store.names import OTHER_NAMES
 from rankscope.store.source import Folder
 from rankscope.store.stored_run import StoredRun, damaged
 
@@ -78,6 +79,7 @@ def refuse_what_is_there(path: Path, *, overwrite: bool) -> None:
     if (path / ROOT).exists():
         contents = read_contents(path)
         if overwrite:
+            _refuse_to_remove_others(path, contents)
             return
         count = contents.lengths[contents.axes[0]] if contents.axes else 0
         raise ValueError(
@@ -86,6 +88,26 @@ def refuse_what_is_there(path: Path, *, overwrite: bool) -> None:
         )
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise ValueError(f"{path} exists and is not a run; choose another path")
+
+
+def _refuse_to_remove_others(path: Path, contents: Contents) -> None:
+    """Raise ValueError if the folder of a run holds files of its user's, such as checkpoints."""
+    own = {*contents.layouts, *OTHER_NAMES}
+    others = sorted(
+        entry.name
+        for entry in path.iterdir()
+        if entry.name not in own and entry.suffix != ".partial" and not _is_left(entry)
+    )
+    if others:
+        raise ValueError(
+            f"{path} holds {others[0]!r} beside the run, which overwrite=True would remove; move "
+            "it, or choose another path"
+        )
+
+
+def _is_left(folder: Path) -> bool:
+    """Tell whether a folder holds a scalar that a writer who died did not commit."""
+    return folder.is_dir() and all(file.name.startswith("c.") for file in folder.iterdir())
 
 
 def read_contents(path: Path) -> Contents:

@@ -1,6 +1,7 @@
 """Rows that a resumed run replaces, kept in its folder `dropped`.
 
-A run that goes back to an earlier step is kept whole before any of its files changes:
+A run that goes back to an earlier step is kept whole before any of its files changes; other files
+in its folder are left alone:
 
     <run>/dropped/1     as it was before it went back for the first time; a run of its own
     <run>/dropped/2     as it was before it went back again
@@ -15,16 +16,16 @@ not count yet; whoever opens the run reads that one, and the next writer puts it
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from rankscope.store.files import ROOT, sync_folder
-from rankscope.store.names import DROPPED, kept_path
+from rankscope.store.names import DROPPED, FILES, kept_path
 
 
 def keep(
-    run: Path, attrs: Mapping[str, Any], arrays: Iterable[str], *, durable: bool
+    run: Path, attrs: Mapping[str, Any], arrays: Collection[str], *, durable: bool
 ) -> dict[str, int]:
     """Keep the run as it is, unless that is done; return the attribute that counts it."""
     archive = kept_path(run, attrs)
@@ -33,12 +34,17 @@ def keep(
         if partial.exists():
             shutil.rmtree(partial)  # left by a process that died
         partial.mkdir(parents=True)
-        for folder in (Path(), *map(Path, arrays)):
-            (partial / folder).mkdir(exist_ok=True)
+        # Files that a user put beside them, such as checkpoints, are not the run's to keep.
+        for file in (run / name for name in FILES):
+            if file.is_file():
+                _link(file, partial / file.name)
+        for folder in arrays:
+            (partial / folder).mkdir()
             for file in (run / folder).iterdir():
                 if file.is_file() and file.suffix != ".partial":
                     _link(file, partial / folder / file.name)
-            if durable:
+        if durable:
+            for folder in (".", *arrays):
                 sync_folder(partial / folder)
         os.replace(partial, archive)
         if durable:

@@ -136,7 +136,7 @@ def _open_locked(path: Path) -> tuple[int, bool]:
         descriptor, is_new = _open(path, access)
         created = created or is_new
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _lock(descriptor)
             return descriptor, True
         except OSError as failure:
             if failure.errno in NO_LOCKS and created:
@@ -147,6 +147,13 @@ def _open_locked(path: Path) -> tuple[int, bool]:
             if failure.errno != errno.EBADF or access == os.O_RDWR:
                 raise
     raise AssertionError
+
+
+def _lock(descriptor: int) -> None:
+    """Take the kernel's lock; OSError where there is none, as on Windows."""
+    if sys.platform == "win32":
+        raise OSError(errno.ENOSYS, "no flock")
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _open(path: Path, access: int) -> tuple[int, bool]:

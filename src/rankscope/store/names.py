@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 DROPPED = "dropped"  # the folder of runs that were dropped, and the attribute that counts them
-OTHER_NAMES = {"zarr.json", "reference.safetensors", DROPPED}
+FILES = ("zarr.json", "reference.safetensors")  # of a run, beside the folders of its arrays
+OTHER_NAMES = {*FILES, DROPPED}
 
 LONGEST_NAME = 200  # bytes; file systems allow 255
 

@@ -19,6 +19,10 @@ File = FileIO | BytesIO
 
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")  # Path() makes one slash of two
 
+# A pipe is not waited for. Windows has other flags.
+OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+OPEN |= getattr(os, "O_BINARY", 0)
+
 # What zipfile raises on archives that are damaged.
 DAMAGED_ZIP = (
     *(zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError),
@@ -78,7 +82,7 @@ def _open(path: Path, most_bytes: int) -> File | None:
         # Opening a device can have effects, and the file may change after the first look.
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise Damage("it is not a regular file")
-        file = FileIO(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC))
+        file = FileIO(os.open(path, OPEN))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as failure:

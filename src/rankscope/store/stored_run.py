@@ -62,17 +62,18 @@ class StoredRun:
 
     def read(self, name: str, *selection: Any) -> np.ndarray:
         """Return the selected values of an array; ValueError names the file that is damaged."""
+        array = self.root.arrays[name]
         try:
-            return StoredArray(self, self.root.arrays[name]).read(selection)
+            return StoredArray(self, array).read(selection)
         except DamagedChunk:
             # The writer may have put the values into other files since the run was opened.
-            if not self._moved(name):
+            if not self._moved(array):
                 raise
             return StoredArray(self, self.root.arrays[name]).read(selection)
 
-    def _moved(self, name: str) -> bool:
+    def _moved(self, before: ArrayFormat) -> bool:
         """Take the array's files from the present root; True if they are others than before."""
-        before = self.root.arrays[name]
+        name = before.name
         try:
             now = _read_root(self.source).arrays.get(name)
         except Damage:

@@ -154,7 +154,7 @@ class ProcessMeasurer:
         used, since = _cpu_ticks(self._child.pid), time.monotonic()
         while not done.wait(min(1.0, PATIENCE / 4)):
             now = _cpu_ticks(self._child.pid)
-            if now != used:
+            if now is None or now != used:
                 used, since = now, time.monotonic()
             elif time.monotonic() - since > PATIENCE and self._child.poll() is None:
                 self._stuck = True
@@ -163,10 +163,10 @@ class ProcessMeasurer:
 
 
 def _cpu_ticks(pid: int) -> int | None:
-    """Return the CPU time of a process in clock ticks, or None if it is gone."""
+    """Return the CPU time of a process in clock ticks; None if it is gone, or not on Linux."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
+    except OSError:
         return None
     return int(fields[11]) + int(fields[12])
 

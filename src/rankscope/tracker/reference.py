@@ -97,7 +97,7 @@ def _load_safetensors(path: Path) -> dict[str, Tensor]:
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, Damage, OSError, ValueError, RuntimeError, TypeError) as damage:
         raise ValueError(f"{path} is damaged and cannot be read: {damage}") from None
-    if metadata.get(CHECKSUM, weights_checksum(tensors)) != weights_checksum(tensors):
+    if CHECKSUM in metadata and metadata[CHECKSUM] != weights_checksum(tensors):
         raise ValueError(f"{path} is damaged: checksum differs; restore it, or choose another run")
     return tensors
 

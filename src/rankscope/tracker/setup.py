@@ -11,7 +11,6 @@ from rankscope import snapshot
 from rankscope.matrices import Views, views
 from rankscope.pairs import Pair
 from rankscope.tracker.defaults import MeasurerKind, default_pairs, measuring_device
-from rankscope.tracker.distributed import is_sharded
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.watch import Watch
 from rankscope.verification import verified_manifest
@@ -23,7 +22,6 @@ class Setup:
 
     home: device on which the model trains.
     device: device that decomposes.
-    sharded: whether the weights are spread over ranks.
     """
 
     chosen: Views
@@ -31,7 +29,6 @@ class Setup:
     watch: Watch
     home: torch.device
     device: torch.device
-    sharded: bool
 
 
 def set_up(
@@ -58,7 +55,7 @@ def set_up(
         top=top,
         directions={} if probe is None else probe.directions,
     )
-    watch = Watch(model, plan, everything=probe is not None)
+    watch = Watch(model, plan, raw=raw, everything=probe is not None)
     if not plan.readings:
         raise ValueError(
             "the model has no matrix to track: no parameter that is chosen and can be read has two "
@@ -69,11 +66,18 @@ def set_up(
     measured_on = measuring_device(home, plan) if device is None else torch.device(device)
     if beside == "process" and measured_on.type != "cpu":
         raise ValueError('a process measures on the host; pass device="cpu" or beside="thread"')
-    return Setup(chosen, plan, watch, home, measured_on, is_sharded(tensors.stored))
+    return Setup(chosen, plan, watch, home, measured_on)
 
 
-def check_options(*, when_full: str, beside: str | None, places: int, top: int) -> None:
-    """Raise ValueError if an option of `Tracker` has a value it does not take."""
+def check_options(
+    model: object, *, when_full: str, beside: str | None, places: int, top: int
+) -> None:
+    """Raise ValueError if an argument of `Tracker` has a value it does not take."""
+    if not isinstance(model, nn.Module):
+        raise ValueError(
+            f"model: expected a torch.nn.Module, got {type(model).__name__}; rankscope.views() "
+            "reads state dicts"
+        )
     for name, value, choices in (
         ("when_full", when_full, ("block", "skip")),
         ("beside", beside, (None, "thread", "process")),

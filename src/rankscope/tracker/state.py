@@ -14,15 +14,16 @@ class State:
     failed: why tracking has failed, or None.
     stopped: whether nothing is observed any more, after a failure or on closing.
     sharded: whether ranks gather shards, so that they must act and stop together.
+    home: device on which the model trains, where ranks agree.
     """
 
-    def __init__(self, path: Path, *, strict: bool, sharded: bool, home: torch.device) -> None:
+    def __init__(self, path: Path, *, strict: bool, sharded: bool) -> None:
         self.failed: str | None = None
         self.stopped = False
         self.sharded = sharded
         self._path = path
         self._strict = strict
-        self._home = home
+        self.home = torch.device("cpu")
         self._meetings = Meetings() if sharded else None
         self._failure: BaseException | None = None
         self._mistaken = False
@@ -80,7 +81,7 @@ class State:
         if not self.sharded:
             return votes
         trouble = Trouble.NONE if self.failed is None else Trouble.FAILURE
-        worst, *largest = agreed(self._home, Trouble.MISTAKE if self._mistaken else trouble, *votes)
+        worst, *largest = agreed(self.home, Trouble.MISTAKE if self._mistaken else trouble, *votes)
         if worst != Trouble.NONE:
             self.stopped = True
             self.failed = self.failed or "the tracker of another rank failed"

@@ -20,6 +20,7 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
+from rankscope.matrices import named_tensors
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
 from rankscope.store.source import local_path
@@ -27,7 +28,7 @@ from rankscope.tracker.budget import Budget, chosen_budget
 from rankscope.tracker.buffers import RowBuffer
 from rankscope.tracker.changes import ChangeReport
 from rankscope.tracker.defaults import MeasurerKind, measurer_kind, worker_threads
-from rankscope.tracker.distributed import gathered, is_writer
+from rankscope.tracker.distributed import gathered, is_sharded, is_writer
 from rankscope.tracker.handover import Handover, finish_run
 from rankscope.tracker.notices import Notices
 from rankscope.tracker.open_trackers import remember
@@ -121,7 +122,7 @@ class Tracker:
         strict: bool = False,
         attrs: Mapping[str, Any] | None = None,
     ) -> None:
-        check_options(when_full=when_full, beside=beside, places=places, top=top)
+        check_options(model, when_full=when_full, beside=beside, places=places, top=top)
         self.path = local_path(path).absolute()  # the working directory may change
         self._schedule = as_schedule(schedule)
         self._block = when_full == "block"
@@ -129,13 +130,16 @@ class Tracker:
         self._began = time.perf_counter()
         self._notices = Notices(self.path, strict=strict)
         self._steps = StepCounter(self._notices)
+        self._state = State(self.path, strict=strict, sharded=is_sharded(named_tensors(model)))
+        # Before anything that may gather, such as the forward pass on the example.
+        all_here = self._state.all_here("made a Tracker; make it")
 
         setup = set_up(
             model,
             include=include,
             exclude=exclude,
             raw=raw,
-            example=example,
+            example=example if all_here else None,
             pairs=pairs,
             products=products,
             top=top,
@@ -146,7 +150,7 @@ class Tracker:
         self.coverage, self.plan = setup.chosen.coverage, setup.plan
         self._home, self._device, self._watch = setup.home, setup.device, setup.watch
         self._changes = ChangeReport(self._watch, self.plan, self._notices)
-        self._state = State(self.path, strict=strict, sharded=setup.sharded, home=self._home)
+        self._state.home = self._home
         self._scalars = Scalars(self.plan, every_step, self._notices)
         self._rows = RowBuffer(self._scalars.every_step)
         options = RunOptions(
@@ -169,23 +173,19 @@ class Tracker:
         )
         if options.measurer == "process":
             self._watch.keep_dtypes()
-        self._open(
-            options,
-            reference,
-            {
-                **(attrs or {}),
-                "schedule": repr(self._schedule),
-                **({} if self._budget is None else {"budget": self._budget.share}),
-                "reference": describe_reference(reference),
-                "coverage": str(self.coverage),
-                "manifest": setup.chosen.manifest.to_json(),
-            },
-        )
+        facts = {
+            **(attrs or {}),
+            "schedule": repr(self._schedule),
+            **({} if self._budget is None else {"budget": self._budget.share}),
+            "reference": describe_reference(reference),
+            "coverage": str(self.coverage),
+            "manifest": setup.chosen.manifest.to_json(),
+        }
+        if all_here:
+            self._open(options, reference, facts)
 
     def _open(self, options: RunOptions, reference: Reference, attrs: Mapping[str, Any]) -> None:
         """Open the run in the process that writes it; all ranks learn if that fails."""
-        if not self._state.all_here("made a Tracker; make it"):
-            return
         # On every rank: a sharded reference is gathered by all of them.
         weights = given_reference(reference, self.plan)
         if is_writer():

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_map
 
+from rankscope.matrices.parametrization import without_hooks
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.wrappers import walk
 from rankscope.verification.recording import Recorder, Recording, in_plain_steps
@@ -28,7 +29,6 @@ class Trial:
 
     def __init__(self, module: nn.Module, name: str, args: Any, kwargs: Any, dtype: Any) -> None:
         self._prefix = name
-        self._dtype = dtype
         self._arguments = tree_map(lambda leaf: _plain(leaf, dtype), (args, kwargs))
         self.module = plain_copy(module, dtype)
         self._generator = torch.Generator().manual_seed(0)
@@ -74,10 +74,18 @@ class Trial:
     def _call(self) -> Recorder:
         recorder = Recorder(self._watched, self._statistics)
         args, kwargs = copy.deepcopy(self._arguments)  # a module may write to a cache
-        torch.manual_seed(0)
+        self._seed()
         with torch.no_grad(), in_plain_steps(), recorder:
             self.module(*args, **kwargs)
         return recorder
+
+    def _seed(self) -> None:
+        """Let each call draw the same random numbers; `unchanged` restores the generators."""
+        # torch.manual_seed would also seed devices that the model does not use, for good.
+        torch.default_generator.manual_seed(0)
+        tensors = (*self.module.parameters(), *self.module.buffers())
+        for device in {tensor.device for tensor in tensors if tensor.is_cuda}:
+            torch.cuda.default_generators[device.index].manual_seed(0)
 
     @contextmanager
     def _changed(self, rows: Rows, times: float) -> Iterator[None]:
@@ -117,8 +125,6 @@ def plain_copy(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
     duplicate.eval()  # returns nothing where a class overrides `train`
     duplicate.requires_grad_(False)
     for part in list(duplicate.modules()):
-        for hooks in (part._forward_hooks, part._forward_pre_hooks):
-            hooks.clear()
         for key in {name.removesuffix("_orig").removesuffix("_v") for name in part._parameters}:
             if isinstance(vars(part).get(key), Tensor):  # old-style pruning and normalisation
                 part.register_parameter(key, nn.Parameter(vars(part).pop(key)))
@@ -141,8 +147,8 @@ def _remove_parametrizations(part: nn.Module) -> None:
 
 
 def _shared_memory(module: nn.Module) -> dict[int, Any]:
-    """Return a memo for deepcopy: tensors inside a graph, which it refuses, are detached."""
-    memo: dict[int, Any] = {}
+    """Return a memo for deepcopy: no hooks; tensors of a graph, which it refuses, are detached."""
+    memo = without_hooks(module)
     for part in module.modules():
         for value in vars(part).values():
             if isinstance(value, Tensor) and not value.is_leaf:
