@@ -9,7 +9,7 @@ import xarray as xr
 from torch import Tensor, nn
 
 from rankscope import metrics
-from rankscope.matrices import View, Views, views
+from rankscope.matrices import View, views
 from rankscope.spectra import singular_values
 from rankscope.store import is_run
 from rankscope.store import open as open_run
@@ -87,28 +87,23 @@ def _of_run(run: xr.Dataset) -> pd.DataFrame:
 
 
 def _of_weights(source: Weights, reference: Weights | None) -> pd.DataFrame:
-    whole = _whole(views(source))
+    matrices = views(source)
+    whole = [name for name, reading in matrices.readings.items() if reading.part_of is None]
     if not whole:
         raise ValueError("there is no matrix to sum up; print rankscope.views(...).coverage")
-    spectra = singular_values(whole)
-    starts = _whole(views(reference)) if reference is not None else {}
-    if reference is not None and not starts.keys() & whole.keys():
+    starts = views(reference) if reference is not None else {}
+    if reference is not None and not starts.keys() & set(whole):
         raise ValueError("the reference has none of these matrices; pass the same kind of model")
-    rows = {
-        name: _row(
-            view.kind, (view.m, view.n), spectra[name].numpy(force=True), _change(view, starts)
-        )
-        for name, view in whole.items()
-    }
+    rows = {}
+    for name in whole:  # one at a time, so that a large checkpoint need not fit into memory
+        view = matrices[name]
+        S = singular_values(view).numpy(force=True)
+        rows[name] = _row(view.kind, (view.m, view.n), S, _change(view, starts))
     return _table(rows)
 
 
-def _whole(matrices: Views) -> dict[str, View]:
-    return {name: view for name, view in matrices.items() if view.part_of is None}
-
-
 def _change(view: View, starts: Mapping[str, View]) -> float:
-    start = starts.get(view.name)
+    start = starts.get(view.name, None)
     if start is None or start.W.shape != view.W.shape:
         return np.nan
     W, W0 = view.W.double(), start.W.double().to(view.W.device)

@@ -48,7 +48,7 @@ def show(
     lines.columns[0].no_wrap, lines.columns[0].overflow = True, "fold"
     console.print(lines)
     for fact in run_facts(open_run(path)) if is_run(path) else ():
-        console.print(fact, highlight=False)
+        console.print(fact, highlight=False, markup=False)
 
 
 @app.command()

@@ -182,7 +182,10 @@ class _Builder:
     def _shape(self, weight: Effective) -> tuple[int, ...]:
         """Shape of a weight; what has no formula or may refuse to be read is tried once."""
         tensors = [self._stored[part] for part in weight.parts]
-        if any(step.module or step.formula == "dequantized" for step in weight.steps):
+        # Shards are gathered by all ranks together, and only some may be here.
+        if not any(hasattr(tensor, "full_tensor") for tensor in tensors) and any(
+            step.module or step.formula == "dequantized" for step in weight.steps
+        ):
             if weight not in self._shapes:
                 self._shapes[weight] = tuple(self._stored.compute(weight).shape)
             return self._shapes[weight]

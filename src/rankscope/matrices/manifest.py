@@ -104,11 +104,18 @@ class Manifest:
     @classmethod
     def from_json(cls, text: str) -> "Manifest":
         """Return the manifest that `to_json` wrote."""
-        fields = json.loads(text)
-        if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
-            raise ValueError(
-                f"manifest: expected a JSON object with schema {SCHEMA}, got {text[:60]!r}"
-            )
+        try:
+            fields = json.loads(text)
+            if fields["schema"] == SCHEMA:
+                return cls._from_fields(fields)
+        except (AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            pass  # a file may hold anything
+        raise ValueError(
+            f"manifest: expected JSON of schema {SCHEMA} as to_json writes it, got {text[:60]!r}"
+        )
+
+    @classmethod
+    def _from_fields(cls, fields: dict[str, Any]) -> "Manifest":
         return cls(
             matrices=tuple(map(_reading, fields["matrices"])),
             attentions=tuple(map(_attention, fields["attentions"])),

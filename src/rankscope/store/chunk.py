@@ -129,7 +129,7 @@ def _without_place(data: bytes, place: Place) -> bytes:
     start = data.rfind(struct.pack("<I", SKIPPED_FRAME))
     text = data[start + 8 :].decode(errors="replace") if start >= 0 else ""
     name, _, rows = text.rpartition(" ")
-    if not rows.isdecimal():
+    if not rows.isdecimal() or len(rows) > 18:
         raise Damage("it does not say where it belongs")
     if name != f"{place.array} {'.'.join(map(str, place.index))}":
         raise Damage(f"it holds the chunk {name!r}")

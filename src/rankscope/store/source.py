@@ -148,8 +148,13 @@ class Remote:
     def open(self, name: str, *, most_bytes: int) -> File | None:
         """Return the file, or None if there is none; Damage if it is no file of that size."""
         try:
+            size = self.files.fs.size(f"{self.files.root}/{name}")
+            if size is not None and size > most_bytes:
+                raise Damage(f"it has {size} bytes, more than the {most_bytes} of its chunks")
             data = self.files[name]
-        except KeyError:
+        except Damage:
+            raise
+        except (FileNotFoundError, KeyError):
             return None
         except Exception as failure:  # each protocol has exceptions of its own
             raise Damage(f"it cannot be read: {failure}") from None

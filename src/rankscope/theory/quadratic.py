@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from scipy.linalg import cho_solve, cholesky
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 from torch import Tensor
 
 from rankscope.theory.networks import DiagonalNetwork, Vector
@@ -94,11 +94,16 @@ class Factor:
         """Return the matrix's smallest eigenvalue, by Lanczos iteration with its inverse."""
         size = len(self.unit)
         if size <= SMALL:
-            inverse = self._solve(np.eye(size).T)
+            inverse = self._solve(np.eye(size))
             return 1 / float(np.linalg.eigvalsh((inverse + inverse.T) / 2)[-1])
         operator = LinearOperator((size, size), self._solve, dtype=np.float64)
         start = np.ones(size)  # a random start would differ from call to call
-        return 1 / float(eigsh(operator, k=1, v0=start, tol=1e-9, return_eigenvectors=False)[0])
+        try:
+            values = eigsh(operator, k=1, v0=start, tol=1e-9, return_eigenvectors=False)
+        except ArpackNoConvergence:
+            inverse = self._solve(np.eye(size))
+            values = np.linalg.eigvalsh((inverse + inverse.T) / 2)[-1:]
+        return 1 / float(values[0])
 
     def _solve(self, right: Float[np.ndarray, " s *columns"]) -> Float[np.ndarray, " s *columns"]:
         unit = self.unit.reshape(-1, *[1] * (right.ndim - 1))

@@ -6,10 +6,11 @@ A collective that a rank does not join waits for ever. So ranks meet first, and 
 when one of them does not come.
 """
 
-import itertools
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from enum import IntEnum
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -53,15 +54,17 @@ def agreed(home: torch.device, *votes: int) -> tuple[int, ...]:
 START_PATIENCE = 120.0
 PATIENCE = 480.0
 
-_trackers = itertools.count()
+_trackers: Counter[str] = Counter()  # by path: a tracker on one rank alone disturbs no other
 
 
 class Meetings:
     """Meetings of the trackers of all ranks, through the store of the default process group."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         store = dist.distributed_c10d._get_default_store()
-        self._store = dist.distributed_c10d.PrefixStore(f"rankscope/{next(_trackers)}", store)
+        _trackers[str(path)] += 1
+        prefix = f"rankscope/{path}/{_trackers[str(path)]}"
+        self._store = dist.distributed_c10d.PrefixStore(prefix, store)
         self._met = 0
 
     @property

@@ -24,7 +24,7 @@ class State:
         self._path = path
         self._strict = strict
         self.home = torch.device("cpu")
-        self._meetings = Meetings() if sharded else None
+        self._meetings = Meetings(path) if sharded else None
         self._failure: BaseException | None = None
         self._mistaken = False
 

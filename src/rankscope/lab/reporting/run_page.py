@@ -55,8 +55,10 @@ def run_facts(ds: xr.Dataset) -> list[str]:
         )
     for name, change in json.loads(_plain(ds.attrs.get("changed_tensors", {}))).items():
         facts.append(f"The tensor {name} changed at {change}.")
-    if wall := ds.attrs.get("wall_seconds"):
-        waited = float((ds["tracker_wait_seconds"] + ds["tracker_copy_seconds"]).sum())
+    costs = [name for name in ("tracker_wait_seconds", "tracker_copy_seconds") if name in ds]
+    wall = ds.attrs.get("wall_seconds")
+    if isinstance(wall, float) and costs:
+        waited = float(sum(ds[name].sum() for name in costs))
         facts.append(f"It took {duration(wall)}; training waited {waited:.2g} s for the tracker.")
     return facts
 
