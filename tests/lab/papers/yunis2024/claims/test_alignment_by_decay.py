@@ -131,7 +131,7 @@ def test_without_decay_0_or_a_larger_one_there_is_no_data(decays: tuple[float, .
 @pytest.mark.parametrize(("other", "word"), [(0.39, "holds"), (0.41, "fails"), (0.4, "fails")])
 def test_the_transformer_aligns_most_at_the_largest_decay(other: float, word: str) -> None:
     runs = swept((0.1,), (0.2,), (0.4,)) | swept((0.1,), (0.9,), (other,), network="unet")
-    *_, most = judged(Y5, runs).networks
+    (most,) = (network for network in judged(Y5, runs).networks if network.label == MOST)
     assert (most.label, most.word, most.value) == (MOST, word, pytest.approx(0.4 - other))
     assert "the largest of unet at the same seed" in most.quantity
 
@@ -140,7 +140,8 @@ def test_networks_are_compared_at_the_same_seed() -> None:
     others = {decay: overlapping(end) for decay, end in ((0, 0.1), (0.1, 0.3))}
     higher = {decay: overlapping(0.5) for decay in (0, 0.1)}
     vgg = {decay_key("vgg", d): {0: others[d], 1: higher[d]} for d in others}
-    _, _, most = judged(Y5, swept((0.1,), (0.4,)) | vgg).networks
+    networks = judged(Y5, swept((0.1,), (0.4,)) | vgg).networks
+    (most,) = (network for network in networks if network.label == MOST)
     # Seed 2 has no vgg to compare with.
     assert [outcome.met for outcome in most.seeds] == [True, False, None]
 
