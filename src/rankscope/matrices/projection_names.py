@@ -1,5 +1,7 @@
 """Names of projections and of head counts in the attention of well-known code bases."""
 
+from functools import lru_cache
+
 from torch import nn
 
 from rankscope.matrices.wrappers import children
@@ -51,6 +53,7 @@ HEAD_DIM = (
 )
 
 
+@lru_cache(maxsize=10_000)
 def plain(name: str) -> str:
     """Return a name without capitals and underscores: "wq" for "W_q"."""
     return name.lower().replace("_", "")

@@ -59,7 +59,11 @@ def discover_pairs(model: nn.Module, /, *example_inputs: Any, **kwargs: Any) -> 
     products = tuple(uses(order, identities).values())
     model_stages = stages(products, calls, readings)
     vectors = model_manifest.vectors
-    inside = [pair for pair in inside_pairs(model) if not vectors & {pair.earlier, pair.later}]
+    inside = [
+        pair
+        for pair in inside_pairs(model, known=model_manifest)
+        if not vectors & {pair.earlier, pair.later}
+    ]
     flows = _flows(order, model_stages)
     between = [
         (moment, pair)

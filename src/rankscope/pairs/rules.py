@@ -8,26 +8,27 @@ from functools import singledispatch
 
 from torch import nn
 
-from rankscope.matrices import Attention, attentions
+from rankscope.matrices import Attention, Manifest, manifest
 from rankscope.matrices.wrappers import walk
 from rankscope.pairs.pair import Cut, Pair
 from rankscope.pairs.recurrent import recurrent, recurrent_pairs
 from rankscope.pairs.ties import named_as_read
 
 
-def inside_pairs(model: nn.Module) -> tuple[Pair, ...]:
+def inside_pairs(model: nn.Module, *, known: Manifest | None = None) -> tuple[Pair, ...]:
     """Return the pairs inside recurrent and attention modules; `discover_pairs` adds the others.
 
     A tied matrix has the name under which `views` reads it.
+
+    known: the model's manifest, if you have it.
     """
+    known = manifest(model) if known is None else known
     modules: dict[int, tuple[nn.Module, str]] = {}
     for name, module in walk(model):
         modules.setdefault(id(module), (module, name))
     ruled = (pair for module, name in modules.values() for pair in pair_rule(module, name))
-    heads = (
-        pair for attention in attentions(model).values() for pair in attention_pairs(attention)
-    )
-    return named_as_read((*ruled, *heads), model)
+    heads = (pair for attention in known.attentions for pair in attention_pairs(attention))
+    return named_as_read((*ruled, *heads), model, known)
 
 
 @singledispatch

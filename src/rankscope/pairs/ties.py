@@ -5,14 +5,14 @@ from dataclasses import replace
 
 from torch import nn
 
-from rankscope.matrices import Manifest, Reading, manifest, view_rule
+from rankscope.matrices import Manifest, Reading, view_rule
 from rankscope.matrices.wrappers import walk
 from rankscope.pairs.pair import Pair, Side
 
 
-def named_as_read(pairs: Iterable[Pair], model: nn.Module) -> tuple[Pair, ...]:
-    """Return the pairs with each tied matrix named as it is read, without repetitions."""
-    read_as = _read_as(model, manifest(model))
+def named_as_read(pairs: Iterable[Pair], model: nn.Module, known: Manifest) -> tuple[Pair, ...]:
+    """Return the pairs with each tied matrix named as the manifest reads it, none twice."""
+    read_as = _read_as(model, known)
     return tuple(dict.fromkeys(_renamed(pair, read_as) for pair in pairs))
 
 

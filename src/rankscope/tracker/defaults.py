@@ -20,7 +20,7 @@ def default_pairs(model: nn.Module, chosen: Views) -> tuple[Pair, ...]:
     """Return the pairs a model declares, else those inside its modules, of chosen matrices."""
     model = unwrap(model)
     declare = getattr(model, "alignment_pairs", None)
-    pairs = tuple(declare()) if declare is not None else inside_pairs(model)
+    pairs = tuple(declare()) if declare is not None else inside_pairs(model, known=chosen.manifest)
     chosen_parameters = {reading.parameter for reading in chosen.readings.values()}
     parameters = {reading.name: reading.parameter for reading in chosen.manifest.readings}
     return tuple(
