@@ -125,3 +125,18 @@ def test_random_numbers_of_torch_python_and_numpy() -> None:
         random.random(), np.random.rand(), torch.rand(1)
         assert state() != before
     assert state() == before
+
+
+def test_a_frozen_dict_is_left_alone() -> None:
+    """Configs of diffusers refuse every change, even by nothing."""
+
+    class Frozen(dict[str, int]):
+        def update(self, *args: object, **kwargs: object) -> None:
+            raise TypeError("frozen")
+
+        __setitem__ = __delitem__ = update
+
+    layer = nn.Linear(2, 3)
+    layer.settings = Frozen(width=2)
+    discover_pairs(layer, torch.zeros(1, 2))
+    assert layer.settings == {"width": 2}

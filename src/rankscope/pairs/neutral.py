@@ -140,8 +140,9 @@ def _restore_dict(
             present[key] = former[key]
         else:
             del present[key]
-    if not only_tensors:
-        present.update({key: value for key, value in former.items() if key not in present})
+    # One by one: a frozen dict of a config has nothing to restore and refuses `update`.
+    for key in former.keys() - present.keys() if not only_tensors else ():
+        present[key] = former[key]
 
 
 def _differs(present: Any, former: Any) -> bool:
