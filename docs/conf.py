@@ -109,7 +109,7 @@ def include_root_file(app: Sphinx, page: str, source: list[str]) -> None:
 
 def drop_anchors(app: Sphinx, page: str, source: list[str]) -> None:
     """Remove <a id="y4"></a>, which Markdown readers need; headings have these ids here."""
-    source[0] = re.sub(r'^<a id="\w+"></a>\n', "", source[0], flags=re.MULTILINE)
+    source[0] = re.sub(r'^<a id="[\w-]+"></a>\n', "", source[0], flags=re.MULTILINE)
 
 
 def setup(app: Sphinx) -> None:

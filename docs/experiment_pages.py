@@ -9,7 +9,7 @@ from docutils import nodes
 
 PACKAGE = "rankscope.lab.papers"  # one folder per paper, one module per experiment
 
-CLAIM = re.compile(r"\b([YB]\d{1,2}b?)\b(?!-)")
+CLAIM = re.compile(r"\b([YB]\d{1,2}b?(?:-VO)?)\b(?!-)")
 INDEX = """\
 # Experiments
 
