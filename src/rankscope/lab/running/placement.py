@@ -65,7 +65,7 @@ def _together(machine: Machine, on: On) -> Placement:
     if torchrun.leads():
         train = partial(torchrun.execute, machine=machine)
         return Placement(machine, partial(trainings_first, train))
-    return Placement(machine, follow=partial(torchrun.follow, machine))
+    return Placement(machine, follow=partial(torchrun.follow_and_exit, machine))
 
 
 def _executor(machine: Machine, on: On) -> Execute:

@@ -70,6 +70,15 @@ def follow(machine: Machine) -> bool:
     return True
 
 
+def follow_and_exit(machine: Machine) -> NoReturn:
+    """Take part until there is no more, then exit: nothing else is left for this process to do.
+
+    Threads of a process group that has ended at times abort the interpreter's clean-up.
+    """
+    follow(machine)
+    _end_at_once(0)
+
+
 def _lead(stored: StoredRun, watcher: Watcher) -> Ended:
     watcher.started(stored.title)
     began = time.perf_counter()
@@ -146,7 +155,7 @@ def _broadcast(stored: StoredRun | None) -> StoredRun | None:
 
 
 def _end_at_once(code: int) -> NoReturn:
-    """Exit without the interpreter's clean-up, which waits for pending collectives."""
+    """Exit without the interpreter's clean-up, which may wait for pending collectives."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
