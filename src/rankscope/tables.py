@@ -73,7 +73,8 @@ def _require_snapshots(run: xr.Dataset) -> None:
 
 def _of_run(run: xr.Dataset) -> pd.DataFrame:
     _require_snapshots(run)
-    last = run.isel(step=-1).rankscope.whole()
+    spectra = [name for name in ("singular_values", "change_singular_values") if name in run]
+    last = run.isel(step=-1).rankscope.whole()[spectra].load()  # at once, not matrix by matrix
     has_changes = "change_singular_values" in last
     rows = {}
     for position, name in enumerate(last["matrix"].to_numpy().astype(str)):

@@ -16,6 +16,8 @@ from tracker.tracked import network
         ("a\\b", 1.0, "under this name"),
         ("", 1.0, "under this name"),
         ("zarr.json", 1.0, "under this name"),
+        ("dropped", 1.0, "under this name"),
+        ("loss.partial", 1.0, "under this name"),
         ("line\nbreak", 1.0, "under this name"),
         ("x" * 300, 1.0, "under this name"),
         ("singular_values", 1.0, "the name of another variable"),

@@ -19,6 +19,7 @@ from rankscope.store.files import ROOT
 from rankscope.tracker.buffers import Buffer, BufferPool, Handoff
 from rankscope.tracker.defaults import MeasurerKind
 from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
+from rankscope.tracker.notices import listed
 from rankscope.tracker.open_trackers import close_earlier
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.reference import InitialWeights
@@ -120,10 +121,9 @@ class Recorder:
         names = [self._unreported.get() for _ in range(self._unreported.qsize())]
         if not names:
             return ""
-        shown = ", ".join(repr(name) for name in names[:5]) + (" ..." if len(names) > 5 else "")
         return (
             f"rankscope: {len(names)} matrices cannot be decomposed, their spectra are NaN: "
-            f"{shown}; look for NaN or Inf in these weights"
+            f"{listed(names)}; look for NaN or Inf in these weights"
         )
 
     def record_rows(self, steps: Sequence[int], scalars: Handoff) -> None:

@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from rankscope import snapshot
+from rankscope.store.names import can_name_scalar
 from rankscope.tracker.buffers import Number, detached
 from rankscope.tracker.notices import Notices
-
-LONGEST_NAME = 200  # bytes; file systems allow 255, and a suffix may follow
 
 
 class Scalars:
@@ -47,13 +46,7 @@ def name_problem(name: str, taken: Collection[str]) -> str:
     """Return why `name` cannot name a scalar, or ""."""
     if name in taken or name.startswith("tracker_"):
         return f"the scalar {name!r} has the name of another variable of the run; rename it"
-    if (
-        not name
-        or name.startswith((".", "__"))
-        or name == "zarr.json"
-        or any(character in "/\\" or not character.isprintable() for character in name)
-        or len(name.encode(errors="replace")) > LONGEST_NAME
-    ):
+    if not can_name_scalar(name):
         return (
             f"the scalar {name!r} cannot be stored under this name; use letters, digits and "
             "underscores, such as train_loss"
