@@ -8,6 +8,17 @@ import pytest
 
 import rankscope
 
+# What the viewer computes of a run: metrics of stored spectra, with floors from shapes and types.
+METRICS = """
+    import numpy, xarray
+    spectra = numpy.array([[[2.0, 1.0, 0.0]]], "float32")
+    facts = {"m": 3, "n": 3, "dtype": "float32"}
+    coords = {name: ("matrix", [fact]) for name, fact in facts.items()}
+    names = ["singular_values", "change_singular_values"]
+    run = xarray.Dataset({name: (("step", "matrix", "k"), spectra) for name in names}, coords)
+    assert run.rankscope.numerical_rank(of="change_singular_values").item() == 2
+    assert 0 < run.rankscope.normalized_effective_rank().item() < 1
+"""
 HEAVY = ("torch", "xarray", "zarr", "numpy", "matplotlib", "scipy", "typer")
 
 
@@ -24,9 +35,11 @@ def python(code: str) -> str:
     [
         ("rankscope.__version__", HEAVY),
         ("rankscope.open", ("torch",)),
+        (METRICS, ("torch",)),
+        ("import rankscope.lab.judging.verdict", ("torch",)),
         ("sys.argv[1:] = ['--help']; from rankscope.cli import main; main()", HEAVY[:-1]),
     ],
-    ids=["import", "open a run", "help of the command line"],
+    ids=["import", "open a run", "metrics of a run", "verdicts", "help of the command line"],
 )
 def test_heavy_libraries_are_loaded_when_they_are_used(use: str, unloaded: tuple[str, ...]) -> None:
     loaded = f"[name for name in {unloaded} if name in sys.modules]"

@@ -127,7 +127,7 @@ def test_arrays_are_read_as_tensors_and_left_alone(metric: Metric) -> None:
     values = metric(array)  # type: ignore[arg-type, type-var]
     assert isinstance(values, np.ndarray)
     assert values.shape == (2, 3)
-    np.testing.assert_array_equal(values, metric(tensor).numpy())
+    np.testing.assert_allclose(values, metric(tensor).numpy(), rtol=1e-15)
     assert torch.equal(tensor, torch.tensor(array))
 
 
@@ -257,3 +257,29 @@ def test_tail_exponent_needs_two_values() -> None:
 def test_a_weight_instead_of_its_singular_values_is_refused() -> None:
     with pytest.raises(ValueError, match=r"effective_rank takes singular values.*singular_values"):
         metrics.effective_rank(torch.tensor([[1.0, -2.0], [0.5, 3.0]]))
+
+
+@quick
+@given(
+    st.lists(st.lists(st.floats(0, 100), min_size=4, max_size=4), min_size=1, max_size=3),
+    st.sampled_from([*SCALE_FREE, *NORMS, metrics.tail_exponent]),
+)
+def test_stored_values_and_tensors_have_the_same_metrics(
+    rows: list[list[float]], metric: Metric
+) -> None:
+    array = np.array(rows)
+    values = metric(array)  # type: ignore[arg-type, type-var]
+    np.testing.assert_allclose(values, metric(torch.tensor(array)).numpy(), rtol=1e-12)
+
+
+# torch says 2**-3 for the two bits of this one's mantissa.
+@pytest.mark.parametrize("name", sorted(metrics.LIMITS.keys() - {"float8_e5m2fnuz"}))
+def test_limits_of_types_are_those_of_torch(name: str) -> None:
+    limits = torch.finfo(getattr(torch, name))
+    assert metrics.LIMITS[name] == (limits.eps, limits.smallest_normal)
+
+
+@pytest.mark.parametrize("name", ["bfloat16", "float32"])
+def test_rounding_floor_takes_the_name_of_a_type(name: str) -> None:
+    floor = metrics.rounding_floor(getattr(torch, name), 2.0, 9, 16)
+    assert metrics.rounding_floor(name, 2.0, 9, 16) == floor

@@ -9,7 +9,6 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy as np
-import torch
 import xarray as xr
 
 from rankscope import metrics
@@ -90,8 +89,8 @@ class RankscopeAccessor:
         other_dims = [dim for dim in norms.dims if dim not in dtype.dims]
 
         def floor(dtype: str, norm: Any, m: Any, n: Any) -> metrics.PerMatrix:
-            torch_dtype, norm = getattr(torch, dtype), np.asarray(norm, np.float64)
-            return metrics.rounding_floor(torch_dtype, norm, int(m), int(n), safety=safety)
+            norm = np.asarray(norm, np.float64)
+            return metrics.rounding_floor(dtype, norm, int(m), int(n), safety=safety)
 
         floors: xr.DataArray = xr.apply_ufunc(
             floor,

@@ -1,60 +1,87 @@
 """Metrics of a spectrum: singular values S (*batch, k) -> (*batch).
 
 S holds the min(m, n) singular values of an m x n matrix, in any order. Tensors give tensors, numpy
-arrays give numpy arrays. NaN in, NaN out. The zero matrix, and one without entries, has norms and
-numerical rank 0; metrics that divide by a norm are NaN for it, which plots and averages skip.
+arrays give numpy arrays: metrics are written for the array API that both have, so stored values
+need no torch. NaN in, NaN out. The zero matrix, and one without entries, has norms and numerical
+rank 0; metrics that divide by a norm are NaN for it, which plots and averages skip.
 """
 
 import functools
 import math
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
-import torch
+from array_api_compat import array_namespace, device, is_numpy_array, to_device
 from jaxtyping import Float, Real
-from torch import Tensor
 
-Array = TypeVar("Array", Tensor, np.ndarray)
+if TYPE_CHECKING:
+    from torch import Tensor, dtype
+
+    Array = TypeVar("Array", Tensor, np.ndarray)
+    Values = Any  # an array of the library that S comes from
+    PerMatrix = Real[Tensor, "*#batch"] | Real[np.ndarray, "*#batch"] | float | int
+else:  # torch is not imported for stored values
+    Array = TypeVar("Array")
+    Values = Any
+    PerMatrix = Real[Any, "*#batch"] | float | int
+
 Options = ParamSpec("Options")
-PerMatrix = Real[Tensor, "*#batch"] | Real[np.ndarray, "*#batch"] | float | int
+
+# Spacing of numbers at 1, and smallest normal number, of the types that weights are stored in.
+LIMITS = {
+    "float64": (2.0**-52, 2.0**-1022),
+    "float32": (2.0**-23, 2.0**-126),
+    "bfloat16": (2.0**-7, 2.0**-126),
+    "float16": (2.0**-10, 2.0**-14),
+    "float8_e4m3fn": (2.0**-3, 2.0**-6),
+    "float8_e4m3fnuz": (2.0**-3, 2.0**-7),
+    "float8_e5m2": (2.0**-2, 2.0**-14),
+    "float8_e5m2fnuz": (2.0**-2, 2.0**-15),
+    "float8_e8m0fnu": (1.0, 2.0**-127),
+    "complex64": (2.0**-23, 2.0**-126),
+    "complex128": (2.0**-52, 2.0**-1022),
+}
 
 
 def _on_arrays(
-    metric: Callable[Concatenate[Tensor, Options], Tensor],
+    metric: Callable[Concatenate[Values, Options], Values],
 ) -> Callable[Concatenate[Array, Options], Array]:
-    """Let a metric take numpy arrays and spectra of length 0 too."""
+    """Let a metric take spectra of length 0, and refuse what is no spectrum."""
 
     @functools.wraps(metric)
     def on_arrays(S: Array, /, *args: Options.args, **kwargs: Options.kwargs) -> Array:
-        spectra = S if isinstance(S, Tensor) else torch.from_numpy(np.array(S, order="C"))
-        if bool(spectra.lt(0).any()):
+        xp = array_namespace(S)
+        if bool(xp.any(S < 0)):
             raise ValueError(
                 f"{metric.__name__} takes singular values, which are never negative; "
                 "pass rankscope.singular_values(W) instead of a weight W"
             )
-        if spectra.shape[-1] == 0:
-            spectra = spectra.new_zeros(*spectra.shape[:-1], 1)
-        values = metric(spectra, *args, **kwargs)
-        return values if isinstance(S, Tensor) else np.asarray(values)
+        spectra: Values = S
+        if S.shape[-1] == 0:
+            spectra = xp.zeros((*S.shape[:-1], 1), dtype=S.dtype, device=device(S))
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
+            values = metric(spectra, *args, **kwargs)
+        result: Array = np.asarray(values) if is_numpy_array(S) else values
+        return result
 
     return on_arrays
 
 
 @_on_arrays
-def effective_rank(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+def effective_rank(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """exp of the entropy of S / sum(S); between 1 and k.
 
     Equals r when r values are equal and the rest zero. No epsilon: 0 log 0 = 0.
     roy2007; the yunis2024 code divides by min(m, n): see `normalized_effective_rank`.
     """
-    return spectral_entropy(S).exp()
+    return array_namespace(S).exp(spectral_entropy(S))
 
 
 @_on_arrays
 def normalized_effective_rank(
-    S: Float[Tensor, "*batch k"], *, R: PerMatrix | None = None
-) -> Float[Tensor, "*batch"]:
+    S: Float[Values, "*batch k"], *, R: PerMatrix | None = None
+) -> Float[Values, "*batch"]:
     """effective_rank(S) / R, in (0, 1]; the figures of yunis2024 show it.
 
     R: min(m, n), by default k. Pass it for a product of factors, which has fewer values.
@@ -63,22 +90,22 @@ def normalized_effective_rank(
 
 
 @_on_arrays
-def spectral_entropy(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+def spectral_entropy(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """-sum p log p with p = S / sum(S); between 0 and log k.
 
     yunis2024 Eq. 1 as printed, `EffRank`; the paper's figures show its exponential.
     """
     # Dividing by the largest first keeps sums of large or tiny values inside the number format.
     relative = _relative(S)
-    p = relative / relative.sum(-1, keepdim=True)
-    entropy: Tensor = torch.special.entr(p).sum(-1)
-    return entropy
+    xp = array_namespace(S)
+    p = relative / xp.sum(relative, axis=-1, keepdims=True)
+    return xp.sum(-p * xp.log(xp.where(p == 0, 1.0, p)), axis=-1)
 
 
 @_on_arrays
 def normalized_spectral_entropy(
-    S: Float[Tensor, "*batch k"], *, R: PerMatrix | None = None
-) -> Float[Tensor, "*batch"]:
+    S: Float[Values, "*batch k"], *, R: PerMatrix | None = None
+) -> Float[Values, "*batch"]:
     """spectral_entropy(S) / R, at most log(R) / R. yunis2024 Eq. 1 as printed, `NormEffRank`.
 
     R: min(m, n), by default k.
@@ -87,52 +114,56 @@ def normalized_spectral_entropy(
 
 
 @_on_arrays
-def stable_rank(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+def stable_rank(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """|S|_F^2 / |S|_2^2; between 1 and k, r when r values are equal and the rest zero.
 
     boix2023, app. B and Figs. 4, 12, 14, 16, show it for the change of each head's products.
     """
-    return _relative(S).square().sum(-1)
+    return array_namespace(S).sum(_relative(S) ** 2, axis=-1)
 
 
 @_on_arrays
 def numerical_rank(
-    S: Float[Tensor, "*batch k"], *, floor: PerMatrix | None = None
-) -> Float[Tensor, "*batch"]:
+    S: Float[Values, "*batch k"], *, floor: PerMatrix | None = None
+) -> Float[Values, "*batch"]:
     """Number of values above `floor`, by default `solver_floor(S, k, k)`.
 
     For changes of weights pass `rounding_floor`, or their rounding counts as rank.
     """
     k = S.shape[-1]
-    level = solver_floor(S, k, k) if floor is None else _tensor(floor, S)
-    count = S.gt(level.unsqueeze(-1)).sum(-1).to(S.dtype)
-    return count.where(~S.isnan().any(-1), math.nan)
+    xp = array_namespace(S)
+    level = solver_floor(S, k, k) if floor is None else _beside(floor, S)
+    count = xp.astype(xp.count_nonzero(level[..., None] < S, axis=-1), S.dtype)
+    return xp.where(xp.any(xp.isnan(S), axis=-1), math.nan, count)
 
 
 @_on_arrays
-def energy_rank(S: Float[Tensor, "*batch k"], fraction: float) -> Float[Tensor, "*batch"]:
+def energy_rank(S: Float[Values, "*batch k"], fraction: float) -> Float[Values, "*batch"]:
     """Smallest r such that the r largest values hold `fraction` of the sum of squares."""
     if not 0 < fraction <= 1:
         raise ValueError(f"energy_rank: expected a fraction in (0, 1], got {fraction}")
     # float64: in float32 a square below 1e-7 of the sum so far would add nothing to it.
-    energy = _relative(S.double()).square().sort(dim=-1, descending=True).values.cumsum(-1)
+    xp = array_namespace(S)
+    squares = _relative(xp.astype(S, xp.float64)) ** 2
+    energy = xp.cumulative_sum(xp.sort(squares, axis=-1, descending=True), axis=-1)
     total = energy[..., -1:]
-    rank = 1 + (energy < fraction * total).sum(-1)
-    return rank.to(S.dtype).where(~total.squeeze(-1).isnan(), math.nan)
+    rank = 1 + xp.count_nonzero(energy < fraction * total, axis=-1)
+    return xp.where(xp.isnan(total[..., 0]), math.nan, xp.astype(rank, S.dtype))
 
 
 @_on_arrays
-def tail_exponent(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+def tail_exponent(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """Exponent alpha of the power law p(x) ~ x^-alpha that fits the largest x = S^2 best.
 
     The tail begins at the x_min that minimises the Kolmogorov-Smirnov distance, and
     alpha = 1 + n / sum(log(x / x_min)) over its n values: Clauset, Shalizi and Newman (2009), and
     WeightWatcher's alpha. NaN with fewer than two different values above 0.
     """
-    spectra = S.double().reshape(-1, S.shape[-1]).cpu().numpy()
+    xp = array_namespace(S)
+    spectra = np.asarray(to_device(xp.astype(S, xp.float64), "cpu")).reshape(-1, S.shape[-1])
     exponents = [_tail_exponent(np.sort(row[row > 0] ** 2)) for row in spectra]
-    result = torch.tensor(exponents, dtype=S.dtype, device=S.device).reshape(S.shape[:-1])
-    return result.where(~S.isnan().any(-1), math.nan)
+    result = xp.asarray(exponents, dtype=S.dtype, device=device(S))
+    return xp.where(xp.any(xp.isnan(S), axis=-1), math.nan, xp.reshape(result, S.shape[:-1]))
 
 
 def _tail_exponent(x: Float[np.ndarray, " k"]) -> float:
@@ -151,44 +182,45 @@ def _tail_exponent(x: Float[np.ndarray, " k"]) -> float:
 
 
 @_on_arrays
-def frobenius_norm(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+def frobenius_norm(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """sqrt(sum of squares)."""
-    norm: Tensor = torch.linalg.vector_norm(S, dim=-1)
-    return norm
+    return array_namespace(S).linalg.vector_norm(S, axis=-1)
 
 
 @_on_arrays
-def spectral_norm(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+def spectral_norm(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """Largest value."""
-    return S.amax(-1)
+    return array_namespace(S).max(S, axis=-1)
 
 
 @_on_arrays
-def nuclear_norm(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+def nuclear_norm(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """Sum of the values."""
-    return S.sum(-1)
+    return array_namespace(S).sum(S, axis=-1)
 
 
 @_on_arrays
-def condition_number(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+def condition_number(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """Largest over smallest value; at least 1, infinite when one of them is 0."""
-    return S.amax(-1) / S.amin(-1)
+    xp = array_namespace(S)
+    return xp.max(S, axis=-1) / xp.min(S, axis=-1)
 
 
 @_on_arrays
 def solver_floor(
-    S: Float[Tensor, "*batch k"], m: PerMatrix, n: PerMatrix
-) -> Float[Tensor, "*batch"]:
+    S: Float[Values, "*batch k"], m: PerMatrix, n: PerMatrix
+) -> Float[Values, "*batch"]:
     """max(m, n) eps max(S): values below it may be a solver's rounding.
 
     eps is that of the dtype of S. MATLAB and numpy's matrix_rank use this rule.
     """
-    size = torch.maximum(_tensor(m, S), _tensor(n, S))
-    return size * torch.finfo(S.dtype).eps * S.amax(-1)
+    xp = array_namespace(S)
+    size = xp.maximum(_beside(m, S), _beside(n, S))
+    return xp.astype(size, S.dtype) * float(xp.finfo(S.dtype).eps) * xp.max(S, axis=-1)
 
 
 def rounding_floor(
-    dtype: torch.dtype, frobenius: PerMatrix, m: int, n: int, *, safety: float = 2.0
+    dtype: "dtype | str", frobenius: PerMatrix, m: int, n: int, *, safety: float = 2.0
 ) -> PerMatrix:
     """Level below which singular values of W - W0, both stored in `dtype`, are rounding noise.
 
@@ -197,25 +229,33 @@ def rounding_floor(
     s = sqrt(2/3) u rms(W) on each entry, and a matrix of such entries has spectral norm
     s (sqrt(m) + sqrt(n)). Below the smallest normal number weights round as coarsely as there.
 
+    dtype: a torch.dtype, or its name, as runs store it.
     frobenius: the Frobenius norm of W, which gives rms(W).
     safety: factor on that spectral norm. We measured noise of up to 1.3 times the norm for rows and
         columns of similar norms, and of up to 5 times where these differ tenfold.
     """
-    limits = torch.finfo(dtype)
-    rms: PerMatrix = frobenius / math.sqrt(max(1, m * n)) + limits.smallest_normal
-    spread = math.sqrt(2 / 3) * limits.eps / 2 * (math.sqrt(m) + math.sqrt(n))
+    eps, smallest_normal = LIMITS[str(dtype).removeprefix("torch.")]
+    rms: PerMatrix = frobenius / math.sqrt(max(1, m * n)) + smallest_normal
+    spread = math.sqrt(2 / 3) * eps / 2 * (math.sqrt(m) + math.sqrt(n))
     return safety * spread * rms
 
 
-def _relative(S: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch k"]:
+def _relative(S: Float[Values, "*batch k"]) -> Float[Values, "*batch k"]:
     """S over its largest value; NaN for the zero matrix."""
-    return S / S.amax(-1, keepdim=True)
+    return S / array_namespace(S).max(S, axis=-1, keepdims=True)
 
 
-def _width(S: Float[Tensor, "*batch k"], R: PerMatrix | None) -> Tensor | int:
-    return S.shape[-1] if R is None else _tensor(R, S)
+def _width(S: Float[Values, "*batch k"], R: PerMatrix | None) -> Values:
+    return S.shape[-1] if R is None else array_namespace(S).astype(_beside(R, S), S.dtype)
 
 
-def _tensor(value: PerMatrix, S: Tensor) -> Tensor:
-    """Return `value` on the device of S, copied from numpy, whose arrays may be read-only."""
-    return value if isinstance(value, Tensor) else torch.tensor(value, device=S.device)
+def _beside(value: PerMatrix, S: Values) -> Values:
+    """Return `value` as an array of the library and on the device of S.
+
+    It is copied from numpy, whose arrays may be read-only.
+    """
+    if is_numpy_array(S):
+        return np.asarray(value)
+    if type(value) is type(S):
+        return value
+    return array_namespace(S).asarray(np.array(value), device=device(S))

@@ -1,7 +1,7 @@
 """Registration of `ds.rankscope` on xarray Datasets, without importing xarray.
 
 Where xarray is imported already, the accessor is registered at once; otherwise when somebody
-imports xarray. `rankscope.accessor`, which needs torch, is imported when `ds.rankscope` is used.
+imports xarray. `rankscope.accessor` is imported when `ds.rankscope` is used.
 """
 
 import contextlib
