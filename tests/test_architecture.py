@@ -10,7 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "rankscope"
 
 MAY_IMPORT = {
-    "matrices": set(),
+    "checkpoints": set(),
+    "matrices": {"checkpoints"},
     "metrics": set(),
     "store": set(),
     "provenance": set(),

@@ -1,6 +1,7 @@
 __version__: str
 
 from rankscope import accessor as accessor
+from rankscope import checkpoints as checkpoints
 from rankscope import figures as figures
 from rankscope import interventions as interventions
 from rankscope import matrices as matrices
@@ -13,6 +14,7 @@ from rankscope import store as store
 from rankscope import theory as theory
 from rankscope import tracker as tracker
 from rankscope import verification as verification
+from rankscope.checkpoints import open_checkpoint as open_checkpoint
 from rankscope.interventions import perturb as perturb
 from rankscope.interventions import perturb_relative as perturb_relative
 from rankscope.interventions import reestimate_batchnorm as reestimate_batchnorm

@@ -1,0 +1,98 @@
+"""Tensors of a checkpoint: what is stored, and how it is read when it is wanted."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor
+
+from rankscope.checkpoints.files import File
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """Description of one tensor of a checkpoint.
+
+    dtype: of the tensor that is read; that on disk is in `format`.
+    bytes: number of bytes on disk.
+    note: how the numbers are computed from those on disk; empty if they are the same.
+    tied_to: name under which the same memory is stored first.
+    part_of: name of the tensor whose numbers need this one, such as a scale.
+    refusal: why the tensor is not read; empty if it can be.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    bytes: int
+    format: str
+    note: str = ""
+    tied_to: str | None = None
+    part_of: str | None = None
+    refusal: str = ""
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+@runtime_checkable
+class Loader(Protocol):
+    """A way to read one tensor from disk into memory of its own."""
+
+    def load(self) -> Shaped[Tensor, "..."]:
+        """Read the whole tensor."""
+
+    def load_rows(self, start: int, stop: int) -> Shaped[Tensor, "..."]:
+        """Read a range of the first axis, and no more of the file than it needs."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """A dense tensor in consecutive bytes of a file, its last axis fastest."""
+
+    file: File
+    offset: int
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @property
+    def bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def load(self) -> Shaped[Tensor, "..."]:
+        return self._read(self.offset, self.shape)
+
+    def load_rows(self, start: int, stop: int) -> Shaped[Tensor, "..."]:
+        row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        return self._read(self.offset + start * row, (stop - start, *self.shape[1:]))
+
+    def _read(self, offset: int, shape: tuple[int, ...]) -> Tensor:
+        count = math.prod(shape)
+        buffer = torch.empty(count * self.dtype.itemsize, dtype=torch.uint8)
+        if count:
+            self.file.read_into(memoryview(buffer.numpy().data), offset)
+        return buffer.view(self.dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A tensor that is a strided view of a storage, as in a file of `torch.save`."""
+
+    storage: Range  # one axis
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    def load(self) -> Shaped[Tensor, "..."]:
+        if 0 in self.shape:
+            return torch.empty(self.shape, dtype=self.storage.dtype)
+        last = sum((size - 1) * step for size, step in zip(self.shape, self.strides, strict=True))
+        entries = self.storage.load_rows(self.offset, self.offset + last + 1)
+        return entries.as_strided(self.shape, self.strides)
+
+    def load_rows(self, start: int, stop: int) -> Shaped[Tensor, "..."]:
+        first = self.offset + start * self.strides[0]
+        return Strided(self.storage, first, (stop - start, *self.shape[1:]), self.strides).load()
