@@ -8,6 +8,7 @@ from contextlib import nullcontext
 from rankscope.tracker.budget import Budget
 from rankscope.tracker.buffers import Buffer, BufferPool, Handoff, Number, RowBuffer
 from rankscope.tracker.recorder import Recorder
+from rankscope.tracker.sinks import Sinks
 from rankscope.tracker.worker import Worker
 
 
@@ -15,12 +16,19 @@ class Handover:
     """Queues the recorder's work for the worker of a tracker."""
 
     def __init__(
-        self, worker: Worker, recorder: Recorder, pool: BufferPool, *, budget: Budget | None
+        self,
+        worker: Worker,
+        recorder: Recorder,
+        pool: BufferPool,
+        *,
+        budget: Budget | None,
+        sinks: Sinks,
     ) -> None:
         self._worker = worker
         self._recorder = recorder
         self._pool = pool
         self._budget = budget
+        self._sinks = sinks
         self._gaps: dict[str, list[int]] = {"skipped": [], "left_out": []}
 
     def submit(
@@ -52,11 +60,12 @@ class Handover:
         """Let the worker measure a filled buffer and commit it as the snapshot of `step`."""
         self._send_gaps(taken=step)
         handoff, pool = Handoff({name: [number] for name, number in numbers.items()}), self._pool
-        budget = self._budget
+        budget, sinks = self._budget, self._sinks
 
         def record(recorder: Recorder) -> None:
             with nullcontext() if budget is None else budget.measuring():
                 recorder.record(step, buffer, handoff, wait_seconds=wait_seconds, complete=complete)
+            sinks.committed(step)
 
         if budget is not None:
             budget.submitted()
@@ -73,9 +82,22 @@ class Handover:
         self._gaps["skipped" if self._budget is None else "left_out"].append(step)
 
     def finish(self, rows: RowBuffer) -> None:
-        """Send all that has gathered."""
+        """Send all that has gathered, and wait until it is committed and the sinks have seen it."""
         self.send_rows(rows)
         self._send_gaps()
+        self._worker.drain()
+        self._sinks.drain()
+
+    def new_failures(self) -> list[str]:
+        """Return a warning for each trouble of a matrix or a sink that has not been reported."""
+        return [*filter(None, [self._recorder.new_failures()]), *self._sinks.new_failures()]
+
+    def close(self) -> None:
+        """Commit what is waiting and close the run."""
+        self._worker.drain()
+        self._worker.close()
+        self._recorder.close()
+        self._sinks.close()
 
     def _send_gaps(self, *, taken: int | None = None) -> None:
         gaps = {
@@ -88,9 +110,7 @@ class Handover:
             self.submit(lambda recorder: recorder.note(gaps))
 
 
-def finish_run(pid: int, worker: Worker, recorder: Recorder) -> None:
+def finish_run(pid: int, handover: Handover) -> None:
     """Close a run, also at interpreter exit, but not in a forked child, which has no worker."""
     if os.getpid() == pid:
-        worker.drain()
-        worker.close()
-        recorder.close()
+        handover.close()

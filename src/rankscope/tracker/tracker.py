@@ -38,6 +38,7 @@ from rankscope.tracker.reference import Reference, describe_reference, given_ref
 from rankscope.tracker.scalars import Scalars
 from rankscope.tracker.schedules import Schedule, as_schedule
 from rankscope.tracker.setup import check_options, set_up
+from rankscope.tracker.sinks import Sink, Sinks
 from rankscope.tracker.state import State
 from rankscope.tracker.steps import StepCounter
 from rankscope.tracker.worker import Worker
@@ -66,6 +67,7 @@ class Tracker:
     top: number of leading directions that enter an overlap.
     every_step: names of scalars to store at every step, not only at snapshots.
     probe: a function of the weights that is called at each snapshot, beside training: see `Probe`.
+    sinks: functions of the run so far, or one, called after each snapshot, beside training.
 
     Where to measure, beside training:
 
@@ -111,6 +113,7 @@ class Tracker:
         every_step: str | Sequence[str] = (),
         example: Any = None,
         probe: Probe | None = None,
+        sinks: Sink | Sequence[Sink] = (),
         when_full: Literal["block", "skip"] = "block",
         places: int = 2,
         device: torch.device | str | None = None,
@@ -129,6 +132,7 @@ class Tracker:
         self._resuming = resume  # until the first step is seen
         self._began = time.perf_counter()
         self._notices = Notices(self.path, strict=strict)
+        self._sinks = Sinks(self.path, sinks)
         self._steps = StepCounter(self._notices)
         self._state = State(self.path, strict=strict, sharded=is_sharded(named_tensors(model)))
         # Before anything that may gather, such as the forward pass on the example.
@@ -206,10 +210,10 @@ class Tracker:
             else:
                 remember(self, self.path)
                 self._worker = Worker()
-                self._handover = Handover(self._worker, self._recorder, pool, budget=self._budget)
-                self._finalize = weakref.finalize(
-                    self, finish_run, os.getpid(), self._worker, self._recorder
+                self._handover = Handover(
+                    self._worker, self._recorder, pool, budget=self._budget, sinks=self._sinks
                 )
+                self._finalize = weakref.finalize(self, finish_run, os.getpid(), self._handover)
         last = None if self._recorder is None else self._recorder.last_step
         (next_step,) = self._state.agree(0 if last is None else last + 1)
         self._state.raise_mistake()
@@ -348,7 +352,6 @@ class Tracker:
         if self._worker is None or self._handover is None or self._state.stopped:
             return
         self._handover.finish(self._rows)
-        self._worker.drain()
         self._report_worker()
 
     @contextmanager
@@ -391,7 +394,7 @@ class Tracker:
 
     def _report_worker(self) -> None:
         """Warn of the worker's troubles, in the training thread, where warnings belong."""
-        if self._recorder is not None and (message := self._recorder.new_failures()):
+        for message in [] if self._handover is None else self._handover.new_failures():
             warnings.warn(message, RuntimeWarning, stacklevel=5)
         if self._worker is not None and self._worker.failure is not None:
             self._state.fail(self._worker.failure)

@@ -1,8 +1,10 @@
 """The thread that does the tracker's work beside training."""
 
+import math
 import os
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -40,11 +42,13 @@ class Worker:
             self._unfinished += 1
         self._jobs.put((job, after))
 
-    def drain(self) -> None:
-        """Wait until every submitted job has ended."""
+    def drain(self, *, timeout: float = math.inf) -> bool:
+        """Wait until every submitted job has ended; False if that takes longer than `timeout`."""
+        deadline = time.monotonic() + timeout
         with self._finished:
-            while self._unfinished and self.alive:
+            while self._unfinished and self.alive and time.monotonic() < deadline:
                 self._finished.wait(timeout=0.2)
+            return not (self._unfinished and self.alive)
 
     @contextmanager
     def held(self) -> Iterator[None]:
