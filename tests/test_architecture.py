@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "theory": {"matrices", "spectra"},
     "overlaps": {"matrices", "pairs", "spectra"},
     "accessor": {"metrics", "overlaps"},
+    "gates": {"accessor", "store"},
     "interventions": {"matrices", "metrics", "spectra"},
     "snapshot": {"matrices", "pairs", "spectra", "overlaps", "store"},
     "verification": {"matrices", "pairs"},

@@ -3,6 +3,7 @@ __version__: str
 from rankscope import accessor as accessor
 from rankscope import checkpoints as checkpoints
 from rankscope import figures as figures
+from rankscope import gates as gates
 from rankscope import interventions as interventions
 from rankscope import matrices as matrices
 from rankscope import metrics as metrics
@@ -15,6 +16,8 @@ from rankscope import theory as theory
 from rankscope import tracker as tracker
 from rankscope import verification as verification
 from rankscope.checkpoints import open_checkpoint as open_checkpoint
+from rankscope.gates import StopIf as StopIf
+from rankscope.gates import Stopped as Stopped
 from rankscope.interventions import perturb as perturb
 from rankscope.interventions import perturb_relative as perturb_relative
 from rankscope.interventions import reestimate_batchnorm as reestimate_batchnorm

@@ -178,6 +178,14 @@ class RankscopeAccessor:
         return _smaller(shorter, inner)
 
 
+# Metrics that follow from singular values alone.
+METRICS = tuple(
+    name
+    for name in vars(RankscopeAccessor)
+    if name in vars(metrics) and not name.startswith("_") and name != "rounding_floor"
+)
+
+
 def _smaller(a: xr.DataArray, b: xr.DataArray) -> xr.DataArray:
     return a.where(a < b, b)
 
