@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "overlaps": {"matrices", "pairs", "spectra"},
     "accessor": {"metrics", "overlaps"},
     "gates": {"accessor", "store"},
+    "integrations": {"gates", "store", "tracker"},
     "interventions": {"matrices", "metrics", "spectra"},
     "snapshot": {"matrices", "pairs", "spectra", "overlaps", "store"},
     "verification": {"matrices", "pairs"},

@@ -79,7 +79,7 @@ class StopIf:
         self._patterns = (matrices,) if isinstance(matrices, str) else tuple(matrices)
         self._of = of
         self._needs = needs
-        self._then = then
+        self.then = then
 
     def __call__(self, run: xr.Dataset) -> None:
         """Look at the last snapshot of `run`, unless the condition was met before."""
@@ -92,7 +92,7 @@ class StopIf:
         """
         if run is not None:
             self.reason = self._reason(run if isinstance(run, xr.Dataset) else store.open(run))
-        if self.reason is not None and self._then == "raise":
+        if self.reason is not None and self.then == "raise":
             raise Stopped(self.reason)
         return self.reason is not None
 

@@ -27,13 +27,18 @@ class Trouble(IntEnum):
     MISTAKE = 2  # a user's mistake in the constructor, which ends every rank
 
 
+def several() -> bool:
+    """Return whether several processes train together."""
+    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+
+
 def is_writer() -> bool:
     """Return whether this is the one process that measures and writes."""
-    return not _several() or dist.get_rank() == 0
+    return not several() or dist.get_rank() == 0
 
 
 def is_sharded(tensors: Mapping[str, Tensor]) -> bool:
-    return _several() and any(hasattr(tensor, "full_tensor") for tensor in tensors.values())
+    return several() and any(hasattr(tensor, "full_tensor") for tensor in tensors.values())
 
 
 def gathered(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
@@ -96,7 +101,3 @@ class Meetings:
             if is_writer():
                 self._store.delete_key(f"{meeting - 2}/absent")
         return [] if decision == "none" else [int(n) for n in decision.split(",")]
-
-
-def _several() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1

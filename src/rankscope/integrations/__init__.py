@@ -1,0 +1,1 @@
+"""Callbacks for trainers of other libraries; each module imports the one it is for."""

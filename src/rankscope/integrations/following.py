@@ -1,0 +1,127 @@
+"""A tracker that follows a trainer: what the callbacks of all trainers share."""
+
+import contextlib
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from rankscope.gates import StopIf, Stopped
+from rankscope.store.names import can_name_scalar
+from rankscope.tracker import Tracker
+from rankscope.tracker.distributed import agreed, several
+from rankscope.tracker.schedules import as_schedule
+
+Gates = StopIf | Sequence[StopIf]
+
+
+class Following:
+    """A tracker that follows a trainer. Steps are optimizer steps, counted by the trainer.
+
+    path: where the run is written. A training that resumes at a later step continues the run.
+    model: the model to follow instead of the trainer's, such as a moving average of it.
+    gates: gates that end the training.
+    options: options of `Tracker`.
+    forgiving: warn of a user's mistake instead of raising it.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        model: nn.Module | None,
+        gates: Gates,
+        options: Mapping[str, Any],
+        forgiving: bool = False,
+    ) -> None:
+        self.tracker: Tracker | None = None
+        self._path = Path(path)
+        self._model = model
+        self._gates = (gates,) if isinstance(gates, StopIf) else tuple(gates)
+        sinks = options.get("sinks", ())
+        sinks = (sinks,) if callable(sinks) else tuple(sinks)
+        self._options = {**options, "sinks": (*sinks, *self._gates)}
+        self._is_due = as_schedule(options.get("schedule"))
+        self._forgiving = forgiving
+        self._home = torch.device("cpu")
+        self._last: int | None = None
+
+    def begin(self, model: nn.Module, step: int) -> None:
+        """Make the tracker; the run goes on if the training does, at a `step` above 0."""
+        model = self._model or model
+        self._last = None
+        self._home = next((p.device for p in model.parameters()), self._home)
+        began_again = self.tracker is not None  # trainers may start over with smaller batches
+        self.close()
+        resume = bool(self._options.get("resume")) or step > 0
+        overwrite = (bool(self._options.get("overwrite")) or began_again) and not resume
+        options = {**self._options, "resume": resume, "overwrite": overwrite}
+        try:
+            self.tracker = Tracker(model, self._path, **options)
+        except (ValueError, TypeError) as mistake:
+            if not self._forgiving:
+                raise
+            self._warn(f"does not track this training: {mistake}")
+        except Exception as failure:
+            self._warn(f"does not track this training: {type(failure).__name__}: {failure}")
+
+    def observe(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Take a snapshot if one is due at `step` and it is a new one."""
+        if self.tracker is None or step == self._last:
+            return
+        self._last = step
+        self.tracker.observe(step, **_storable(scalars))
+
+    def reached(self, step: int) -> bool:
+        """Return whether a gate ends the training; it may raise `Stopped` instead.
+
+        Only the process that writes has seen the spectra. The others ask it at steps that are due,
+        so that all end at the same one.
+        """
+        if not self._gates:
+            return False
+        kinds = [gate.then for gate in self._gates if gate.reason is not None]
+        stops, raises = int("stop" in kinds), int("raise" in kinds)
+        if several():
+            if not self._is_due(step):
+                return False
+            stops, raises = agreed(self._home, stops, raises)
+        if raises:
+            reasons = [gate.reason for gate in self._gates if gate.reason is not None]
+            raise Stopped(reasons[0] if reasons else "a gate of the first process was reached")
+        return bool(stops)
+
+    def snapshot(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Take the snapshot of the trained weights, unless no step was taken."""
+        if self.tracker is not None and self._last is not None:
+            self.tracker.snapshot(step, **_storable(scalars))
+
+    def end(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Take the last snapshot and close the tracker."""
+        if self.tracker is not None and self._last is None:
+            self._warn("has nothing to track: the trainer took no step; see its limits and data")
+        self.snapshot(step, scalars)
+        self.close()
+
+    def close(self) -> None:
+        """Commit what is waiting and close the tracker, if there is one."""
+        tracker, self.tracker = self.tracker, None
+        if tracker is not None:
+            tracker.close()
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(f"rankscope, {self._path}: {message}", RuntimeWarning, stacklevel=4)
+
+
+def _storable(scalars: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the numbers that a trainer has logged, under names that a run can hold."""
+    numbers: dict[str, Any] = {}
+    for key, value in scalars.items():
+        name = key.replace("/", "_")
+        with contextlib.suppress(TypeError, ValueError):
+            if can_name_scalar(name) and not isinstance(value, str | bool):
+                numbers[name] = value if isinstance(value, torch.Tensor) else float(value)
+    return numbers
