@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "verification": {"matrices", "pairs"},
     "tracker": {"matrices", "pairs", "verification", "spectra", "snapshot", "store", "provenance"},
     "tables": {"matrices", "metrics", "spectra", "store", "accessor"},
+    "lora": {"matrices", "spectra", "checkpoints"},
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)

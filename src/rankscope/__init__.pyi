@@ -5,6 +5,7 @@ from rankscope import checkpoints as checkpoints
 from rankscope import figures as figures
 from rankscope import gates as gates
 from rankscope import interventions as interventions
+from rankscope import lora as lora
 from rankscope import matrices as matrices
 from rankscope import metrics as metrics
 from rankscope import overlaps as overlaps

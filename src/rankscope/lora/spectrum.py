@@ -1,0 +1,136 @@
+"""Spectrum of one change of a weight: leading singular values, and the norm of all that is left."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+ENERGIES = (0.5, 0.9, 0.99)
+
+# Johnstone (2001), Table 1: 99% of the largest eigenvalues of noise lie below this many deviations.
+TRACY_WIDOM_99 = 2.0234
+
+ROWS = 512  # of a weight whose rounding is looked at together
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Leading singular values S of an m x n change, and the Frobenius norm `rest` of what is left.
+
+    rounding: size that a singular value can have by the rounding of the stored weights alone.
+    kind: kind of the matrix, such as "linear", "conv" or "embedding".
+    """
+
+    S: Float[Tensor, " k"]
+    m: int
+    n: int
+    rest: float = 0.0
+    rounding: float = 0.0
+    kind: str = "linear"
+
+    @property
+    def complete(self) -> bool:
+        """Whether these are all singular values."""
+        return len(self.S) == min(self.m, self.n) or self.rest == 0.0
+
+    @property
+    def norm(self) -> float:
+        """Frobenius norm of the change."""
+        return math.sqrt(self.tails()[0])
+
+    @property
+    def size(self) -> int:
+        """Number of parameters of one direction: m + n."""
+        return self.m + self.n
+
+    def tails(self) -> Float[np.ndarray, " ranks"]:
+        """Squared errors of the best approximations of rank 0, 1, ... len(S).
+
+        Summed from the smallest value on, so that small errors of large changes are exact.
+        """
+        squares = self.S.double().numpy(force=True) ** 2
+        return np.cumsum(np.append(squares, self.rest**2)[::-1])[::-1]
+
+    def error(self, rank: int) -> float:
+        """Relative Frobenius error of the best approximation of a rank; NaN of a zero change."""
+        tails = self.tails()
+        return math.sqrt(tails[min(rank, len(self.S))] / tails[0]) if tails[0] else math.nan
+
+    def energy_rank(self, fraction: float) -> int | None:
+        """Smallest rank with a share of the energy |W|_F^2; None if it is above len(S)."""
+        if not 0 < fraction <= 1:
+            raise ValueError(f"energy is a share between 0 and 1, got {fraction}")
+        tails = self.tails()
+        enough = tails <= (1 - fraction) * tails[0] * (1 + 1e-12)
+        return int(enough.argmax()) if enough.any() else None
+
+    @property
+    def noise(self) -> float:
+        """Noise floor: rounding or the edge of random noise, whichever is larger."""
+        return max(self.rounding, noise_edge(self))
+
+    @property
+    def signal(self) -> int:
+        """Number of known singular values above the noise floor."""
+        return int((self.noise < self.S).sum())
+
+    def energy_ranks(self) -> tuple[str, ...]:
+        """Ranks at 50, 90 and 99% of the energy, as text; ">64" where only 64 values are known."""
+        ranks = (self.energy_rank(fraction) for fraction in ENERGIES)
+        return tuple(f">{len(self.S)}" if rank is None else str(rank) for rank in ranks)
+
+
+def noise_edge(spectrum: Spectrum) -> float:
+    """Largest singular value that random noise of the size of the bulk would have.
+
+    A matrix of independent entries of deviation s has singular values up to s (sqrt(m) + sqrt(n)),
+    the edge of the Marchenko-Pastur law, plus fluctuations (Johnstone 2001): one noise matrix in a
+    hundred is above. The deviation comes from what is left without the values above the edge; they
+    are taken away until none is left to take.
+    """
+    tails, signal = spectrum.tails(), 0
+    while (rows := spectrum.m - signal) > 0 and (columns := spectrum.n - signal) > 0:
+        deviation = math.sqrt(tails[signal] / (rows * columns))
+        edge = deviation * _largest(rows, columns)
+        above = int((edge < spectrum.S).sum())
+        if above <= signal:
+            return edge
+        signal = above
+    return 0.0
+
+
+def _largest(m: int, n: int) -> float:
+    """99th percentile of the largest singular value of an m x n matrix of unit noise."""
+    rows, columns = math.sqrt(m), math.sqrt(max(n - 1, 1))
+    width = (rows + columns) * (1 / rows + 1 / columns) ** (1 / 3)
+    return math.sqrt((rows + columns) ** 2 + TRACY_WIDOM_99 * width)
+
+
+def rounding_level(*weights: Float[Tensor, "m n"]) -> float:
+    """Spectral norm that the rounding errors of stored weights can add to their difference.
+
+    A number whose format has spacing d around it is off by up to d/2, with variance d^2 / 12. For a
+    matrix of independent entries with variances v, the spectral norm is about sqrt(the largest row
+    sum of v) + sqrt(the largest column sum). Rows of different size round differently.
+    """
+    m, n = weights[0].shape
+    if m * n == 0:
+        return 0.0
+    columns, largest_row = torch.zeros(n, dtype=torch.float64), 0.0
+    for start in range(0, m, ROWS):
+        variances = sum(_rounding_variances(W[start : start + ROWS].cpu()) for W in weights)
+        assert isinstance(variances, Tensor)
+        columns += variances.sum(0)
+        largest_row = max(largest_row, float(variances.sum(1).max()))
+    return math.sqrt(largest_row) + math.sqrt(float(columns.max()))
+
+
+def _rounding_variances(W: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    limits = torch.finfo(W.dtype)
+    # Below the smallest normal number weights round as coarsely as there.
+    sizes = W.double().abs().clamp(min=limits.smallest_normal)
+    _, exponents = torch.frexp(sizes)
+    return torch.exp2(2.0 * (exponents.double() - 1)) * (limits.eps**2 / 12)
