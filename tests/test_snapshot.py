@@ -54,7 +54,7 @@ def test_portions_do_not_change_what_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(9, 7), nn.MultiheadAttention(8, 2), nn.Linear(5, 4))
     _, whole = look(model)
-    monkeypatch.setattr("rankscope.snapshot.measuring.PORTION", 50)
+    monkeypatch.setattr("rankscope.snapshot.portions.PORTION", 50)
     _, parts = look(model)
     assert whole.values.keys() == parts.values.keys()
     for name, values in whole.values.items():

@@ -7,6 +7,7 @@ from rankscope import gates as gates
 from rankscope import interventions as interventions
 from rankscope import lora as lora
 from rankscope import matrices as matrices
+from rankscope import measures as measures
 from rankscope import metrics as metrics
 from rankscope import overlaps as overlaps
 from rankscope import pairs as pairs
@@ -34,6 +35,7 @@ from rankscope.matrices import product_change as product_change
 from rankscope.matrices import products as products
 from rankscope.matrices import view_rule as view_rule
 from rankscope.matrices import views as views
+from rankscope.measures import Updates as Updates
 from rankscope.overlaps import agreement as agreement
 from rankscope.overlaps import alignment as alignment
 from rankscope.overlaps import balancedness as balancedness
@@ -58,4 +60,5 @@ from rankscope.tracker import Every as Every
 from rankscope.tracker import LogEpochs as LogEpochs
 from rankscope.tracker import LogSpaced as LogSpaced
 from rankscope.tracker import Tracker as Tracker
+from rankscope.tracker import attach as attach
 from rankscope.verification import verify as verify

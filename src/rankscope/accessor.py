@@ -5,8 +5,9 @@ length, so a NaN in its result means a zero matrix or a failed decomposition. Lo
 part by part.
 """
 
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+import json
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -44,6 +45,14 @@ def _method(
 def _shorter_side(accessor: "RankscopeAccessor", of: str) -> xr.DataArray:
     """R = min(m, n); the spectrum of a product may be shorter."""
     return _smaller(*accessor._shape(of))
+
+
+class Measured(NamedTuple):
+    """One measure of a run: its name, the names of its variables, and its options."""
+
+    name: str
+    variables: tuple[str, ...]
+    options: Mapping[str, Any]
 
 
 class RankscopeAccessor:
@@ -121,6 +130,23 @@ class RankscopeAccessor:
         ratio = self.mean_alignment(of=of) / self._dataset[f"{of}_background"]
         return ratio.rename("relative_alignment")
 
+    @property
+    def measures(self) -> tuple["Measured", ...]:
+        """Measures that the run followed beside the weights, with options and variables."""
+        stored = json.loads(self._dataset.attrs.get("measures", "{}"))
+        return tuple(
+            Measured(name, tuple(facts.pop("variables")), facts) for name, facts in stored.items()
+        )
+
+    def measure(self, name: str) -> xr.Dataset:
+        """Return the variables of one measure, such as "updates"; its options are attributes."""
+        known = {measured.name: measured for measured in self.measures}
+        if name not in known:
+            names = ", ".join(known) or "no measures"
+            raise ValueError(f"this run has no measure {name!r}; it has {names}")
+        variables = [v for v in known[name].variables if v in self._dataset]
+        return self._dataset[variables].assign_attrs(dict(known[name].options))
+
     def whole(self) -> xr.Dataset:
         """The run without matrices that are part of another, such as the heads of a projection."""
         return self._dataset.isel(matrix=np.flatnonzero(self._dataset["part_of"].to_numpy() == ""))
@@ -174,7 +200,8 @@ class RankscopeAccessor:
         shorter = _shorter_side(self, of)
         if not of.startswith("product_"):
             return shorter
-        inner = self._dataset["product_r"] * (2 if of.startswith("product_change_") else 1)
+        changes = ("product_change_", "product_update_")
+        inner = self._dataset["product_r"] * (2 if of.startswith(changes) else 1)
         return _smaller(shorter, inner)
 
 

@@ -9,4 +9,5 @@ from rankscope.snapshot.measuring import measure as measure
 from rankscope.snapshot.planning import Plan as Plan
 from rankscope.snapshot.planning import plan as plan
 from rankscope.snapshot.storage import STATUS as STATUS
+from rankscope.snapshot.storage import Coordinates as Coordinates
 from rankscope.snapshot.storage import layout as layout

@@ -1,10 +1,9 @@
 """Measurement of one snapshot: every matrix is decomposed once."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,15 +13,11 @@ from rankscope.matrices import Product, ProductReading, Reading, View, product_c
 from rankscope.overlaps import Overlap
 from rankscope.overlaps import measure as measure_overlap
 from rankscope.snapshot.planning import Plan, change_name, change_rank
+from rankscope.snapshot.portions import padded, portions
 from rankscope.snapshot.storage import STATUS
 from rankscope.spectra import Carried, Svd, decompose
 
-Item = TypeVar("Item", Reading, ProductReading)
 Solve = Callable[..., dict[str, Svd]]
-
-# Matrices are decomposed in portions of this many float64 numbers (512 MiB), which bounds memory by
-# a few portions for models of any size.
-PORTION = 1 << 26
 
 
 class Snapshot(NamedTuple):
@@ -58,11 +53,11 @@ def measure(
         solve = carried.around(solve, tensors, frozen=plan.frozen, sources=plan.sources)
     spectra, changes, vectors = _matrices(plan, tensors, reference, solve)
     values = {
-        "singular_values": _padded(spectra, plan.k),
+        "singular_values": padded(spectra, plan.k),
         "status": np.array([_status(S) for S in spectra], dtype=np.int8),
     }
     if reference is not None:
-        values["change_singular_values"] = _padded(changes, plan.k)
+        values["change_singular_values"] = padded(changes, plan.k)
     if plan.products:
         values |= _products(plan, tensors, reference, solve)
     if plan.pairs:
@@ -85,18 +80,18 @@ def _matrices(
     changes: dict[str, np.ndarray] = {}
     vectors: dict[str, Svd] = {}
     unique = [reading for reading in plan.readings if first_name[reading.name] == reading.name]
-    for portion in _portions(unique, size=lambda reading: reading.m * reading.n):
+    for portion in portions(unique, size=lambda reading: reading.m * reading.n):
         jobs: dict[str, Tensor | View | Product] = {}
         for reading in portion:
             W = reading.view(tensors[reading.parameter]).W
             jobs[reading.name] = W
             if reference is None or reading.part_of or reading.parameter not in reference:
                 continue
-            difference = _difference(W, reading.view(reference[reading.parameter]).W)
-            if difference.any():
-                jobs[change_name(reading.name)] = difference
+            moved = difference(W, reading.view(reference[reading.parameter]).W)
+            if moved.any():
+                jobs[change_name(reading.name)] = moved
             else:  # at the first snapshot, and of frozen weights
-                changes[reading.name] = np.zeros(min(difference.shape))
+                changes[reading.name] = np.zeros(min(moved.shape))
         ranks = {reading.name: plan.top for reading in portion if reading.name in paired}
         for reading in portion:
             if (rank := plan.directions.get(reading.name, 0)) > ranks.get(reading.name, 0):
@@ -117,7 +112,7 @@ def _short_side(svd: Svd, rank: int) -> Tensor:
     return short[:, :rank].clone()  # a view would hold, and send, all directions
 
 
-def _difference(W: Tensor, W0: Tensor) -> Tensor:
+def difference(W: Tensor, W0: Tensor) -> Tensor:
     """W - W0, rounded once to float32 or better, which is finer than the weights' own rounding."""
     dtype = torch.promote_types(W.dtype, torch.float32)
     return W.to(dtype) - W0.to(dtype)
@@ -130,7 +125,7 @@ def _products(
     solve: Solve,
 ) -> dict[str, np.ndarray]:
     spectra: dict[str, np.ndarray] = {}
-    for portion in _portions(plan.products, size=_change_size):
+    for portion in portions(plan.products, size=change_size):
         jobs: dict[str, Tensor | View | Product] = {}
         for reading in portion:
             now = reading.product(tensors)
@@ -145,49 +140,33 @@ def _products(
                 jobs[change_name(reading.name)] = product_change(now, before)
         spectra |= {name: _array(svd.S) for name, svd in solve(jobs).items()}
     names = [reading.name for reading in plan.products]
-    values = {"product_singular_values": _padded([spectra[n] for n in names], plan.k)}
+    values = {"product_singular_values": padded([spectra[n] for n in names], plan.k)}
     if reference is not None:
         changes = [spectra.get(change_name(n), np.empty(0)) for n in names]
-        values["product_change_singular_values"] = _padded(changes, plan.k)
+        values["product_change_singular_values"] = padded(changes, plan.k)
     return values
 
 
 def _same(now: Product, before: Product) -> bool:
     """Return whether both products have equal, finite factors."""
-    differences = (_difference(now.left, before.left), _difference(now.right, before.right))
-    return not any(difference.any() for difference in differences)
+    moves = (difference(now.left, before.left), difference(now.right, before.right))
+    return not any(move.any() for move in moves)
 
 
-def _change_size(product: ProductReading) -> int:
+def change_size(product: ProductReading) -> int:
     return 2 * (product.m + product.n) * product.r
 
 
 def _alignments(plan: Plan, vectors: Mapping[str, Svd]) -> dict[str, np.ndarray]:
     overlaps: list[Overlap] = [measure_overlap(pair, vectors, top=plan.top) for pair in plan.pairs]
     return {
-        "alignment": _padded([_array(o.diagonal) for o in overlaps], plan.top),
+        "alignment": padded([_array(o.diagonal) for o in overlaps], plan.top),
         "alignment_background": np.array([float(o.background) for o in overlaps]),
-        "alignment_normalized": _padded(
-            [_array(o.normalized_diagonal) for o in overlaps], plan.top
-        ),
+        "alignment_normalized": padded([_array(o.normalized_diagonal) for o in overlaps], plan.top),
         "alignment_normalized_background": np.array(
             [float(o.normalized_background) for o in overlaps]
         ),
     }
-
-
-def _portions(items: Sequence[Item], *, size: Callable[[Item], int]) -> Iterator[list[Item]]:
-    """Yield the items, large ones first, in lists of at most PORTION numbers."""
-    portion: list[Item] = []
-    total = 0
-    for item in sorted(items, key=size, reverse=True):
-        if portion and total + size(item) > PORTION:
-            yield portion
-            portion, total = [], 0
-        portion.append(item)
-        total += size(item)
-    if portion:
-        yield portion
 
 
 def _status(S: np.ndarray) -> int:
@@ -198,10 +177,3 @@ def _status(S: np.ndarray) -> int:
 
 def _array(values: Tensor) -> np.ndarray:
     return values.detach().cpu().numpy()
-
-
-def _padded(rows: Sequence[np.ndarray], width: int) -> np.ndarray:
-    padded = np.full((len(rows), width), math.nan)
-    for row, values in zip(padded, rows, strict=True):
-        row[: len(values)] = values
-    return padded

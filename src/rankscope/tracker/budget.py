@@ -23,6 +23,8 @@ DEFAULT_SHARE = 0.05
 FREE_SECONDS = 0.2
 FREE_SECONDS_PER_STEP = 0.005
 
+OPERATIONS_PER_SECOND = 1e10  # of one core, roughly
+
 
 class Budget:
     """Decides which due steps a share of the run's time affords. Both threads charge it."""
@@ -49,13 +51,21 @@ class Budget:
 
     def affords_another(self) -> bool:
         """Count a due step and return whether a snapshot at it stays within the budget."""
-        assert self._began is not None
-        elapsed = time.perf_counter() - self._began
         with self._lock:
             self._due += 1
-            free = min(FREE_SECONDS, FREE_SECONDS_PER_STEP * self._due)
-            cost = self.seconds + (self._under_way + 1) * self._expected
-            return cost <= max(free, self.share * elapsed)
+            return self._affords(self._due)
+
+    def may_afford_next(self) -> bool:
+        """Return whether a step that is due next would stay within the budget, if it were now."""
+        with self._lock:
+            return self._began is None or self._affords(self._due + 1)
+
+    def _affords(self, due: int) -> bool:
+        assert self._began is not None
+        elapsed = time.perf_counter() - self._began
+        free = min(FREE_SECONDS, FREE_SECONDS_PER_STEP * due)
+        cost = self.seconds + (self._under_way + 1) * self._expected
+        return cost <= max(free, self.share * elapsed)
 
     @contextmanager
     def copying(self) -> Iterator[None]:
@@ -95,8 +105,12 @@ def chosen_budget(
     home: torch.device,
     measurer: MeasurerKind,
     threads: int,
+    operations: float = 0.0,
 ) -> Budget | None:
-    """Return the budget a user asked for; "auto" limits the default schedule only."""
+    """Return the budget a user asked for; "auto" limits the default schedule only.
+
+    operations: those of a snapshot beyond the plan's.
+    """
     if share == "auto":
         share = DEFAULT_SHARE if schedule is None else None
     if share is None:
@@ -107,7 +121,8 @@ def chosen_budget(
         cores: int | None = threads
     else:
         cores = None if measurer == "process" else 1
-    return Budget(share, expected_seconds=expected_seconds(plan), cores=cores)
+    expected = expected_seconds(plan) + operations / OPERATIONS_PER_SECOND
+    return Budget(share, expected_seconds=expected, cores=cores)
 
 
 def expected_seconds(plan: snapshot.Plan) -> float:
@@ -115,7 +130,7 @@ def expected_seconds(plan: snapshot.Plan) -> float:
     operations = sum(_operations(r.m, r.n) for r in plan.readings)
     operations += sum(_operations(p.left.m + p.right.m, 2 * p.left.n) for p in plan.products)
     matrices = len(plan.readings) + len(plan.products) + len(plan.pairs)
-    return 0.003 + 0.0005 * matrices + operations / 1e10
+    return 0.003 + 0.0005 * matrices + operations / OPERATIONS_PER_SECOND
 
 
 def _operations(m: int, n: int) -> int:

@@ -24,7 +24,8 @@ Number: TypeAlias = float | Tensor
 class Buffer:
     """One copy of the watched tensors, and the events that order its use.
 
-    tensors: the copies of the last `fill`. A tensor that was not given then is not among them.
+    tensors: the copies since the last `empty`. A tensor that was not given since is not among them.
+    sides: copies of other tensors of the same moment, such as gradients, by name.
     """
 
     def __init__(self, number: int = 0, places: Mapping[str, Tensor] | None = None) -> None:
@@ -33,18 +34,33 @@ class Buffer:
         self.tensors = dict(places or {})
         self._places = dict(places or {})
         self._fixed = places is not None
+        self.sides: dict[str, Buffer] = {}
         self.copy_seconds = 0.0
         self._started: dict[torch.device, torch.cuda.Event] = {}
         self._filled: dict[torch.device, torch.cuda.Event] = {}
         self._measured: torch.cuda.Event | None = None
 
     def fill(self, tensors: Iterable[tuple[str, Tensor]], *, device: torch.device | None) -> None:
-        """Copy `tensors` to `device`. From a GPU, this only queues the copies."""
+        """Copy `tensors` to `device`, and nothing else is held. A GPU only queues the copies."""
+        self.empty()
+        self.add(tensors, device=device)
+
+    def empty(self) -> None:
+        """Hold no copies; their memory is used again."""
+        self.tensors, self.copy_seconds = {}, 0.0
+        for side in self.sides.values():
+            side.empty()
+
+    def side(self, name: str) -> "Buffer":
+        """Return the copies under a name, whose memory is used again as this buffer's is."""
+        return self.sides.setdefault(name, Buffer())
+
+    def add(self, tensors: Iterable[tuple[str, Tensor]], *, device: torch.device | None) -> None:
+        """Copy more tensors."""
         began = time.perf_counter()
-        self.tensors = {}
         for name, tensor in tensors:
             copy = self._places.get(name)
-            if copy is None or (copy.dtype != tensor.dtype and not self._fixed):
+            if copy is None or (_kind(copy) != _kind(tensor) and not self._fixed):
                 copy = self._places[name] = _empty_like(tensor, device or tensor.device)
             self.tensors[name] = copy
             gpu = tensor.device if tensor.is_cuda else copy.device
@@ -53,7 +69,7 @@ class Buffer:
             copy.copy_(tensor.detach(), non_blocking=gpu.type == "cuda")
         for source in self._started:
             self._filled[source] = _record_event(source)
-        self.copy_seconds = time.perf_counter() - began
+        self.copy_seconds += time.perf_counter() - began
 
     def _start_copying(self, source: torch.device) -> None:
         if self._measured is not None:
@@ -62,6 +78,8 @@ class Buffer:
 
     def wait_filled(self) -> None:
         """Make the worker wait for the copy: its stream on a GPU, else its thread."""
+        for side in self.sides.values():
+            side.wait_filled()
         for event in self._filled.values():
             if self._on_gpu:
                 torch.cuda.current_stream().wait_event(event)
@@ -70,6 +88,8 @@ class Buffer:
 
     def mark_measured(self) -> None:
         """Mark the end of the worker's use of this copy; its results have reached the host."""
+        for side in self.sides.values():
+            side.mark_measured()
         if not self._filled:
             return
         self.copy_seconds = max(
@@ -86,6 +106,10 @@ class Buffer:
     @property
     def _on_gpu(self) -> bool:
         return any(tensor.is_cuda for tensor in self.tensors.values())
+
+
+def _kind(tensor: Tensor) -> tuple[torch.dtype, torch.Size]:
+    return tensor.dtype, tensor.shape
 
 
 def _record_event(device: torch.device) -> torch.cuda.Event:

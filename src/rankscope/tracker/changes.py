@@ -1,6 +1,6 @@
 """Tensors whose kind changes in mid-run: a head swapped, embeddings resized, another dtype."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from rankscope import snapshot
 from rankscope.matrices import Weights
@@ -17,6 +17,11 @@ class ChangeReport:
         self._notices = notices
         self._told: set[str] = set()
 
+    @property
+    def names(self) -> Set[str]:
+        """Names of the watched tensors."""
+        return self._watch.names
+
     def tensors(self) -> Weights:
         """Return the tensors that can be read now; ValueError if no matrix is left."""
         tensors = self._watch.tensors()
@@ -28,6 +33,10 @@ class ChangeReport:
                 "use a new Tracker with another path"
             )
         return tensors
+
+    def peek(self) -> Weights:
+        """Return the tensors that can be read now, and tell of nothing."""
+        return self._watch.tensors()
 
     def news(self, step: int) -> Mapping[str, str]:
         """Warn of changes that were not told before, and return them as the run's attribute."""

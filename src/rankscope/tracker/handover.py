@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from typing import Any
 
 from rankscope.tracker.budget import Budget
 from rankscope.tracker.buffers import Buffer, BufferPool, Handoff, Number, RowBuffer
@@ -56,15 +57,26 @@ class Handover:
         *,
         wait_seconds: float,
         complete: bool,
+        collected: Mapping[str, Any],
     ) -> None:
-        """Let the worker measure a filled buffer and commit it as the snapshot of `step`."""
+        """Let the worker measure a filled buffer and commit it as the snapshot of `step`.
+
+        collected: what gauges have seen in the window of the step, by name.
+        """
         self._send_gaps(taken=step)
         handoff, pool = Handoff({name: [number] for name, number in numbers.items()}), self._pool
         budget, sinks = self._budget, self._sinks
 
         def record(recorder: Recorder) -> None:
             with nullcontext() if budget is None else budget.measuring():
-                recorder.record(step, buffer, handoff, wait_seconds=wait_seconds, complete=complete)
+                recorder.record(
+                    step,
+                    buffer,
+                    handoff,
+                    wait_seconds=wait_seconds,
+                    complete=complete,
+                    collected=collected,
+                )
             sinks.committed(step)
 
         if budget is not None:

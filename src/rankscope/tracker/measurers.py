@@ -39,6 +39,11 @@ class HereMeasurer:
         self._threads = threads
         self._carried = Carried()
 
+    @property
+    def reference(self) -> Mapping[str, Tensor] | None:
+        """The weights from which changes are measured."""
+        return self._reference
+
     def keep_reference(self, buffer: Buffer) -> None:
         """Measure changes from the weights in `buffer` from now on."""
         wanted = [name for name in self._plan.parameters if name in buffer.tensors]
@@ -90,9 +95,13 @@ class ProcessMeasurer:
         self._setup_sent = False
         self._stuck = False
         self._memory = memory
+        self.holds_reference = False  # here too, for gauges
+        self.reference: Mapping[str, Tensor] | None = host
 
     def keep_reference(self, buffer: Buffer) -> None:
         self._request("keep_reference", buffer)
+        if self.holds_reference:
+            self.reference = {name: tensor.clone() for name, tensor in buffer.tensors.items()}
 
     def measure(self, buffer: Buffer) -> snapshot.Snapshot:
         answer = self._request("measure", buffer)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from rankscope.store import Variable, Writer
 from rankscope.store.files import ROOT
 from rankscope.tracker.buffers import Buffer, BufferPool, Handoff
 from rankscope.tracker.defaults import MeasurerKind
+from rankscope.tracker.gauging import Gauges
 from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
 from rankscope.tracker.notices import listed
 from rankscope.tracker.open_trackers import close_earlier
@@ -44,6 +46,7 @@ class RunOptions:
     resume: bool
     overwrite: bool
     durable: bool
+    gauges: Gauges
 
 
 class Recorder:
@@ -56,16 +59,17 @@ class Recorder:
         measurer: Measurer,
         *,
         initial: InitialWeights | None,
-        durable: bool = False,
-        probe: Probe | None = None,
+        options: RunOptions,
     ) -> None:
         """`initial` stores the weights of the first snapshot, if they are the reference."""
-        self._probe = probe
+        self._probe = options.probe
+        self._gauges = options.gauges
+        self._threads = options.threads
         self._plan = plan
         self._writer = writer
         self._measurer = measurer
         self._initial = initial
-        self._durable = durable
+        self._durable = options.durable
         self._first_is_reference = not len(writer.steps)
         self._failed_matrices: set[str] = set()
         self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
@@ -84,6 +88,7 @@ class Recorder:
         *,
         wait_seconds: float,
         complete: bool = True,
+        collected: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Measure the copy in `buffer` and commit it as the snapshot of `step`.
 
@@ -99,9 +104,19 @@ class Recorder:
                 weights = {name: buffer.tensors[name] for name in wanted}
                 self._initial.save(weights, durable=self._durable)
                 self._first_is_reference = False
-            values, failed, directions = self._measurer.measure(buffer)
+            measured = self._measurer.measure(buffer)
+            values = measured.values | self._gauges.compute(
+                step,
+                buffer,
+                measured,
+                reference=self._measurer.reference,
+                collected=collected,
+                threads=self._threads,
+            )
             numbers = {name: column[0] for name, column in scalars.read().items()}
             if self._probe is not None and complete:
+                asked = self._probe.directions
+                directions = {name: measured.directions[name][:, : asked[name]] for name in asked}
                 probed = self._probe(buffer.tensors, directions)
                 numbers |= {name: float(value) for name, value in probed.items()}
             buffer.mark_measured()
@@ -111,20 +126,21 @@ class Recorder:
             "tracker_compute_seconds": time.perf_counter() - began,
         }
         self._writer.append(step, values, scalars=numbers)
-        for name in failed:
+        for name in measured.failed:
             if name not in self._failed_matrices:
                 self._failed_matrices.add(name)
                 self._unreported.put(name)
 
     def new_failures(self) -> str:
-        """Return a warning of matrices that fail for the first time, or "" if there are none."""
+        """Return a warning of what fails for the first time, or "" if there is nothing."""
+        messages = self._gauges.new_messages()
         names = [self._unreported.get() for _ in range(self._unreported.qsize())]
-        if not names:
-            return ""
-        return (
-            f"rankscope: {len(names)} matrices cannot be decomposed, their spectra are NaN: "
-            f"{listed(names)}; look for NaN or Inf in these weights"
-        )
+        if names:
+            messages.append(
+                f"rankscope: {len(names)} matrices cannot be decomposed, their spectra are NaN: "
+                f"{listed(names)}; look for NaN or Inf in these weights"
+            )
+        return "\n".join(messages)
 
     def record_rows(self, steps: Sequence[int], scalars: Handoff) -> None:
         """Commit the scalars of every step."""
@@ -198,6 +214,8 @@ def open_run(
         raise ValueError("resume continues a run and overwrite removes it; pass one of them")
     dtypes = {name: tensors[name].dtype for name in plan.parameters}
     coords, variables = snapshot.layout(plan, dtypes, change=from_init or reference is not None)
+    coords |= options.gauges.coords
+    variables |= options.gauges.variables
     for name in options.every_step:
         variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
     if options.resume or options.overwrite:
@@ -222,10 +240,7 @@ def open_run(
         weights = reference if initial is None else initial.load()
         measurer, pool = _start_measurer(plan, tensors, weights, options)
         on_failure.pop_all()
-    recorder = Recorder(
-        plan, writer, measurer, initial=initial, durable=options.durable, probe=options.probe
-    )
-    return recorder, pool
+    return Recorder(plan, writer, measurer, initial=initial, options=options), pool
 
 
 def _initial_weights(
@@ -266,4 +281,5 @@ def _start_measurer(
     if any(tensor.is_cuda for tensor in tensors.values()):
         memory.pin()
     process = ProcessMeasurer(plan, reference=reference, threads=options.threads, memory=memory)
+    process.holds_reference = bool(options.gauges.gauges)
     return process, BufferPool(options.buffers, memory=memory)

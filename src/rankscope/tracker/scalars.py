@@ -17,10 +17,17 @@ class Scalars:
     """Checks names and values of scalars; what cannot be stored is dropped with one warning."""
 
     def __init__(
-        self, plan: snapshot.Plan, every_step: str | Sequence[str], notices: Notices
+        self,
+        plan: snapshot.Plan,
+        every_step: str | Sequence[str],
+        notices: Notices,
+        *,
+        taken: Collection[str] = (),
     ) -> None:
+        """`taken` are names of variables that measures add to the run."""
         self.every_step = (every_step,) if isinstance(every_step, str) else tuple(every_step)
         self._taken = _names_of(plan) | {f"{name}_every_step" for name in self.every_step}
+        self._taken |= set(taken)
         self._notices = notices
         for name in self.every_step:
             if problem := name_problem(name, self._taken):

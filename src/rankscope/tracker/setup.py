@@ -1,7 +1,7 @@
 """Setup of a tracker: what it measures and where, from a model and a user's options."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -9,9 +9,15 @@ from torch import nn
 
 from rankscope import snapshot
 from rankscope.matrices import Views, views
+from rankscope.measures import Measure, Subject
+from rankscope.measures.protocol import Warn
 from rankscope.pairs import Pair
+from rankscope.tracker.budget import Budget
 from rankscope.tracker.defaults import MeasurerKind, default_pairs, measuring_device
+from rankscope.tracker.gauging import Gauges
 from rankscope.tracker.probe import Probe
+from rankscope.tracker.reference import Reference, describe_reference
+from rankscope.tracker.schedules import Schedule
 from rankscope.tracker.watch import Watch
 from rankscope.verification import verified_manifest
 
@@ -29,6 +35,20 @@ class Setup:
     watch: Watch
     home: torch.device
     device: torch.device
+    gauges: Gauges
+
+    def facts(
+        self, *, schedule: Schedule, reference: Reference, budget: Budget | None
+    ) -> dict[str, Any]:
+        """Return the attributes of the run."""
+        return {
+            "schedule": repr(schedule),
+            **({} if budget is None else {"budget": budget.share}),
+            "reference": describe_reference(reference),
+            "coverage": str(self.chosen.coverage),
+            "manifest": self.chosen.manifest.to_json(),
+            **self.gauges.attrs,
+        }
 
 
 def set_up(
@@ -44,6 +64,8 @@ def set_up(
     probe: Probe | None,
     device: torch.device | str | None,
     beside: MeasurerKind | None,
+    measures: Sequence[Measure],
+    warn: Warn,
 ) -> Setup:
     """Return the setup for these options of `Tracker`; ValueError if there is nothing to track."""
     like = verified_manifest(model, example, raw=raw)
@@ -55,6 +77,12 @@ def set_up(
         top=top,
         directions={} if probe is None else probe.directions,
     )
+    subject = Subject(model, plan, chosen.manifest.attentions, warn)
+    gauges = Gauges(measures, subject)
+    asked = {
+        name: max(rank, plan.directions.get(name, 0)) for name, rank in gauges.directions.items()
+    }
+    plan = replace(plan, directions={**plan.directions, **asked})
     watch = Watch(model, plan, raw=raw, everything=probe is not None)
     if not plan.readings:
         raise ValueError(
@@ -66,7 +94,7 @@ def set_up(
     measured_on = measuring_device(home, plan) if device is None else torch.device(device)
     if beside == "process" and measured_on.type != "cpu":
         raise ValueError('a process measures on the host; pass device="cpu" or beside="thread"')
-    return Setup(chosen, plan, watch, home, measured_on)
+    return Setup(chosen, plan, watch, home, measured_on, gauges)
 
 
 def check_options(

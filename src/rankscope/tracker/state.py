@@ -13,7 +13,7 @@ class State:
 
     failed: why tracking has failed, or None.
     stopped: whether nothing is observed any more, after a failure or on closing.
-    sharded: whether ranks gather shards, so that they must act and stop together.
+    sharded: whether ranks gather shards or reduce a measure, so that they act and stop together.
     home: device on which the model trains, where ranks agree.
     """
 
@@ -57,8 +57,9 @@ class State:
         if self._meetings is None or not absent:
             return True
         self._stop_for(
-            f"all ranks gather a sharded model together, and after {self._meetings.patience:g} "
-            f"seconds rank {absent[0]} had not {deed} on every rank, one of which writes"
+            f"all ranks gather a sharded model or share a measure, and after "
+            f"{self._meetings.patience:g} seconds rank {absent[0]} had not {deed} on every rank, "
+            "one of which writes"
         )
         return False
 

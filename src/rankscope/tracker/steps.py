@@ -13,7 +13,13 @@ class StepCounter:
     def __init__(self, notices: Notices) -> None:
         self.observed: int | None = None  # the last step, as the run counts it
         self._offset = 0
+        self._stride = 1
         self._notices = notices
+
+    @property
+    def following(self) -> int:
+        """The step that is probably observed next: as far from the last one as that one was."""
+        return 0 if self.observed is None else self.observed + self._stride
 
     def first(self, step: object) -> int:
         """Return the number of the first step of a run that goes on."""
@@ -31,6 +37,8 @@ class StepCounter:
                 )
                 return None
             number = self._goes_on(step, number)
+        if self.observed is not None:
+            self._stride = number - self.observed
         self.observed = number
         return number
 

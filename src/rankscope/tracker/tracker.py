@@ -21,6 +21,7 @@ import torch
 from torch import nn
 
 from rankscope.matrices import named_tensors
+from rankscope.measures import Measure
 from rankscope.pairs import Pair
 from rankscope.provenance import origin
 from rankscope.store.source import local_path
@@ -28,17 +29,19 @@ from rankscope.tracker.budget import Budget, chosen_budget
 from rankscope.tracker.buffers import RowBuffer
 from rankscope.tracker.changes import ChangeReport
 from rankscope.tracker.defaults import MeasurerKind, measurer_kind, worker_threads
-from rankscope.tracker.distributed import gathered, is_sharded, is_writer
+from rankscope.tracker.distributed import is_sharded, is_writer
+from rankscope.tracker.gauging import checked_measures, reduced
 from rankscope.tracker.handover import Handover, finish_run
 from rankscope.tracker.notices import Notices
 from rankscope.tracker.open_trackers import remember
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.recorder import Recorder, RunOptions, open_run
-from rankscope.tracker.reference import Reference, describe_reference, given_reference
+from rankscope.tracker.reference import Reference, given_reference
 from rankscope.tracker.scalars import Scalars
 from rankscope.tracker.schedules import Schedule, as_schedule
 from rankscope.tracker.setup import check_options, set_up
 from rankscope.tracker.sinks import Sink, Sinks
+from rankscope.tracker.staging import Staging
 from rankscope.tracker.state import State
 from rankscope.tracker.steps import StepCounter
 from rankscope.tracker.worker import Worker
@@ -68,6 +71,7 @@ class Tracker:
     every_step: names of scalars to store at every step, not only at snapshots.
     probe: a function of the weights that is called at each snapshot, beside training: see `Probe`.
     sinks: functions of the run so far, or one, called after each snapshot, beside training.
+    measure: what to follow beside weights, such as `[rankscope.Updates()]`.
 
     Where to measure, beside training:
 
@@ -114,6 +118,7 @@ class Tracker:
         example: Any = None,
         probe: Probe | None = None,
         sinks: Sink | Sequence[Sink] = (),
+        measure: Measure | Sequence[Measure] = (),
         when_full: Literal["block", "skip"] = "block",
         places: int = 2,
         device: torch.device | str | None = None,
@@ -134,7 +139,9 @@ class Tracker:
         self._notices = Notices(self.path, strict=strict)
         self._sinks = Sinks(self.path, sinks)
         self._steps = StepCounter(self._notices)
-        self._state = State(self.path, strict=strict, sharded=is_sharded(named_tensors(model)))
+        measures = checked_measures(measure)
+        sharded = is_sharded(named_tensors(model)) or reduced(measures)
+        self._state = State(self.path, strict=strict, sharded=sharded)
         # Before anything that may gather, such as the forward pass on the example.
         all_here = self._state.all_here("made a Tracker; make it")
 
@@ -150,22 +157,24 @@ class Tracker:
             probe=probe,
             device=device,
             beside=beside,
+            measures=measures,
+            warn=self._notices.once,
         )
         self.coverage, self.plan = setup.chosen.coverage, setup.plan
-        self._home, self._device, self._watch = setup.home, setup.device, setup.watch
-        self._changes = ChangeReport(self._watch, self.plan, self._notices)
+        self._home, device, self._watch = setup.home, setup.device, setup.watch
         self._state.home = self._home
-        self._scalars = Scalars(self.plan, every_step, self._notices)
+        self._scalars = Scalars(self.plan, every_step, self._notices, taken=setup.gauges.names)
         self._rows = RowBuffer(self._scalars.every_step)
         options = RunOptions(
             every_step=self._rows.names,
             probe=probe,
             buffers=places,
-            measurer=beside or measurer_kind(self._home, self._device),
+            measurer=beside or measurer_kind(self._home, device),
             threads=threads or worker_threads(self._home),
             resume=resume,
             overwrite=overwrite,
             durable=durable,
+            gauges=setup.gauges,
         )
         self._budget = chosen_budget(
             budget,
@@ -174,19 +183,19 @@ class Tracker:
             home=self._home,
             measurer=options.measurer,
             threads=options.threads,
+            operations=setup.gauges.operations,
         )
         if options.measurer == "process":
             self._watch.keep_dtypes()
-        facts = {
-            **(attrs or {}),
-            "schedule": repr(self._schedule),
-            **({} if self._budget is None else {"budget": self._budget.share}),
-            "reference": describe_reference(reference),
-            "coverage": str(self.coverage),
-            "manifest": setup.chosen.manifest.to_json(),
-        }
+        facts = setup.facts(schedule=self._schedule, reference=reference, budget=self._budget)
+        changes = ChangeReport(self._watch, self.plan, self._notices)
+        self._staging = Staging(changes, self._scalars, self._rows, self._state, device)
         if all_here:
-            self._open(options, reference, facts)
+            self._open(options, reference, {**(attrs or {}), **facts})
+            if self._recorder is not None or sharded:
+                self._staging.follow(
+                    setup.gauges, model, self._steps, self._schedule, self._notices, self._budget
+                )
 
     def _open(self, options: RunOptions, reference: Reference, attrs: Mapping[str, Any]) -> None:
         """Open the run in the process that writes it; all ranks learn if that fails."""
@@ -213,6 +222,7 @@ class Tracker:
                 self._handover = Handover(
                     self._worker, self._recorder, pool, budget=self._budget, sinks=self._sinks
                 )
+                self._staging.handover = self._handover
                 self._finalize = weakref.finalize(self, finish_run, os.getpid(), self._handover)
         last = None if self._recorder is None else self._recorder.last_step
         (next_step,) = self._state.agree(0 if last is None else last + 1)
@@ -228,6 +238,11 @@ class Tracker:
     def committed(self) -> int | None:
         """The last step whose snapshot is safely on disk; None before the first."""
         return self._recorder.committed if self._recorder is not None else None
+
+    @property
+    def last_observed(self) -> int | None:
+        """The last step that was observed, as the run counts it."""
+        return self._steps.observed
 
     def observe(self, step: int | None = None, **scalars: Any) -> None:
         """Take a snapshot if one is due at `step`; else return without touching a tensor.
@@ -269,17 +284,19 @@ class Tracker:
         number = self._steps.observe(step)
         if number is None:
             return
+        self._staging.finish()
         if self._rows.names:
             self._rows.add(number, self._scalars.usable_at_every_step(scalars))
             if len(self._rows) >= ROWS and self._handover is not None:
                 self._handover.send_rows(self._rows)
-        if self._schedule(number) and (self._last_due is None or number > self._last_due):
-            self._take(number, scalars, asked=False)
+        due = self._schedule(number) and (self._last_due is None or number > self._last_due)
+        self._staging.observed(taken=due and self._take(number, scalars, asked=False))
 
     def _snapshot(self, step: int | None, scalars: Mapping[str, Any]) -> None:
         self._begin(step)
         number = self._steps.snapshot(step, after=self._last_due)
         if number != self._last_due:
+            self._staging.finish()
             self._take(number, scalars, asked=True)
 
     def _begin(self, step: int | None) -> None:
@@ -296,20 +313,22 @@ class Tracker:
         else:
             self._steps.first(step)
 
-    def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> None:
+    def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> bool:
+        """Take the snapshot of `step` if it is wanted, and return whether it was."""
         self._report_worker()
         wanted = asked or self._affords(step)
         wanted = self._state.all_want(step, wanted)
         if self._state.stopped or (self._worker is None and not self._state.sharded):
-            return
+            return False
         if not wanted:
             if self._handover is not None:
                 self._handover.leave_out(step)
-            return
+            return False
         self._last_due = step
         with nullcontext() if self._budget is None else self._budget.copying():
             # A budget leaves out a step rather than let training wait.
-            self._copy(step, scalars, block=asked or (self._block and self._budget is None))
+            block = asked or (self._block and self._budget is None)
+            return self._staging.stage(step, scalars, block=block)
 
     def _affords(self, step: int) -> bool:
         """Return whether the budget allows a due step. The first of a run is always taken."""
@@ -319,36 +338,11 @@ class Tracker:
         first = self._last_due is None and self._recorder.committed is None
         return affordable or step == 0 or first
 
-    def _copy(self, step: int, scalars: Mapping[str, Any], *, block: bool) -> None:
-        tensors = self._changes.tensors()
-        complete = tensors.keys() >= self._watch.names
-        news = self._changes.news(step)
-        handover = self._handover
-        if handover is not None and news:
-            handover.submit(lambda recorder: recorder.note({"changed_tensors": news}))
-        buffer, waited = (None, 0.0) if handover is None else handover.free_buffer(block=block)
-        if buffer is not None or self._state.sharded:
-            numbers = self._scalars.usable(scalars)
-            whole = gathered(tensors)
-            try:
-                if buffer is not None:
-                    buffer.fill(whole, device=self._device)
-            finally:
-                if self._state.sharded:
-                    for _ in whole:
-                        pass  # gathering is collective: a rank that copies nothing takes part
-        if handover is None:
-            return
-        if buffer is None:
-            handover.leave_out(step)
-            return
-        handover.send_rows(self._rows)
-        handover.record(step, buffer, numbers, wait_seconds=waited, complete=complete)
-
     def flush(self) -> None:
         """Wait until everything observed so far is committed, or the tracker has failed."""
         if self._pauses:
             raise ValueError("flush and close wait for the worker, which rests inside paused()")
+        self._staging.finish(last=True)
         if self._worker is None or self._handover is None or self._state.stopped:
             return
         self._handover.finish(self._rows)
@@ -362,14 +356,17 @@ class Tracker:
         """
         rest = self._worker is not None and not self._pauses
         self._pauses += 1
+        self._staging.rest(True)
         try:
             with self._worker.held() if self._worker is not None and rest else nullcontext():
                 yield
         finally:
             self._pauses -= 1
+            self._staging.rest(self._pauses > 0)
 
     def close(self) -> None:
         """Commit what is waiting and close the run; safe to call twice."""
+        self._staging.close()
         if self._worker is None or self._recorder is None or not self._worker.alive:
             self._state.stopped = self._state.stopped or (self._worker is None and not self._pauses)
             return

@@ -1,0 +1,8 @@
+"""Measures that a tracker takes beside the spectra of weights: updates, gradients and more."""
+
+from rankscope.measures.protocol import Gauge as Gauge
+from rankscope.measures.protocol import Measure as Measure
+from rankscope.measures.protocol import Moment as Moment
+from rankscope.measures.protocol import OptimizerStep as OptimizerStep
+from rankscope.measures.protocol import Subject as Subject
+from rankscope.measures.updates import Updates as Updates

@@ -1,0 +1,129 @@
+"""Staging of snapshots: what they need is copied in the training thread, and handed over."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from rankscope.tracker.budget import Budget
+from rankscope.tracker.buffers import RowBuffer
+from rankscope.tracker.changes import ChangeReport
+from rankscope.tracker.distributed import gathered
+from rankscope.tracker.gauging import Gauges
+from rankscope.tracker.handover import Handover
+from rankscope.tracker.notices import Notices
+from rankscope.tracker.scalars import Scalars
+from rankscope.tracker.schedules import Schedule
+from rankscope.tracker.state import State
+from rankscope.tracker.steps import StepCounter
+from rankscope.tracker.windows import Collected, Pending, Windows
+
+
+class Staging:
+    """Copies the weights and scalars of due steps.
+
+    handover: takes the copies; None on ranks that do not write.
+    """
+
+    def __init__(
+        self,
+        changes: ChangeReport,
+        scalars: Scalars,
+        rows: RowBuffer,
+        state: State,
+        device: torch.device,
+    ) -> None:
+        self._changes = changes
+        self._scalars = scalars
+        self._rows = rows
+        self._state = state
+        self._device = device
+        self.handover: Handover | None = None
+        self._windows: Windows | None = None  # keeps a copy back until its window is closed
+
+    def follow(
+        self,
+        gauges: Gauges,
+        model: nn.Module,
+        steps: StepCounter,
+        is_due: Schedule,
+        notices: Notices,
+        budget: Budget | None,
+    ) -> None:
+        """Let gauges look at the windows of due steps."""
+        if gauges.gauges:
+            self._windows = Windows(
+                gauges.gauges,
+                model,
+                steps=steps,
+                is_due=is_due,
+                weights=self._changes.peek,
+                device=self._device,
+                state=self._state,
+                warn=notices.once,
+                budget=budget,
+            )
+
+    def finish(self, *, last: bool = False) -> None:
+        """Hand over the snapshot whose window is open; `last` if no step is expected to follow."""
+        if self._windows is not None and not self._state.stopped:
+            self._windows.finish(last=last)
+
+    def observed(self, *, taken: bool) -> None:
+        """Note that a step was observed, and whether its snapshot is taken."""
+        if self._windows is not None:
+            self._windows.observed(taken=taken)
+
+    def rest(self, resting: bool) -> None:
+        """See no forward pass and no optimizer step from here on, or see them again."""
+        if self._windows is not None:
+            self._windows.rest(resting)
+
+    def close(self) -> None:
+        """Hand over what is waiting, and remove all hooks."""
+        self.finish(last=True)
+        if self._windows is not None:
+            self._windows.close()
+
+    def stage(self, step: int, scalars: Mapping[str, Any], *, block: bool) -> bool:
+        """Copy what the snapshot of `step` needs, and return whether it is taken."""
+        tensors = self._changes.tensors()
+        complete = tensors.keys() >= self._changes.names
+        news = self._changes.news(step)
+        handover = self.handover
+        if handover is not None and news:
+            handover.submit(lambda recorder: recorder.note({"changed_tensors": news}))
+        buffer, waited = (None, 0.0) if handover is None else handover.free_buffer(block=block)
+        if buffer is not None or self._state.sharded:
+            numbers = self._scalars.usable(scalars)
+            whole = gathered(tensors)
+            try:
+                if buffer is not None:
+                    buffer.fill(whole, device=self._device)
+            finally:
+                if self._state.sharded:
+                    for _ in whole:
+                        pass  # gathering is collective: a rank that copies nothing takes part
+        if handover is not None and buffer is None:
+            handover.leave_out(step)
+            if not self._state.sharded:
+                return False
+
+        def hand_over(collected: Collected) -> None:
+            if handover is not None and buffer is not None:
+                handover.send_rows(self._rows)
+                handover.record(
+                    step,
+                    buffer,
+                    numbers,
+                    wait_seconds=waited,
+                    complete=complete,
+                    collected=collected,
+                )
+
+        if self._windows is None:
+            hand_over({})
+        else:
+            self._windows.begin(Pending(step, buffer, hand_over))
+        return True
