@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-SUFFIXES = {".py", ".pyi", ".typed", ".css", ".js", ".svg"}
+SUFFIXES = {".py", ".pyi", ".typed", ".css", ".html", ".js", ".json", ".svg", ".txt", ".woff2"}
 DOCUMENTS = {
     "CHANGELOG.md",
     "CITATION.cff",

@@ -1,0 +1,103 @@
+/** The page: a bar of views, the open one below it, and news from the server. */
+
+import { effect, html, render, signal } from "./vendor/index.js";
+import { load, url } from "./data/api.js";
+import { failed, follow, listVersion } from "./data/live.js";
+import { useRun } from "./data/run.js";
+import { dark, followAddress, state, theme } from "./data/state.js";
+import { Heading, Nothing } from "./ui/controls.js";
+import { Dialogs } from "./ui/dialogs.js";
+import { followKeys, openDialog } from "./ui/keys.js";
+import { Alignment } from "./views/alignment.js";
+import { Compare } from "./views/compare.js";
+import { Depth } from "./views/depth.js";
+import { Heads } from "./views/heads.js";
+import { Matrix } from "./views/matrix.js";
+import { Moved } from "./views/moved.js";
+import { Papers } from "./views/papers.js";
+import { runList, runListError, Runs, Status, titleOf } from "./views/runs.js";
+import { Theory } from "./views/theory.js";
+
+const OF_A_RUN = { moved: Moved, depth: Depth, matrix: Matrix, alignment: Alignment, heads: Heads };
+const NAMES = {
+  runs: "Runs", moved: "What moved", depth: "Depth × time", matrix: "Matrix", alignment: "Alignment",
+  heads: "Heads", theory: "Theory", compare: "Compare", papers: "Papers",
+};
+
+const context = signal({ time: null, views: [] }); // for keys
+
+function viewsOf(info) {
+  const has = (axis) => !info || (info.axes[axis]?.size ?? 0) > 0;
+  const missing = {
+    moved: !state.run.value || (info && !info.quantities.length), depth: !state.run.value || (info && !info.quantities.length),
+    matrix: !state.run.value || !has("matrix"), alignment: !state.run.value || !has("pair"),
+    heads: !state.run.value || !has("product"), theory: !state.run.value || (info && !info.theory),
+  };
+  return Object.entries(NAMES).map(([name, text]) => ({ name, text, disabled: Boolean(missing[name]) }));
+}
+
+function Bar({ views }) {
+  return html`<header class="top">
+    <button class="brand" onClick=${() => (state.view.value = "runs")} aria-label="rankscope: all runs"><img src="static/icon.svg" alt="" />rankscope</button>
+    <nav class="tabs" aria-label="Views">${views.map(({ name, text, disabled }) => html`<button key=${name} data-view=${name} disabled=${disabled}
+      aria-current=${state.view.value === name ? "page" : undefined} onClick=${() => (state.view.value = name)}>${text}</button>`)}</nav>
+    <div class="tools">
+      <button class="button quiet" onClick=${() => (openDialog.value = "search")} aria-label="Search"><span class="wide-only">Search</span> <kbd>/</kbd></button>
+      <button class="button quiet icon" onClick=${() => (openDialog.value = "keys")} aria-label="Keys">?</button>
+      <button class="button quiet icon" aria-label=${dark.value ? "Light theme" : "Dark theme"} onClick=${() => (theme.value = dark.value ? "light" : "dark")}>${dark.value ? "☀" : "☾"}</button>
+    </div></header>`;
+}
+
+function RunLine({ info }) {
+  if (!info || state.view.value === "runs" || state.view.value === "papers" || state.view.value === "compare") return null;
+  const { summary } = info;
+  return html`<div class="runline"><button class="link" onClick=${() => (state.view.value = "runs")}>Runs</button><span class="muted">/</span>
+    <span class="runname">${titleOf(summary)}</span><${Status} run=${summary} /></div>`;
+}
+
+function View({ run, info, time, scalars, error }) {
+  const view = state.view.value;
+  if (view === "runs") return html`<${Runs} />`;
+  if (view === "papers") return html`<${Papers} />`;
+  if (view === "compare") return html`<${Compare} />`;
+  if (!run) return html`<${Nothing} title="Choose a run first"><p><button class="button primary" onClick=${() => (state.view.value = "runs")}>Show all runs</button></p></${Nothing}>`;
+  if (view === "theory") return html`<${Theory} run=${run} />`;
+  if (error && !info) {
+    return html`<${Nothing} title="This run cannot be read"><p>${error}</p><p><button class="button" onClick=${() => (state.view.value = "runs")}>Show all runs</button></p></${Nothing}>`;
+  }
+  if (!time) return html`<${Heading} title=${NAMES[view]} note="Reading…" />`;
+  const Chosen = OF_A_RUN[view];
+  return html`<${Chosen} key=${`${view} ${run}`} run=${run} info=${info} time=${time} scalars=${scalars} />`;
+}
+
+function App() {
+  const opened = useRun();
+  const views = viewsOf(opened.info);
+  context.value = { time: opened.time, views };
+  return html`<a class="skip" href="#main">Skip to the view</a>
+    <${Bar} views=${views} />
+    <main id="main">
+      ${failed.value && html`<p class="notice" role="alert">The server does not answer. Start <span class="code">rankscope view</span> again; this page goes on by itself.</p>`}
+      <${RunLine} info=${opened.info} />
+      <${View} ...${opened} />
+    </main>
+    <${Dialogs} info=${opened.info} views=${views.filter(({ disabled }) => !disabled).map(({ name, text }) => [name, text])} />`;
+}
+
+followAddress();
+followKeys(() => context.peek());
+follow();
+effect(() => {
+  void listVersion.value;
+  load(url("runs", {})).then(
+    (list) => {
+      runList.value = list;
+      runListError.value = null;
+    },
+    (error) => (runListError.value = error.message),
+  );
+});
+effect(() => {
+  document.title = `${NAMES[state.view.value]} · rankscope`;
+});
+render(html`<${App} />`, document.getElementById("app"));

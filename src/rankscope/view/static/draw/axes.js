@@ -1,0 +1,92 @@
+/** Axes and grids of all panels. */
+
+import { tick as tickText, when } from "../data/format.js";
+import { logTicks, roundTicks } from "./time.js";
+
+const TEXT = 11;
+
+/** Return a scale from values to vertical places inside `plot`, with its ticks. */
+export function valueScale(low, high, kind, plot) {
+  if (kind === "log" && !(low > 0)) low = high > 0 ? high / 1e6 : 1e-6;
+  if (kind === "log" && !(high > 0)) high = 1;
+  if (!(high > low)) {
+    const pad = kind === "log" ? 2 : Math.abs(high) * 0.1 || 1;
+    [low, high] = kind === "log" ? [low / pad, high * pad] : [low - pad, high + pad];
+  }
+  const f = kind === "log" ? Math.log10 : (value) => value;
+  const [bottom, top] = [f(low), f(high)];
+  const most = Math.max(2, Math.floor(plot.height / 34));
+  return {
+    low,
+    high,
+    kind,
+    place: (value) => {
+      const share = (f(value) - bottom) / (top - bottom);
+      return share === -Infinity ? plot.y + plot.height + 4 : plot.y + plot.height * (1 - share);
+    },
+    ticks: kind === "log" ? logTicks(low, high, most) : roundTicks(low, high, most),
+  };
+}
+
+/** Return [low, high] of the finite values, with room around them; only positive ones on a log axis. */
+export function extent(arrays, kind, room = 0.06) {
+  let low = Infinity, high = -Infinity;
+  for (const values of arrays) {
+    for (const value of values) {
+      if (value < low && (kind !== "log" || value > 0)) low = value;
+      if (value > high && value < Infinity) high = value;
+    }
+  }
+  if (!(low < Infinity) || !(high > -Infinity)) return kind === "log" ? [0.1, 1] : [0, 1];
+  if (kind === "log") {
+    const factor = (high / low) ** room;
+    return [low / factor, high * factor];
+  }
+  const pad = (high - low) * room;
+  return [low >= 0 && low - pad < 0 ? 0 : low - pad, high + pad];
+}
+
+/** Draw horizontal grid lines and their numbers left of the plot. */
+export function drawValueAxis(surface, plot, scale, colours, format = tickText) {
+  for (const tick of scale.ticks) {
+    const y = Math.round(scale.place(tick)) + 0.5;
+    if (y < plot.y - 1 || y > plot.y + plot.height + 1) continue;
+    surface.path([plot.x, y, plot.x + plot.width, y], { colour: colours.line, width: 1 });
+    surface.text(format(tick), plot.x - 8, y, { colour: colours.muted, size: TEXT, align: "right" });
+  }
+}
+
+/** Draw the shared time axis below the plot. */
+export function drawTimeAxis(surface, plot, scale, colours, label = "") {
+  const y = plot.y + plot.height;
+  surface.path([plot.x, y + 0.5, plot.x + plot.width, y + 0.5], { colour: colours.faint, width: 1 });
+  const most = Math.max(2, Math.floor(plot.width / 88));
+  let free = -Infinity; // labels keep a distance
+  for (const tick of scale.ticks(most)) {
+    const x = plot.x + scale.toUnit(tick) * plot.width;
+    if (x < plot.x - 1 || x > plot.x + plot.width + 1) continue;
+    const text = when(tick);
+    const half = surface.measure(text, TEXT) / 2;
+    if (x - half < free) continue;
+    surface.path([x, y, x, y + 4], { colour: colours.faint, width: 1 });
+    const shown = Math.min(Math.max(x, plot.x + half - 8), plot.x + plot.width - half + 8);
+    surface.text(text, shown, y + 13, { colour: colours.muted, size: TEXT, align: "center" });
+    free = x + half + 14;
+  }
+  if (label) {
+    surface.text(label, plot.x - 8, y + 13, { colour: colours.muted, size: TEXT, align: "right" });
+  }
+}
+
+/** Shorten a text to a width with an ellipsis in its middle. */
+export function fitted(surface, text, width, size = TEXT, weight = 400) {
+  if (surface.measure(text, size, weight) <= width) return text;
+  let length = text.length;
+  while (length > 3) {
+    length--;
+    const head = Math.ceil(length * 0.6);
+    const shortened = `${text.slice(0, head)}…${text.slice(text.length - (length - head))}`;
+    if (surface.measure(shortened, size, weight) <= width) return shortened;
+  }
+  return "…";
+}

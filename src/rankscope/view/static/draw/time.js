@@ -1,0 +1,116 @@
+/** The time axis that all panels of a run share. */
+
+/**
+ * Return a scale from values of the axis to positions from 0 (left) to 1 (right).
+ *
+ * x, positions: axis values and indices of known snapshots. kind: "snapshots" stands them at equal
+ * distances; "linear" and "log" follow the value, log from the first positive one.
+ */
+export function timeScale({ x, positions, kind, from, to }) {
+  const first = x.length ? x[0] : 0;
+  const last = x.length ? x[x.length - 1] : 1;
+  const unit = positiveUnit(x);
+  const forward = {
+    snapshots: (value) => interpolate(value, x, positions),
+    linear: (value) => value,
+    log: (value) => Math.sign(value) * Math.log1p(Math.abs(value) / unit),
+  }[kind];
+  const backward = {
+    snapshots: (value) => interpolate(value, positions, x),
+    linear: (value) => value,
+    log: (value) => Math.sign(value) * Math.expm1(Math.abs(value)) * unit,
+  }[kind];
+  const low = forward(from ?? first);
+  let high = forward(to ?? last);
+  if (!(high > low)) high = low + 1;
+  return {
+    kind,
+    first: from ?? first,
+    last: to ?? last,
+    toUnit: (value) => (forward(value) - low) / (high - low),
+    fromUnit: (share) => backward(low + share * (high - low)),
+    ticks: (most) => ticksOf(kind, { x, from: from ?? first, to: to ?? last, unit }, most),
+  };
+}
+
+function positiveUnit(x) {
+  for (const value of x) if (value > 0) return value;
+  return 1;
+}
+
+/** Return the value at `at` of the line through (x, y), continued at its ends. */
+export function interpolate(at, x, y) {
+  const size = x.length;
+  if (!size) return at;
+  if (size === 1) return y[0] + (at - x[0]);
+  let low = 0, high = size - 1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (x[middle] <= at) low = middle;
+    else high = middle;
+  }
+  const span = x[high] - x[low] || 1;
+  return y[low] + ((at - x[low]) / span) * (y[high] - y[low]);
+}
+
+/** Return the position of the value nearest to `at` in a rising array. */
+export function nearest(x, at) {
+  let low = 0, high = x.length - 1;
+  if (high < 0) return -1;
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if (x[middle] <= at) low = middle;
+    else high = middle;
+  }
+  return at - x[low] <= x[high] - at ? low : high;
+}
+
+/** Return at most about `most` round numbers between two values. */
+export function roundTicks(low, high, most) {
+  if (!(high > low) || most < 1) return [low];
+  const raw = (high - low) / most;
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((f) => f * power).find((size) => size >= raw * 0.999);
+  const ticks = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i++) {
+    ticks.push(Number((i * step).toPrecision(12)));
+  }
+  return ticks;
+}
+
+/** Return powers of ten between two positive values; with 2 and 5 times these if there are few. */
+export function logTicks(low, high, most) {
+  const powers = powersBetween(low, high, most, [1]);
+  if (powers.length >= 3 || most < 3) return powers.length ? powers : [low, high];
+  const more = powersBetween(low, high, most, [1, 2, 5]);
+  return more.length >= 2 ? more : roundTicks(low, high, most);
+}
+
+function powersBetween(low, high, most, factors) {
+  const from = Math.floor(Math.log10(low)), to = Math.ceil(Math.log10(high));
+  const every = Math.max(1, Math.ceil((to - from) / most));
+  const ticks = [];
+  for (let power = from; power <= to; power++) {
+    if ((power - from) % every) continue;
+    for (const factor of factors) {
+      const tick = Number((factor * 10 ** power).toPrecision(3));
+      if (tick >= low * 0.999 && tick <= high * 1.001) ticks.push(tick);
+    }
+  }
+  return ticks;
+}
+
+function ticksOf(kind, { x, from, to, unit }, most) {
+  if (kind === "linear") return roundTicks(from, to, most);
+  if (kind === "log") {
+    const ticks = logTicks(Math.max(from, unit), Math.max(to, unit), most);
+    return from <= 0 ? [0, ...ticks] : ticks;
+  }
+  const inside = x.filter((value) => value >= from && value <= to);
+  const size = Math.min(inside.length, most);
+  const chosen = new Set();
+  for (let i = 0; i < size; i++) {
+    chosen.add(inside[Math.round((i * (inside.length - 1)) / Math.max(1, size - 1))]);
+  }
+  return [...chosen];
+}

@@ -1,0 +1,136 @@
+/** Small controls that several views use. */
+
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/index.js";
+import { state } from "../data/state.js";
+import { short } from "../data/format.js";
+import { cssColour } from "../draw/colours.js";
+import { resetZoom } from "./timepanel.js";
+import { zoomed } from "../data/state.js";
+
+/** One of a few options. options: [[value, text], ...]. */
+export function Segments({ label, value, options, onChange }) {
+  return html`<div class="segments" role="group" aria-label=${label}>
+    ${options.map(
+      ([option, text]) =>
+        html`<button key=${option} aria-pressed=${option === value} onClick=${() => onChange(option)}>${text}</button>`,
+    )}
+  </div>`;
+}
+
+/** A list of options in groups: [[group, [[value, text], ...]], ...]. */
+export function Select({ label, value, groups, onChange, hideLabel }) {
+  const options = (entries) =>
+    entries.map(([option, text]) => html`<option key=${option} value=${option} selected=${option === value}>${text}</option>`);
+  return html`<label>
+    <span class=${hideLabel ? "out-of-sight" : ""}>${label}</span>
+    <select class="field" value=${value} onChange=${(event) => onChange(event.target.value)}>
+      ${groups.map(([group, entries]) =>
+        group ? html`<optgroup key=${group} label=${group}>${options(entries)}</optgroup>` : options(entries),
+      )}
+    </select>
+  </label>`;
+}
+
+const keyOf = ({ of, metric }) => `${of} ${metric}`;
+
+/** Return the quantity that the address names, or the run's default among `allowed`. */
+export function chosenQuantity(info, allowed = () => true) {
+  const known = info.quantities.filter(allowed);
+  const named = known.find(({ of, metric }) => of === state.of.value && metric === state.metric.value);
+  const fallback = known.find((one) => keyOf(one) === keyOf(info.default));
+  return named ?? fallback ?? known[0] ?? null;
+}
+
+/** Choose what is measured, and of what. */
+export function QuantitySelect({ info, quantity, allowed = () => true, hideLabel }) {
+  const groups = new Map();
+  for (const one of info.quantities.filter(allowed)) {
+    if (!groups.has(one.group)) groups.set(one.group, []);
+    groups.get(one.group).push([keyOf(one), one.label]);
+  }
+  const choose = (key) => {
+    const one = info.quantities.find((candidate) => keyOf(candidate) === key);
+    state.of.value = one.of;
+    state.metric.value = one.metric;
+  };
+  return html`<${Select} label="Measure" hideLabel=${hideLabel} value=${quantity && keyOf(quantity)} groups=${[...groups]} onChange=${choose} />`;
+}
+
+/** The scale of the time axis, and a button that shows all of it. */
+export function TimeControls({ along }) {
+  const options = [["snapshots", "snapshots"], ["linear", along], ["log", `log ${along}`]];
+  return html`<${Segments} label="Time axis" value=${state.axis.value} options=${options}
+      onChange=${(value) => (state.axis.value = value)} />
+    ${zoomed.value && html`<button class="button quiet" onClick=${resetZoom}>Whole run</button>`}`;
+}
+
+/** A colour bar with its ends and unit. */
+export function ScaleLegend({ map, low, high, kind, label }) {
+  const canvas = useRef(null);
+  useLayoutEffect(() => {
+    const context = canvas.current.getContext("2d");
+    for (let x = 0; x < 120; x++) {
+      context.fillStyle = cssColour(map, x / 119);
+      context.fillRect(x, 0, 1, 10);
+    }
+  }, [map]);
+  return html`<span class="scale">${label && html`<em class="unit">${label}</em>`}
+    <span>${short(low)}</span><canvas ref=${canvas} width="120" height="10" role="img" aria-label=${`${map} colour scale`} />
+    <span>${short(high)}</span>${kind === "log" && html`<span>log</span>`}
+    <span><i class="none" />no value</span></span>`;
+}
+
+/** A small line, with a band if given; null values are gaps. */
+export function Spark({ values, low, high, width = 120, height = 26, range }) {
+  const drawn = useMemo(() => {
+    const all = [values, low ?? [], high ?? []].flat().filter((value) => value !== null && Number.isFinite(value));
+    const [bottom, top] = range ?? [Math.min(...all), Math.max(...all)];
+    const x = (i) => (2 + (i / Math.max(1, values.length - 1)) * (width - 4)).toFixed(1);
+    const y = (value) => (height - 2 - ((value - bottom) / (top - bottom || 1)) * (height - 4)).toFixed(1);
+    let line = "", pen = "M";
+    values.forEach((value, i) => {
+      if (value === null || !Number.isFinite(value)) pen = "M";
+      else {
+        line += `${pen}${x(i)} ${y(value)}`;
+        pen = "L";
+      }
+    });
+    const known = low ? low.map((_, i) => i).filter((i) => low[i] !== null && high[i] !== null) : [];
+    const band = known.length
+      ? `M${known.map((i) => `${x(i)} ${y(low[i])}`).join("L")}L${known.reverse().map((i) => `${x(i)} ${y(high[i])}`).join("L")}Z`
+      : "";
+    return { line, band };
+  }, [values, low, high, width, height, range?.[0], range?.[1]]);
+  return html`<svg class="spark" width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
+    ${drawn.band && html`<path class="band" d=${drawn.band} />`}<path d=${drawn.line} />
+  </svg>`;
+}
+
+/** Rows of one height, of which only those in sight exist. */
+export function VirtualList({ rows, rowHeight, render, label, role = "list", most = 640 }) {
+  const ref = useRef(null);
+  const [top, setTop] = useState(0);
+  const height = Math.min(most, rows.length * rowHeight);
+  useEffect(() => {
+    if (ref.current.scrollTop > rows.length * rowHeight) ref.current.scrollTop = 0;
+  }, [rows.length]);
+  const first = Math.max(0, Math.floor(top / rowHeight) - 6);
+  const end = Math.min(rows.length, Math.ceil((top + height) / rowHeight) + 6);
+  const shown = rows.slice(first, end);
+  return html`<div class="virtual" ref=${ref} role=${role} aria-label=${label} tabindex="0"
+      style=${{ height: `${height}px` }} onScroll=${(event) => setTop(event.currentTarget.scrollTop)}>
+    <div style=${{ height: `${first * rowHeight}px` }} />
+    ${shown.map((row, i) => render(row, first + i))}
+    <div style=${{ height: `${(rows.length - end) * rowHeight}px` }} />
+  </div>`;
+}
+
+/** What to do where there is nothing to see. */
+export function Nothing({ title, children }) {
+  return html`<div class="nothing"><h2>${title}</h2>${children}</div>`;
+}
+
+/** The heading of a view. */
+export function Heading({ title, note, children }) {
+  return html`<div class="heading"><div><h1>${title}</h1>${note && html`<p>${note}</p>`}</div>${children}</div>`;
+}

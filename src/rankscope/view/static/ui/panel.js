@@ -1,0 +1,113 @@
+/** A titled picture with its legend, tooltip and exports. */
+
+import { html, useRef } from "../vendor/index.js";
+import { palette } from "../draw/palette.js";
+import { Canvas, useWidth } from "./canvas.js";
+import { ExportMenu } from "./export.js";
+
+const NARROW = 560; // pixels
+
+/** Return the plot inside a picture; all pictures of a view have the same sides. */
+export function plotOf(width, height, { gutter = 64, narrow = 48, top = 6, bottom = 24, right = 14 } = {}) {
+  const left = width < NARROW ? narrow : gutter;
+  return { x: left, y: top, width: Math.max(1, width - left - right), height: Math.max(1, height - top - bottom) };
+}
+
+/** The margins of panels with row names, and of those that stand above or below one. */
+export const WITH_NAMES = { gutter: 148, narrow: 84 };
+
+/**
+ * A picture on a canvas.
+ *
+ * draw(surface, box) and overlay(surface, box) with box = {width, height, plot}; `signals` are those
+ * that the overlay reads. tip(x, y, box) returns rows [label, value, colour] or null. pick(x, y, box)
+ * answers a click. answer: {data, error, loading} of the data behind it.
+ */
+export function Panel(props) {
+  const { title, note, legend, height, margins, answer, empty, exports, label } = props;
+  const [ref, width] = useWidth();
+  const tip = useRef(null);
+  const size = typeof height === "function" ? height(width) : height;
+  const box = { width, height: size, plot: plotOf(width, size, margins) };
+  const problem = answer?.error ?? (!answer?.loading && empty) ?? null;
+  const waiting = answer?.loading && !answer?.data;
+  const ready = width && !problem && !waiting && props.draw;
+  const done = answer?.data?.meta?.done ?? answer?.data?.done;
+  const partial = (answer?.data?.meta ?? answer?.data)?.complete === false;
+  const overlay = props.overlay && ((surface) => props.overlay(surface, box));
+  if (overlay) overlay.signals = props.signals ?? [];
+  const heading = title || note || legend || exports;
+  return html`<section class="panel ${answer?.loading ? "loading" : ""}" data-panel=${props.name}>
+    ${heading &&
+    html`<header>
+      <div class="titles">
+        <h2>${title}</h2>
+        ${note && html`<p class="note">${note}</p>`}
+      </div>
+      ${partial && html`<span class="partial" role="status">reading ${Math.floor(100 * done)}%</span>`}
+      ${legend && html`<div class="legend">${legend}</div>`}
+      ${exports && ready && html`<${ExportMenu} ...${exports} title=${title} draw=${props.draw} box=${box} />`}
+    </header>`}
+    <div class="picture" ref=${ref} style=${{ minHeight: `${size}px` }}>
+      ${ready &&
+      html`<${Canvas}
+        width=${width}
+        height=${size}
+        label=${label ?? title}
+        draw=${(surface) => props.draw(surface, box, palette.value)}
+        overlay=${overlay}
+        handlers=${handlersOf(props, box, tip)}
+      />`}
+      ${waiting && html`<p class="state" role="status">Reading…</p>`}
+      ${problem && html`<p class="state ${answer?.error ? "error" : ""}" role="status">${problem}</p>`}
+      <div class="tip" ref=${tip} hidden />
+    </div>
+  </section>`;
+}
+
+function place(event) {
+  const { left, top } = event.currentTarget.getBoundingClientRect();
+  return [event.clientX - left, event.clientY - top];
+}
+
+function handlersOf(props, box, tip) {
+  const { onMove, onLeave, onDown, onUp, pick, onDouble } = props;
+  return {
+    onPointerMove: (event) => {
+      const [x, y] = place(event);
+      onMove?.(x, y, box, event);
+      showTip(tip.current, props.tip?.(x, y, box), x, y, box);
+    },
+    onPointerLeave: (event) => {
+      onLeave?.(event);
+      showTip(tip.current, null);
+    },
+    onPointerDown: (event) => onDown?.(...place(event), box, event),
+    onPointerUp: (event) => {
+      const [x, y] = place(event);
+      if (!onUp?.(x, y, box, event)) pick?.(x, y, box, event);
+    },
+    onDblClick: () => onDouble?.(),
+  };
+}
+
+function showTip(element, rows, x, y, box) {
+  if (!element) return;
+  element.hidden = !rows;
+  if (!rows) return;
+  element.replaceChildren(
+    ...rows.map(([label, value, colour]) => {
+      const row = document.createElement("div");
+      if (colour) {
+        const key = row.appendChild(document.createElement("i"));
+        key.style.background = colour;
+      }
+      row.appendChild(document.createElement("span")).textContent = label;
+      if (value !== undefined) row.appendChild(document.createElement("b")).textContent = value;
+      return row;
+    }),
+  );
+  const wide = element.offsetWidth;
+  const left = x + 16 + wide > box.width ? Math.max(0, x - wide - 12) : x + 16;
+  element.style.transform = `translate(${left}px, ${Math.max(0, Math.min(y + 14, box.height - element.offsetHeight))}px)`;
+}

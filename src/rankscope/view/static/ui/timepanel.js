@@ -1,0 +1,125 @@
+/** A panel over time: one cursor for all of them, and a window that a drag selects. */
+
+import { html, signal } from "../vendor/index.js";
+import { state } from "../data/state.js";
+import { nearest } from "../draw/time.js";
+import { palette } from "../draw/palette.js";
+import { Panel } from "./panel.js";
+
+const LEAST_DRAG = 6; // pixels
+
+/** The drag in progress, in units of the axis: {from, to}, shown in all panels. */
+const brush = signal(null);
+let dragStart = null; // pixels
+/** The panel and place under the pointer. */
+export const hovered = signal(null);
+
+/** Return the cursor's value on the axis: the last snapshot unless somebody moved it. */
+export function cursorOf(time) {
+  const { x } = time;
+  if (!x.length) return 0;
+  return state.at.value === null ? x[x.length - 1] : x[nearest(x, state.at.value)];
+}
+
+/** Put the cursor on the snapshot nearest to a value. */
+export function setCursor(time, value) {
+  const at = time.x[nearest(time.x, value)];
+  if (at !== undefined && at !== state.at.peek()) state.at.value = at;
+}
+
+/** Move the cursor by snapshots. */
+export function moveCursor(time, by) {
+  const last = time.x.length - 1;
+  const here = state.at.peek() === null ? last : nearest(time.x, state.at.peek());
+  const next = Math.max(0, Math.min(last, here + by));
+  state.at.value = time.x[next];
+  return next;
+}
+
+/** Draw the cursor's line and the drag in progress. */
+export function drawCursor(surface, { plot }, time) {
+  const colours = palette.peek();
+  const place = (value) => plot.x + time.scale.toUnit(value) * plot.width;
+  if (brush.value) {
+    const { from, to } = brush.value;
+    const [a, b] = [place(from), place(to)].sort((p, q) => p - q);
+    surface.rect(a, plot.y, b - a, plot.height, colours.accent, 0.16);
+  }
+  const x = place(cursorOf(time));
+  if (x < plot.x - 1 || x > plot.x + plot.width + 1) return;
+  surface.path([x, plot.y, x, plot.y + plot.height], { colour: colours.surface, width: 3, opacity: 0.55 });
+  surface.path([x, plot.y, x, plot.y + plot.height], { colour: colours.ink, width: 1 });
+}
+
+/** A panel whose horizontal axis is `time` = {x, positions, scale}. */
+export function TimePanel(props) {
+  const { time, name } = props;
+  const valueAt = (x, { plot }) =>
+    time.scale.fromUnit(Math.max(0, Math.min(1, (x - plot.x) / plot.width)));
+  const drag = (x, box) => {
+    const moved = dragStart !== null && Math.abs(x - dragStart) >= LEAST_DRAG;
+    brush.value = moved ? { from: valueAt(dragStart, box), to: valueAt(x, box) } : null;
+    return moved;
+  };
+  return html`<${Panel}
+    ...${props}
+    signals=${[state.at, brush, hovered, ...(props.signals ?? [])]}
+    overlay=${(surface, box) => {
+      drawCursor(surface, box, time);
+      props.overlay?.(surface, box);
+    }}
+    onMove=${(x, y, box, event) => {
+      if (dragStart !== null && event.buttons && drag(x, box)) return;
+      setCursor(time, valueAt(x, box));
+      hovered.value = { name, x, y };
+    }}
+    onLeave=${() => {
+      dragStart = null;
+      brush.value = null;
+      hovered.value = null;
+    }}
+    onDown=${(x, y, box, event) => {
+      dragStart = event.pointerType === "mouse" ? x : null;
+      setCursor(time, valueAt(x, box));
+    }}
+    onUp=${(x, y, box) => {
+      const dragged = dragStart !== null && drag(x, box);
+      dragStart = null;
+      if (dragged) zoomTo(time, brush.value);
+      brush.value = null;
+      return dragged;
+    }}
+    onDouble=${resetZoom}
+  />`;
+}
+
+function zoomTo(time, { from, to }) {
+  const [low, high] = [Math.min(from, to), Math.max(from, to)].map((value) => nearest(time.x, value));
+  if (low === high) return;
+  state.from.value = time.x[low];
+  state.to.value = time.x[high];
+}
+
+export function resetZoom() {
+  state.from.value = null;
+  state.to.value = null;
+}
+
+/** Zoom around the cursor by a factor, or move the window by a share of itself. */
+export function zoomBy(time, factor) {
+  const centre = time.scale.toUnit(cursorOf(time));
+  showWindow(time, centre - centre * factor, centre + (1 - centre) * factor);
+}
+
+export function panBy(time, share) {
+  showWindow(time, share, 1 + share);
+}
+
+function showWindow(time, low, high) {
+  const { x } = time;
+  const from = nearest(x, time.scale.fromUnit(low)), to = nearest(x, time.scale.fromUnit(high));
+  if (to - from < 1) return;
+  const whole = from <= 0 && to >= x.length - 1;
+  state.from.value = whole ? null : x[from];
+  state.to.value = whole ? null : x[to];
+}

@@ -1,0 +1,103 @@
+/** Depth x time: a measure of every matrix as a heat map, scalars above it on the same axis. */
+
+import { html, useMemo } from "../vendor/index.js";
+import { url, useAnswer } from "../data/api.js";
+import { short, when } from "../data/format.js";
+import { detailOf, formatFor, shownRows, windowOf } from "../data/run.js";
+import { go, state } from "../data/state.js";
+import { drawHeat, fieldOf, layoutRows, rowAt, topOf } from "../draw/heat.js";
+import { palette } from "../draw/palette.js";
+import { nearest } from "../draw/time.js";
+import { chosenQuantity, Heading, Nothing, QuantitySelect, ScaleLegend, Segments, TimeControls } from "../ui/controls.js";
+import { WITH_NAMES } from "../ui/panel.js";
+import { cursorOf, hovered, TimePanel } from "../ui/timepanel.js";
+import { ScalarsPanel } from "./scalars.js";
+
+const ORDERS = [["model", "by depth"], ["kind", "by kind"], ["moved", "by movement"]];
+
+/** Return the height of a heat map with so many rows. */
+export const heatHeight = (rows) => Math.max(150, Math.min(620, rows * 19)) + 30;
+
+/** Ratios to chance have their middle at 1 and colours of their own. */
+export const isRatio = (quantity) => /relative_|over_|ratio/.test(quantity.metric);
+
+function ratioRange(values) {
+  let high = 2;
+  for (const value of values) if (value > high && value < Infinity) high = value;
+  return [1 / high, high];
+}
+
+export function HeatPanel({ run, info, time, quantity, title, note, margins = WITH_NAMES }) {
+  const order = state.order.value;
+  const rows = shownRows(info, quantity.axis);
+  const request = {
+    run, of: quantity.of, metric: quantity.metric, order, format: formatFor(info, rows.length), ...windowOf(info),
+  };
+  const answer = useAnswer(url("heat", request), [run]);
+  const drawn = useMemo(() => {
+    if (!answer.data?.arrays.values.length) return null;
+    const { meta, arrays } = answer.data;
+    const all = info.axes[meta.axis ?? quantity.axis]?.rows ?? [];
+    const shown = Array.from(arrays.rows, (row) => all[row]);
+    if (shown.some((row) => !row)) return null; // of another axis; its answer is on the way
+    const ratio = isRatio(quantity) && arrays.values instanceof Float32Array;
+    const field = fieldOf(answer.data, ratio ? { kind: "log", range: ratioRange(arrays.values) } : { kind: quantity.scale });
+    const groups = shown.map((row) => (order === "moved" ? "" : order === "kind" ? row.kind_label : row.block));
+    return { field, shown, groups, x: arrays.x, map: ratio ? "ratios" : "viridis" };
+  }, [answer.data, order, quantity.of, quantity.metric]);
+  const height = heatHeight(drawn?.shown.length ?? rows.length);
+  const layout = useMemo(() => drawn && layoutRows(drawn.groups, height - 30), [drawn, height]);
+  const indices = useMemo(() => drawn && Uint32Array.from(drawn.shown, (_, i) => i), [drawn]);
+  const under = (x, y, { plot }) => (drawn && x >= plot.x ? rowAt(layout, y - plot.y) : -1);
+  const tip = (x, y, box) => {
+    const row = under(x, y, box);
+    if (row < 0) return null;
+    const { field, shown } = drawn;
+    const value = field.value(row, nearest(drawn.x, cursorOf(time)));
+    return [
+      [shown[row].label], [shown[row].name],
+      [quantity.label, (field.exact ? "" : "≈ ") + short(value)], [info.along, when(cursorOf(time))],
+    ];
+  };
+  const open = (x, y, box) => {
+    const row = under(x, y, box);
+    const target = row >= 0 && detailOf(quantity.axis, drawn.shown[row]);
+    if (target) go({ ...target, of: quantity.of, metric: quantity.metric });
+  };
+  const legend = drawn && html`<${ScaleLegend} map=${drawn.map} ...${drawn.field} />`;
+  return html`<${TimePanel} name="heat" title=${title} note=${note} legend=${legend} height=${height} margins=${margins}
+    time=${time} answer=${answer} tip=${tip} pick=${open}
+    label=${`${quantity.label} of ${rows.length} rows over ${info.along}`}
+    empty=${answer.data && !drawn ? `No values of ${quantity.label} are stored here. Choose another measure.` : null}
+    exports=${{ request: { panel: "heat", ...request, format: null, width: null }, subtitle: info.summary.name }}
+    draw=${drawn && ((surface, { plot }, colours) => drawHeat(surface, plot, time.scale, {
+      ...drawn, layout, order: indices, labels: drawn.shown.map((row) => row.label), colours, timeLabel: info.along,
+    }))}
+    overlay=${(surface, { plot }) => {
+      const here = hovered.value;
+      if (here?.name !== "heat" || !layout) return;
+      const row = rowAt(layout, here.y - plot.y);
+      if (row < 0) return;
+      const top = plot.y + topOf(layout, row), tall = Math.max(1, layout.unit);
+      const { ink } = palette.peek();
+      surface.path([plot.x, top, plot.x + plot.width, top], { colour: ink, width: 1, opacity: 0.8 });
+      surface.path([plot.x, top + tall, plot.x + plot.width, top + tall], { colour: ink, width: 1, opacity: 0.8 });
+    }}
+  />`;
+}
+
+export function Depth(context) {
+  const { info } = context;
+  const quantity = chosenQuantity(info);
+  if (!quantity) return html`<${Nothing} title="This run stores no measures over depth">
+    <p>Track matrices with <span class="code">rs.Tracker(model, path)</span>.</p></${Nothing}>`;
+  return html`<${Heading} title="Depth × time" note=${quantity.help ?? ""} />
+    <div class="bar">
+      <${QuantitySelect} info=${info} quantity=${quantity} />
+      <${Segments} label="Order of rows" value=${state.order.value} options=${ORDERS} onChange=${(value) => (state.order.value = value)} />
+      <span class="push" /><${TimeControls} along=${info.along} />
+    </div>
+    <${ScalarsPanel} ...${context} margins=${WITH_NAMES} />
+    <${HeatPanel} ...${context} quantity=${quantity} title=${`${quantity.label}, ${quantity.group}`}
+      note=${`${shownRows(info, quantity.axis).length} rows · click one to open it`} />`;
+}

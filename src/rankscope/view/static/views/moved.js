@@ -1,0 +1,81 @@
+/** What moved: matrices by how much a measure changed, with roll-ups by kind and by depth. */
+
+import { html } from "../vendor/index.js";
+import { url, useAnswer } from "../data/api.js";
+import { count, plural, short, when } from "../data/format.js";
+import { detailOf } from "../data/run.js";
+import { go, state, zoomed } from "../data/state.js";
+import { chosenQuantity, Heading, Nothing, QuantitySelect, Spark, TimeControls } from "../ui/controls.js";
+import { VirtualTable } from "../ui/table.js";
+import { ScalarsPanel } from "./scalars.js";
+
+const ROW = 46; // pixels
+const MOST = 2500; // rows of the ranking
+
+const range = (rows) => {
+  let low = Infinity, high = -Infinity;
+  for (const row of rows) {
+    if (Number.isFinite(row.low)) low = Math.min(low, row.low);
+    if (Number.isFinite(row.high)) high = Math.max(high, row.high);
+  }
+  return low < high ? [low, high] : undefined;
+};
+
+function Ranking({ rows, axis, quantity, most }) {
+  const head = [
+    html`<th class="number rank">#</th><th>Matrix</th><th>Over the run</th><th class="number wide-only">First</th>
+      <th class="number wide-only">Last</th><th class="number">Moved</th><th class="wide-only"><span class="out-of-sight">Share</span></th>`,
+  ];
+  const render = (row, i) => {
+    const target = detailOf(axis, row);
+    const open = () => target && go({ ...target, of: quantity.of, metric: quantity.metric });
+    return html`<tr key=${row.row} onClick=${open}>
+      <td class="number rank muted">${i + 1}</td>
+      <td class="name"><button class="link" data-row data-name=${row.name} onClick=${open}>${row.label}</button><small class="muted">${row.name}</small></td>
+      <td><${Spark} values=${row.spark} width=${132} height=${30} /></td>
+      <td class="number wide-only">${short(row.first)}</td>
+      <td class="number wide-only">${short(row.last)}</td>
+      <td class="number"><b>${short(row.moved)}</b></td>
+      <td class="wide-only share"><meter min="0" max=${most || 1} value=${row.moved ?? 0} aria-label="Moved" /></td>
+    </tr>`;
+  };
+  return html`<${VirtualTable} label="Matrices by movement" rows=${rows} rowHeight=${ROW} columns=${7} head=${head} render=${render}
+    name=${`${quantity.of} ${quantity.metric}`} />`;
+}
+
+function Rollup({ title, entries, name }) {
+  const shared = range(entries.map(({ low, high }) => ({ low: Math.min(...low.filter(Number.isFinite)), high: Math.max(...high.filter(Number.isFinite)) })));
+  return html`<section class="panel rollup"><header><div class="titles"><h2>${title}</h2><p class="note">mean, in a band from least to most</p></div></header>
+    <ul>${entries.map((entry) => html`<li key=${name(entry)}>
+      <span class="label">${name(entry)}<small class="muted">${plural(entry.count, "matrix").replace(/matrixs$/, "matrices")}</small></span>
+      <${Spark} values=${entry.spark} low=${entry.low} high=${entry.high} range=${shared} width=${110} height=${30} />
+      <span class="number">${short(entry.first)} → ${short(entry.last)}</span></li>`)}</ul></section>`;
+}
+
+export function Moved(context) {
+  const { run, info } = context;
+  const quantity = chosenQuantity(info);
+  const request = quantity && url("moved", {
+    run, of: quantity.of, metric: quantity.metric, from: state.from.value, to: state.to.value, limit: MOST,
+  });
+  const answer = useAnswer(request, [run]);
+  if (!quantity) return html`<${Nothing} title="This run stores no spectra"><p>Its scalars and theory are in the other views.</p></${Nothing}>`;
+  const data = answer.data;
+  const interval = zoomed.value ? `between ${info.along} ${when(context.time.scale.first)} and ${when(context.time.scale.last)}` : "over the whole run";
+  const note = `${info.summary.name} · ${count(info.axes[quantity.axis]?.size ?? 0)} rows, ranked by how far each moved ${interval}`;
+  return html`<${Heading} title="What moved" note=${note} />
+    <div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} /><span class="push" /><${TimeControls} along=${info.along} /></div>
+    <${ScalarsPanel} ...${context} height=${132} />
+    ${answer.error && html`<p class="notice" role="alert">${answer.error}</p>`}
+    <div class="moved ${answer.loading ? "loading" : ""}">
+      <section class="panel flush ranking" data-panel="moved">
+        ${data?.rows?.length
+          ? html`<${Ranking} rows=${data.rows} axis=${quantity.axis} quantity=${quantity} most=${data.rows[0].moved} />`
+          : html`<p class="placeholder">${data ? "No values in this interval. Show the whole run." : "Reading…"}</p>`}
+      </section>
+      <div class="rollups">${data?.rows?.length > 0 && html`
+        <${Rollup} title="By kind" entries=${data.kinds} name=${(entry) => entry.label} />
+        ${data.depths.length > 1 && html`<${Rollup} title="By depth" entries=${data.depths} name=${(entry) => entry.block} />`}`}
+      </div>
+    </div>`;
+}

@@ -1,0 +1,73 @@
+/** Papers: a mark per claim and network; a claim opens its numbers, figures and runs. */
+
+import { html } from "../vendor/index.js";
+import { url, useAnswer } from "../data/api.js";
+import { short } from "../data/format.js";
+import { go, openRun, state } from "../data/state.js";
+import { Heading, Nothing } from "../ui/controls.js";
+
+const MARKS = {
+  holds: ["✔", "good", "holds"], met: ["✔", "good", "holds"], fails: ["✘", "bad", "fails"], "not met": ["✘", "bad", "fails"],
+  mixed: ["◐", "warm", "seeds disagree"], "holds so far": ["○", "good", "holds so far"], "fails so far": ["●", "bad", "fails so far"],
+  "mixed so far": ["◐", "warm", "seeds disagree so far"], "no data": ["–", "muted", "no data"], "-": ["–", "muted", "no data"],
+};
+const MOST_COLUMNS = 7;
+const markOf = (verdict) => MARKS[verdict] ?? ["–", "muted", verdict ?? "no data"];
+
+function Mark({ verdict }) {
+  const [symbol, tone, text] = markOf(verdict);
+  return html`<span class=${`mark ${tone}`} title=${text}><span aria-hidden="true">${symbol}</span><span class="out-of-sight">${text}</span></span>`;
+}
+
+function Table({ columns, rows, title }) {
+  return html`<div class="scroll" tabindex="0" role="region" aria-label=${title || "Numbers"}><table class="facts">${title && html`<caption>${title}</caption>`}
+    <thead><tr>${columns.map((column) => html`<th scope="col">${column}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td class=${typeof cell === "number" ? "number" : ""}>${typeof cell === "number" ? short(cell) : String(cell ?? "–")}</td>`)}</tr>`)}</tbody></table></div>`;
+}
+
+function Claim({ claim }) {
+  return html`<section class="panel claim" data-panel="claim"><header><div class="titles"><h2>${claim.claim}</h2><p class="note">${claim.quantity}; bound ${claim.bound}</p></div>
+      <button class="button quiet" onClick=${() => (state.claim.value = "")}>Close</button></header>
+    <p class="sentence">${claim.sentence}</p>
+    ${claim.headline && html`<p>${claim.headline}</p>`}${claim.reason && html`<p class="muted">${claim.reason}</p>`}
+    ${claim.networks.map((part) => html`<div class="verdict" key=${`${part.network}${part.part ?? ""}`}>
+      <h3>${part.network}${part.part ? `, ${part.part}` : ""} <${Mark} verdict=${part.verdict} /> ${markOf(part.verdict)[2]}</h3>
+      <p class="seeds">${part.seeds.map((seed) => html`<span class=${seed.met ? "good" : seed.met === false ? "bad" : "muted"}>seed ${seed.seed}: <b>${short(seed.value)}</b></span>`)}
+        ${!part.seeds.length && html`<span class="muted">no seed can tell</span>`}</p>
+      ${part.runs?.length > 0 && html`<p class="links">${part.runs.slice(0, 12).map((run, i) => html`<button class="chip" onClick=${() => openRun(run)}>run ${i + 1}</button>`)}
+        ${part.runs.length > 1 && html`<button class="chip" onClick=${() => go({ view: "compare", runs: part.runs })}>compare all ${part.runs.length}</button>`}</p>`}
+    </div>`)}
+    ${(claim.missing ?? []).length > 0 && html`<p class="muted">Missing: ${claim.missing.map((one) => (typeof one === "string" ? one : JSON.stringify(one))).join(", ")}</p>`}
+    ${(claim.remarks ?? []).map((remark) => html`<p class="muted">${remark}</p>`)}
+    ${(claim.tables ?? []).map((table) => html`<${Table} ...${table} />`)}
+    ${(claim.figures ?? []).map((path) => html`<figure><img src=${url("figure", { path })} alt=${`Figure for ${claim.claim}: ${claim.sentence}`} loading="lazy" /></figure>`)}
+  </section>`;
+}
+
+function Paper({ paper }) {
+  const networks = paper.networks;
+  const wide = networks.length > MOST_COLUMNS; // marks then stand in one column, with names
+  return html`<section class="panel" data-panel=${paper.key}><header><div class="titles"><h2>${paper.title || paper.key}</h2><p class="note">${paper.key} · scale ${paper.scale}</p></div></header>
+    <div class="scroll" tabindex="0" role="region" aria-label=${paper.title || paper.key}><table class="claims"><thead><tr><th scope="col">Claim</th>${wide ? html`<th scope="col">Marks</th>` : networks.map((network) => html`<th scope="col" class="network">${network}</th>`)}</tr></thead>
+      <tbody>${paper.claims.map((claim) => {
+        const id = `${paper.key}/${claim.claim}`;
+        return html`<tr key=${id} class=${`${state.claim.value === id ? "chosen" : ""} ${claim.claim.endsWith("-first") ? "earlier" : ""}`}>
+          <td class="name"><button class="link" data-row data-claim=${claim.claim} onClick=${() => (state.claim.value = id)}><b>${claim.claim}</b> ${claim.sentence}</button></td>
+          ${wide ? html`<td class="marks">${Object.entries(claim.marks).map(([network, verdict]) => html`<span>${network} <${Mark} verdict=${verdict} /></span>`)}</td>`
+            : networks.map((network) => html`<td class="network">${network in claim.marks ? html`<${Mark} verdict=${claim.marks[network]} />` : ""}</td>`)}</tr>`;
+      })}</tbody></table></div></section>`;
+}
+
+export function Papers() {
+  const answer = useAnswer(url("papers", {}), []);
+  const { data } = answer;
+  if (answer.error) return html`<${Nothing} title="No verdicts to show"><p>${answer.error}</p></${Nothing}>`;
+  if (!data) return html`<${Heading} title="Papers" note="Reading…" />`;
+  if (!data.papers.length) {
+    return html`<${Nothing} title="No verdicts under these folders"><p>${data.hint ?? ""}</p><p class="code">rankscope reproduce</p></${Nothing}>`;
+  }
+  const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => [`${paper.key}/${claim.claim}`, claim])).find(([id]) => id === state.claim.value)?.[1];
+  return html`<${Heading} title="Papers" note="✔ holds in 3 seeds or more · ✘ fails · ◐ seeds disagree · ○ holds so far · ● fails so far · – no data" />
+    <div class=${`papers ${chosen ? "split" : ""}`}><div>${data.papers.map((paper) => html`<${Paper} paper=${paper} />`)}</div>
+      ${chosen && html`<aside aria-label=${`Claim ${chosen.claim}`}><${Claim} claim=${chosen} /></aside>`}</div>`;
+}

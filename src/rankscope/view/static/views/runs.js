@@ -1,0 +1,140 @@
+/** Every run under the given folders. */
+
+import { html, signal } from "../vendor/index.js";
+import { count, day, duration, percent, plural, short, when } from "../data/format.js";
+import { go, openRun, state } from "../data/state.js";
+import { Heading, Nothing } from "../ui/controls.js";
+import { VirtualTable } from "../ui/table.js";
+
+/** The answer of /api/runs, kept by app.js. */
+export const runList = signal(null);
+export const runListError = signal(null);
+
+const ORDER = { running: 0, interrupted: 1, done: 2, damaged: 3 };
+const COLUMNS = [
+  ["name", "Run", (run) => titleOf(run)],
+  ["status", "Status", (run) => ORDER[run.status]],
+  ["decay", "Decay", (run) => run.decay, "number wide-only"],
+  ["alpha", "log₁₀ α", (run) => run.alpha_log10, "number wide-only"],
+  ["scale", "Scale", (run) => run.scale, "wide-only"],
+  ["seed", "Seed", (run) => run.seed, "number wide-only"],
+  ["snapshots", "Snapshots", (run) => run.snapshots, "number wide-only"],
+  ["last", "Last step", (run) => run.last, "number wide-only"],
+  ["loss", "Last loss", (run) => run.last_loss, "number"],
+  ["matrices", "Matrices", (run) => run.matrices, "number wide-only"],
+  ["cost", "Tracker", (run) => run.tracker_share ?? run.tracker_seconds, "number wide-only"],
+  ["modified", "Begun", (run) => run.started, "number wide-only"],
+];
+const ROW = 44; // pixels
+
+export const titleOf = (run) => run.name || run.experiment || run.id;
+
+/** Return the runs whose text holds every word of a query. */
+export function matching(runs, query) {
+  const words = query.toLowerCase().split(/\s+/).filter(Boolean);
+  if (!words.length) return runs;
+  return runs.filter((run) => {
+    const text = [run.name, run.folder, run.experiment, run.network, run.variant, run.status, run.kind, `seed ${run.seed}`]
+      .join(" ").toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
+}
+
+function compare(a, b) {
+  const missing = (value) => value === null || value === undefined;
+  if (missing(a) || missing(b)) return missing(a) - missing(b);
+  return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
+}
+
+/** Return runs in the order of the address: "name" or "-name"; by default running ones, then by name. */
+export function sorted(runs, by) {
+  const descending = by.startsWith("-");
+  const column = COLUMNS.find(([name]) => name === by.replace("-", ""));
+  const natural = (a, b) => (a.status === "running" ? 0 : 1) - (b.status === "running" ? 0 : 1) || compare(titleOf(a), titleOf(b));
+  if (!column) return [...runs].sort(natural);
+  const value = column[2];
+  return [...runs].sort((a, b) => {
+    const [x, y] = [value(a), value(b)];
+    const gone = (x === null || x === undefined) - (y === null || y === undefined);
+    return gone || (descending ? -compare(x, y) : compare(x, y)) || natural(a, b);
+  });
+}
+
+function toggle(id) {
+  const runs = state.runs.peek();
+  state.runs.value = runs.includes(id) ? runs.filter((other) => other !== id) : [...runs, id];
+}
+
+function head() {
+  const by = state.sort.value;
+  return [
+    html`<th class="check"><span class="out-of-sight">Select</span></th>`,
+    ...COLUMNS.map(([name, text, , kind]) => {
+      const now = by === name ? "ascending" : by === `-${name}` ? "descending" : "none";
+      const next = by === name ? `-${name}` : by === `-${name}` ? "" : name;
+      return html`<th key=${name} class=${kind} aria-sort=${now}>
+        <button onClick=${() => (state.sort.value = next)}>${text}<i aria-hidden="true">${{ ascending: "↑", descending: "↓", none: "" }[now]}</i></button></th>`;
+    }),
+  ];
+}
+
+export function Status({ run }) {
+  return html`<span class="status ${run.status}" title=${run.error ?? ""}><i />${run.status}</span>`;
+}
+
+function row(run) {
+  const chosen = state.runs.value.includes(run.id);
+  const name = titleOf(run);
+  const parts = name.split("/");
+  const title = parts.slice(-2).join(" / "), folder = [run.folder, ...parts.slice(0, -2)].filter(Boolean).join("/");
+  const view = run.kind === "theory" ? "theory" : "moved";
+  const cost = run.tracker_share !== null ? percent(run.tracker_share) : duration(run.tracker_seconds ?? NaN);
+  return html`<tr key=${run.id} class=${chosen ? "chosen" : ""} onClick=${(event) => {
+    if (!event.target.closest("button, input, label")) openRun(run.id, view);
+  }}>
+    <td class="check"><input type="checkbox" checked=${chosen} aria-label=${`Select ${name}`} onChange=${() => toggle(run.id)} /></td>
+    <td class="name"><button class="link" data-row data-run=${run.id} disabled=${run.status === "damaged"} onClick=${() => openRun(run.id, view)}>${title}</button>
+      ${run.error ? html`<small class="bad">${run.error}</small>` : html`<small class="muted">${folder}</small>`}</td>
+    <td><${Status} run=${run} /></td>
+    <td class="number wide-only">${run.decay ?? "–"}</td>
+    <td class="number wide-only">${run.alpha_log10 === null ? "–" : short(run.alpha_log10)}</td>
+    <td class="wide-only">${run.scale ?? "–"}</td>
+    <td class="number wide-only">${run.seed ?? "–"}</td>
+    <td class="number wide-only">${count(run.snapshots)}</td>
+    <td class="number wide-only">${when(run.last)}</td>
+    <td class="number">${short(run.last_loss)}</td>
+    <td class="number wide-only">${run.matrices ? count(run.matrices) : "–"}</td>
+    <td class="number wide-only">${cost}</td>
+    <td class="number wide-only muted">${day(run.started)}</td>
+  </tr>`;
+}
+
+export function Runs() {
+  const list = runList.value;
+  if (!list) return html`<${Heading} title="Runs" note=${runListError.value ?? "Reading the folders…"} />`;
+  if (!list.runs.length) {
+    return html`<${Nothing} title="No runs here yet">
+      <p>Looked in ${list.folders.join(", ")}. Track a training, then this page fills by itself:</p>
+      <p class="code">with rs.Tracker(model, "runs/first") as tracker: ...</p></${Nothing}>`;
+  }
+  const shown = sorted(matching(list.runs, state.query.value), state.sort.value);
+  const known = new Set(list.runs.map((run) => run.id));
+  const chosen = state.runs.value.filter((id) => known.has(id));
+  const running = list.runs.filter((run) => run.status === "running").length;
+  const note = `${plural(list.runs.length, "run")} in ${list.folders.join(", ")}${running ? ` · ${running} running` : ""}${
+    list.skipped ? ` · ${count(list.skipped)} more are not listed` : ""}`;
+  return html`<${Heading} title="Runs" note=${note} />
+    <div class="bar">
+      <label><span class="out-of-sight">Filter runs</span><input class="field filter" type="search" placeholder="Filter by name, network, status, seed…"
+        value=${state.query.value} onInput=${(event) => (state.query.value = event.target.value)} /></label>
+      <span class="muted">${shown.length === list.runs.length ? "" : `${shown.length} shown`}</span>
+      <span class="push" />
+      ${chosen.length > 0 && html`<button class="button quiet" onClick=${() => (state.runs.value = [])}>Clear ${chosen.length}</button>`}
+      <button class="button ${chosen.length > 1 ? "primary" : ""}" disabled=${chosen.length < 2}
+        onClick=${() => go({ view: "compare" })}>${chosen.length > 1 ? `Compare ${chosen.length} runs` : "Select runs to compare"}</button>
+    </div>
+    ${shown.length
+      ? html`<div class="panel flush"><${VirtualTable} label="Runs" rows=${shown} rowHeight=${ROW} columns=${COLUMNS.length + 1}
+          head=${head()} render=${row} name=${`${state.query.value} ${state.sort.value}`} /></div>`
+      : html`<${Nothing} title="No run matches"><p>Remove a word of the filter.</p></${Nothing}>`}`;
+}
