@@ -4,7 +4,16 @@ import argparse
 from importlib import import_module
 
 ON_DEVICE = ("spectra", "tracker")
-BENCHMARKS = (*ON_DEVICE, "short_runs", "store", "theory", "training", "gpu_steps", "gpu_training")
+BENCHMARKS = (
+    *ON_DEVICE,
+    "leading",
+    "short_runs",
+    "store",
+    "theory",
+    "training",
+    "gpu_steps",
+    "gpu_training",
+)
 
 
 def main() -> None:

@@ -2,6 +2,17 @@
 
 from rankscope.spectra.carried import Carried
 from rankscope.spectra.decomposition import decompose, singular_values, svd
+from rankscope.spectra.operator import Operator
 from rankscope.spectra.solvers import Svd
+from rankscope.spectra.truncation import Leading, leading
 
-__all__ = ["Carried", "Svd", "decompose", "singular_values", "svd"]
+__all__ = [
+    "Carried",
+    "Leading",
+    "Operator",
+    "Svd",
+    "decompose",
+    "leading",
+    "singular_values",
+    "svd",
+]

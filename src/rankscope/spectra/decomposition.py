@@ -75,7 +75,7 @@ def decompose(
         )
     tasks = {}
     for name, x in matrices.items():
-        factors = _factors(name, x)
+        factors = factors_of(name, x)
         if factors[0].ndim != 2:
             raise ValueError(
                 f"matrix {name!r}: expected 2 axes, got shape {tuple(factors[0].shape)}; "
@@ -88,7 +88,7 @@ def decompose(
 
 def _decompose_batches(matrices: Mapping[str, Matrix], *, rank: int | None) -> dict[str, Svd]:
     """Decompose matrices with leading axes; rank None means every direction."""
-    factors_by_name = {name: _factors(name, x) for name, x in matrices.items()}
+    factors_by_name = {name: factors_of(name, x) for name, x in matrices.items()}
     tasks = {name: _batch_tasks(name, factors, rank) for name, factors in factors_by_name.items()}
     all_tasks = [task for batch in tasks.values() for task in batch]
     results = solve_all(all_tasks, threads=None, on_failure=warn_of_failure)
@@ -117,7 +117,7 @@ def _batched(parts: Sequence[Svd], *, shape: Sequence[int]) -> Svd:
     return Svd(U=U, S=S, Vh=Vh)
 
 
-def _factors(name: str, x: Matrix) -> tuple[Tensor, ...]:
+def factors_of(name: str, x: Matrix) -> tuple[Tensor, ...]:
     """Return (W,), or (left, right) of a product."""
     if isinstance(x, Product):
         factors: tuple[Tensor, ...] = (x.left, x.right)

@@ -1,0 +1,260 @@
+"""Leading singular values and directions of large matrices, with a bound on what is left out.
+
+A block Krylov space in the precision of the matrix finds the directions. Values and residuals come
+from products in float64. Where that does not reach the tolerance, a second space in float64 starts
+from the directions of the first, and then the full solver takes over.
+"""
+
+import math
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
+
+from rankscope.matrices.reading import View
+from rankscope.spectra.certificate import Bound, norm_left_out
+from rankscope.spectra.decomposition import Matrix, factors_of, svd
+from rankscope.spectra.krylov import Ritz, excess_of, leading_vectors
+from rankscope.spectra.operator import Operator, of_tensor
+from rankscope.spectra.tasks import warn_of_failure
+
+# Below this many values, or this many per wanted direction, the full solver takes less time.
+SMALL, PER_DIRECTION = 256, 5
+# Entries beyond these sizes are scaled, so that squares of values stay within the format.
+SAFE = {torch.float32: 1e6, torch.float64: 1e100}
+# Error of the full solvers, in units of the largest value (`solvers`).
+FULL_ERROR = 1e-11
+# Below this share of the energy, a difference of energies has lost too many digits.
+CANCELLED = 1e-7
+
+
+@dataclass(frozen=True)
+class Leading:
+    """Leading part (U * S) @ Vh of a matrix, and how much it leaves out; all in float64.
+
+    frobenius: Frobenius norm of the whole matrix.
+    residuals: length of W v - s u and W^T u - s v together, for each direction.
+    remainder: upper bound on the largest singular value that is left out.
+    remainder_norm: Frobenius norm of all that is left out.
+    excess: estimate of remainder_norm over the least possible one, less 1.
+    columns: size of the Krylov space; 0 where the full solver was used.
+    """
+
+    U: Float[Tensor, "*batch m r"]
+    S: Float[Tensor, "*batch r"]
+    Vh: Float[Tensor, "*batch r n"]
+    frobenius: Float[Tensor, "*batch"]
+    residuals: Float[Tensor, "*batch r"]
+    remainder: Float[Tensor, "*batch"]
+    remainder_norm: Float[Tensor, "*batch"]
+    excess: Float[Tensor, "*batch"]
+    columns: Int[Tensor, "*batch"]
+
+    @property
+    def mT(self) -> "Leading":
+        """Leading part of the transposed matrix."""
+        return replace(self, U=self.Vh.mT, Vh=self.U.mT)
+
+
+def leading(x: Matrix | Operator, rank: int, *, tolerance: float = 1e-6) -> Leading:
+    """Return the `rank` leading singular values and directions, or all that the matrix has.
+
+    The Frobenius norm of the rest exceeds the least possible one by the share `tolerance` at most,
+    as far as residuals tell. Directions are as good as that needs. Factors of a Product are never
+    multiplied out. Matrices may have leading axes. Non-finite entries give NaN, with a warning.
+    """
+    if rank < 1:
+        raise ValueError(f"rank: expected a number of directions, 1 or more, got {rank}")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance: expected a number between 0 and 1, got {tolerance}")
+    name = x.name if isinstance(x, View) else "x"
+    if isinstance(x, Operator):
+        results, shape = [_of_operator(x, rank, tolerance)], torch.Size()
+    else:
+        factors = factors_of(name, x)
+        shape = factors[0].shape[:-2]
+        stacks = zip(*(f.flatten(0, -3) if shape else f[None] for f in factors), strict=True)
+        results = [_of_factors(parts, rank, tolerance) for parts in stacks]
+    if any(not result.frobenius.isfinite() for result in results):
+        warn_of_failure([name])
+    columns = {
+        f.name: torch.stack([getattr(result, f.name) for result in results])
+        for f in fields(Leading)
+    }
+    return Leading(**{name: x.reshape((*shape, *x.shape[1:])) for name, x in columns.items()})
+
+
+def _of_factors(factors: tuple[Tensor, ...], rank: int, tolerance: float) -> Leading:
+    if not all(math.isfinite(_largest(f)) for f in factors):
+        right = factors[1] if len(factors) == 2 else factors[0].mT
+        rank = min(rank, *factors[0].shape, *right.shape)
+        return _constant((len(factors[0]), len(right)), rank, math.nan, factors[0].device)
+    if len(factors) == 2:
+        return _of_product(*factors, rank, tolerance)
+    W = factors[0]
+    largest = _largest(W)
+    safe = SAFE[torch.float64 if W.dtype == torch.float64 else torch.float32]
+    if largest and not 1 / safe < largest < safe:
+        scale = 2.0 ** math.floor(math.log2(largest))
+        scaled = (W.double() / scale).to(torch.promote_types(W.dtype, torch.float32))
+        return _scaled(_of_operator(of_tensor(scaled), rank, tolerance), scale)
+    return _of_operator(of_tensor(W), rank, tolerance)
+
+
+def _largest(W: Tensor) -> float:
+    """Size of the largest entry; NaN or infinite if any is."""
+    if not W.numel():
+        return 0.0
+    low, high = W.aminmax()
+    return float(torch.maximum(low.abs(), high.abs()))
+
+
+def _of_product(left: Tensor, right: Tensor, rank: int, tolerance: float) -> Leading:
+    """Decompose left @ right.mT by a QR of both factors and the product of their small parts."""
+    if left.shape[1] >= min(len(left), len(right)):
+        return _of_factors((left.double() @ right.double().mT,), rank, tolerance)
+    (Q, R), (P, T) = torch.linalg.qr(left.double()), torch.linalg.qr(right.double())
+    core = _of_factors((R @ T.mT,), rank, tolerance)
+    return replace(core, U=Q @ core.U, Vh=core.Vh @ P.mT)
+
+
+def _of_operator(W: Operator, rank: int, tolerance: float) -> Leading:
+    if W.shape[0] < W.shape[1]:
+        return _of_operator(W.mT, rank, tolerance).mT
+    n = W.shape[1]
+    rank = min(rank, n)
+    if n > max(SMALL, PER_DIRECTION * rank):
+        energy = W.energy()
+        if not math.isfinite(energy):
+            return _constant(W.shape, rank, math.nan, W.device)
+        if energy == 0:
+            return _constant(W.shape, rank, 0.0, W.device)
+        try:
+            if (result := _by_krylov(W, rank, energy, tolerance)) is not None:
+                return result
+        except LinAlgError:
+            pass
+    return _by_full_solver(W, rank)
+
+
+def _by_krylov(W: Operator, rank: int, energy: float, tolerance: float) -> Leading | None:
+    """Return the leading part, or None if neither space reaches the tolerance."""
+    start, columns = None, 0
+    for operator in (W, None):
+        if operator is None:
+            operator = W.in_float64() if W.W is None else of_tensor(W.W.double())
+        ritz = leading_vectors(
+            operator,
+            rank,
+            energy=energy,
+            tolerance=tolerance,
+            limit=W.shape[1] // 2,
+            start=start,
+        )
+        columns += ritz.columns
+        part, bound = _measured(operator, ritz, energy, columns)
+        # What lies below the rounding of the matrix's own format counts as rounding.
+        rounding = 8 * torch.finfo(W.dtype).eps * math.sqrt(energy)
+        if part.excess <= tolerance or part.remainder_norm <= rounding:
+            return part
+        start = torch.cat([part.Vh.mT, bound.V], dim=1)
+    return None
+
+
+def _measured(W: Operator, ritz: Ritz, energy: float, columns: int) -> tuple[Leading, Bound]:
+    """Return the leading part in the Ritz vectors, with errors measured in float64."""
+    precise, eps = W.in_float64(), torch.finfo(W.dtype).eps
+    U, S, V = _rotated(precise, ritz.V)
+    difference = (precise.matmul(V) - U * S).norm(dim=0)
+    residuals = difference.hypot((precise.transposed_matmul(U) - V * S).norm(dim=0))
+    rest = _norm_left_out(W, U, S, V, energy)
+    bound = norm_left_out(W, U, V)
+    # W - (U * S) @ V^T is E beside the residuals, in rows that are orthogonal.
+    remainder = math.hypot(bound.norm, float(residuals.norm())) + 8 * eps * float(S[0])
+    missed = float((bound.values.square() - S[-1] ** 2).clamp(min=0.0).sum())
+    eigenvalues = torch.cat([S, bound.values[:1].clamp(max=S[-1])]).square()
+    left_out = max(rest, eps * math.sqrt(energy)) ** 2 or 1.0
+    excess = max(
+        ritz.excess, excess_of(eigenvalues, S * difference, left_out), missed / (2 * left_out)
+    )
+    part = Leading(
+        U=U,
+        S=S,
+        Vh=V.mT,
+        frobenius=S.new_tensor(math.sqrt(energy)),
+        residuals=residuals,
+        remainder=S.new_tensor(min(remainder, rest)),
+        remainder_norm=S.new_tensor(rest),
+        excess=S.new_tensor(excess),
+        columns=torch.tensor(columns, device=S.device),
+    )
+    return part, bound
+
+
+def _rotated(W: Operator, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the SVD of W projected on U, an orthonormal basis of W @ V."""
+    basis = torch.linalg.qr(W.matmul(V)).Q
+    P, R = torch.linalg.qr(W.transposed_matmul(basis))
+    left, S, right = torch.linalg.svd(R)
+    return basis @ right.mT, S, P @ left
+
+
+def _norm_left_out(W: Operator, U: Tensor, S: Tensor, V: Tensor, energy: float) -> float:
+    """Frobenius norm of W - (U * S) @ V^T, by differences of entries if those of energies cancel.
+
+    U^T W is S V^T, so that both parts of W are orthogonal.
+    """
+    difference = energy - float(S.square().sum())
+    if difference > CANCELLED * energy:
+        return math.sqrt(difference)
+    rests = (panel - (U * S) @ V[columns].mT for columns, panel in W.panels())
+    return math.sqrt(sum(float(rest.square().sum()) for rest in rests))
+
+
+def _by_full_solver(W: Operator, rank: int) -> Leading:
+    dense = W.W if W.W is not None else torch.cat([panel for _, panel in W.panels()], dim=1)
+    full = svd(dense, rank)
+    U, S, V = full.U, full.S[:rank], full.Vh.mT
+    precise = of_tensor(dense).in_float64()
+    residuals = (precise.matmul(V) - U * S).norm(dim=0)
+    residuals = residuals.hypot((precise.transposed_matmul(U) - V * S).norm(dim=0))
+    rest = full.S[rank:]
+    error = FULL_ERROR * full.S[:1].sum()
+    return Leading(
+        U=U,
+        S=S,
+        Vh=full.Vh,
+        frobenius=full.S.norm(),
+        residuals=residuals,
+        remainder=rest[0] + error if len(rest) else error,
+        remainder_norm=rest.norm(),
+        excess=error * 0,
+        columns=torch.zeros((), dtype=torch.int64, device=S.device),
+    )
+
+
+def _scaled(part: Leading, scale: float) -> Leading:
+    sizes = ("S", "frobenius", "residuals", "remainder", "remainder_norm")
+    return replace(part, **{name: getattr(part, name) * scale for name in sizes})
+
+
+def _constant(
+    shape: tuple[int, int], rank: int, value: float, device: torch.device | str
+) -> Leading:
+    """Leading part of a matrix that is zero, or not finite."""
+    m, n = shape
+    scalar = torch.full((), value, dtype=torch.float64, device=device)
+    row = scalar.repeat(rank)
+    return Leading(
+        U=scalar + torch.eye(m, rank, device=device).double(),
+        S=row,
+        Vh=scalar + torch.eye(rank, n, device=device).double(),
+        frobenius=scalar,
+        residuals=row,
+        remainder=scalar,
+        remainder_norm=scalar,
+        excess=scalar,
+        columns=torch.zeros((), dtype=torch.int64, device=device),
+    )
