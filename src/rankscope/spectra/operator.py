@@ -39,7 +39,7 @@ class Operator:
 
     @property
     def mT(self) -> "Operator":
-        """The transposed matrix."""
+        """Transposed matrix."""
         m, n = self.shape
         W = None if self.W is None else self.W.mT
         return Operator((n, m), self.transposed_matmul, self.matmul, self.dtype, self.device, W)
@@ -63,7 +63,7 @@ class Operator:
         return sum(float(panel.square().sum()) for _, panel in self.panels())
 
     def in_float64(self) -> "Operator":
-        """The same matrix, multiplied in float64 as far as its entries are known."""
+        """Return the same matrix, multiplied in float64 as far as its entries are known."""
         if self.dtype == torch.float64:
             return self
         if self.W is not None:
