@@ -7,7 +7,15 @@ import torch
 from torch import nn
 from torch.distributed.tensor import DTensor
 from torch.utils.data import Dataset
-from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainingArguments
+from transformers import (
+    LlamaConfig,
+    LlamaForCausalLM,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 import rankscope as rs
 from rankscope.integrations.transformers import RankCallback
@@ -61,7 +69,7 @@ def trainer(
 
 
 def ddp(folder: Path) -> str:
-    return _report(trainer(folder, _callback(folder), ddp_find_unused_parameters=False))
+    return _report(folder, ddp_find_unused_parameters=False)
 
 
 def fsdp2(folder: Path) -> str:
@@ -72,15 +80,25 @@ def fsdp2(folder: Path) -> str:
         folder / "model", distributed_config=DistributedConfig(fsdp_size=2)
     )
     assert any(isinstance(parameter, DTensor) for parameter in model.parameters())
-    return _report(trainer(folder, _callback(folder), model=model))
+    return _report(folder, model=model)
 
 
-def _callback(folder: Path) -> RankCallback:
-    """Return a callback whose gate is met soon after step 2, but seen by the first rank only."""
-    gate = rs.StopIf("frobenius_norm > 0 * start", of="change_singular_values", needs="any")
-    return RankCallback(folder / "run", schedule=[0, 1, 2, 5], strict=True, gates=gate)
+class Wait(TrainerCallback):
+    """Waits for the tracker of a callback, so that a test knows when its gate has seen a step."""
+
+    def __init__(self, callback: RankCallback) -> None:
+        self.callback = callback
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        self.callback.tracker.flush()
 
 
-def _report(training: Trainer) -> str:
+def _report(folder: Path, **options: Any) -> str:
+    """Train with a gate that only the first rank sees to be met."""
+    gate = rs.StopIf("frobenius_norm > 0", of="change_singular_values")
+    callback = RankCallback(folder / "run", schedule=[0, 1, 4], strict=True, gates=gate)
+    training = trainer(folder, Wait(callback), callback, **options)
     training.train()
     return f"{training.state.global_step} steps"

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,13 @@ class Following:
         self._is_due = as_schedule(options.get("schedule"))
         self._forgiving = forgiving
         self._home = torch.device("cpu")
-        self._last: int | None = None
+        self._first = 0
+        self._last: int | None = None  # the last step observed
 
     def begin(self, model: nn.Module, step: int) -> None:
         """Make the tracker; the run goes on if the training does, at a `step` above 0."""
         model = self._model or model
-        self._last = None
+        self._first, self._last = step, None
         self._home = next((p.device for p in model.parameters()), self._home)
         began_again = self.tracker is not None  # trainers may start over with smaller batches
         self.close()
@@ -68,12 +69,16 @@ class Following:
         except Exception as failure:
             self._warn(f"does not track this training: {type(failure).__name__}: {failure}")
 
-    def observe(self, step: int, scalars: Mapping[str, Any]) -> None:
-        """Take a snapshot if one is due at `step` and it is a new one."""
+    def observe(self, step: int, scalars: Callable[[], Mapping[str, Any]]) -> None:
+        """Take a snapshot if one is due at `step` and it is a new one.
+
+        Scalars are asked for when they are stored: to compute them a trainer may have to wait.
+        """
         if self.tracker is None or step == self._last:
             return
         self._last = step
-        self.tracker.observe(step, **_storable(scalars))
+        stored = self._is_due(step) or self._options.get("every_step")
+        self.tracker.observe(step, **_storable(scalars() if stored else {}))
 
     def reached(self, step: int) -> bool:
         """Return whether a gate ends the training; it may raise `Stopped` instead.
@@ -101,8 +106,8 @@ class Following:
 
     def end(self, step: int, scalars: Mapping[str, Any]) -> None:
         """Take the last snapshot and close the tracker."""
-        if self.tracker is not None and self._last is None:
-            self._warn("has nothing to track: the trainer took no step; see its limits and data")
+        if self.tracker is not None and step == self._first:
+            self._warn("nothing to track: the trainer took no step; see its limits and data")
         self.snapshot(step, scalars)
         self.close()
 

@@ -47,7 +47,7 @@ class RankCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     def on_step_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._following.observe(state.global_step, self._scalars(state))
+        self._following.observe(state.global_step, lambda: self._scalars(state))
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
