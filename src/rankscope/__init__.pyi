@@ -35,6 +35,7 @@ from rankscope.matrices import product_change as product_change
 from rankscope.matrices import products as products
 from rankscope.matrices import view_rule as view_rule
 from rankscope.matrices import views as views
+from rankscope.measures import Activations as Activations
 from rankscope.measures import Updates as Updates
 from rankscope.overlaps import agreement as agreement
 from rankscope.overlaps import alignment as alignment

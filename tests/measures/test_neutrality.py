@@ -7,6 +7,7 @@ from measures.training import assert_same, train
 
 MEASURES = {
     "updates": rs.Updates(),
+    "activations": rs.Activations(["first", "norm", "attention"]),
 }
 
 

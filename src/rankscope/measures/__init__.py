@@ -1,5 +1,6 @@
 """Measures that a tracker takes beside the spectra of weights: updates, gradients and more."""
 
+from rankscope.measures.activations import Activations as Activations
 from rankscope.measures.protocol import Gauge as Gauge
 from rankscope.measures.protocol import Measure as Measure
 from rankscope.measures.protocol import Moment as Moment

@@ -42,6 +42,7 @@ class Pending:
     buffer: Buffer | None  # None on ranks that do not write
     hand_over: Callable[[Collected], None]
     collected: Collected = field(default_factory=dict)
+    collected_once: bool = False
     stepped: bool = False
     shared: bool = False
 
@@ -212,7 +213,10 @@ class Windows:
                 gauge.disarm()
 
     def _collect(self, pending: Pending) -> None:
-        """Take what the gauges have seen in this window; they rest."""
+        """Take what the gauges have seen in this window; they rest. Only once for a window."""
+        if pending.collected_once:
+            return
+        pending.collected_once = True
         self._armed = False
         for gauge in tuple(self._gauges):
             with self._guarded(gauge):
