@@ -17,7 +17,9 @@ from rankscope.lab.running.stored_run import runs_on_disk
 from rankscope.store.archive import SUFFIX
 
 Place = tuple[str, ...]
-NOISE = 1e-4  # relative; another machine computes in single precision again
+# Another machine computes in single precision again, and a small number may be the difference of
+# two that are near 1.
+NOISE, NOISE_NEAR_ONE = 1e-4, 1e-6
 
 
 def problems(archive: Path, *, studies: tuple[Study, ...] | None = None) -> list[str]:
@@ -90,5 +92,5 @@ def _alike(stored: Any, now: Any) -> bool:
     if isinstance(stored, tuple) and isinstance(now, tuple):
         return len(stored) == len(now) and all(map(_alike, stored, now))
     if isinstance(stored, float) and isinstance(now, float):
-        return math.isclose(stored, now, rel_tol=NOISE, abs_tol=1e-9)
+        return math.isclose(stored, now, rel_tol=NOISE, abs_tol=NOISE_NEAR_ONE)
     return bool(stored == now)
