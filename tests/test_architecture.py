@@ -42,6 +42,7 @@ MAY_IMPORT = {
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)
+MAY_IMPORT["view"] = {"metrics", "accessor", "store", "lab"}  # lab: verdicts, for one view
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
 

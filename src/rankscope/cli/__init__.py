@@ -6,10 +6,18 @@ import typer
 
 from rankscope.cli import laboratory as laboratory
 from rankscope.cli import runs as runs
+from rankscope.cli import viewing as viewing
 from rankscope.cli.options import app as app
 
 LAB = ("huggingface_hub", "PIL", "pyarrow", "sklearn", "soundfile", "tokenizers")
-EXTRAS = {"ray": "ray", "transformers": "transformers", **dict.fromkeys(LAB, "lab")}
+VIEW = ("starlette", "uvicorn")
+EXTRAS = {
+    **dict.fromkeys(VIEW, "view"),
+    "anywidget": "notebook",
+    "ray": "ray",
+    "transformers": "transformers",
+    **dict.fromkeys(LAB, "lab"),
+}
 
 
 def main() -> None:

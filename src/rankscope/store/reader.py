@@ -14,7 +14,7 @@ from xarray.core import indexing
 from rankscope.store.archive import SUFFIX, archive_source
 from rankscope.store.chunk import Damage
 from rankscope.store.metadata import ROOT
-from rankscope.store.source import Folder, Remote
+from rankscope.store.source import Folder, Remote, leads_into
 from rankscope.store.stored_run import Absent, StoredRun, damaged
 
 COORDINATES = "coordinates"  # names of coordinates that are not an index, such as m(matrix)
@@ -23,7 +23,7 @@ COORDINATES = "coordinates"  # names of coordinates that are not an index, such 
 ARCHIVE_BYTES = 1024**3
 
 
-def open(path: str | Path) -> xr.Dataset:
+def open(path: str | Path, *, within: Path | None = None) -> xr.Dataset:
     """Open the run at `path`: a folder, a URL that fsspec can read, or a `.zarr.zip` archive.
 
     Values are read when they are used; those of an archive at once. A run that is being written
@@ -32,11 +32,15 @@ def open(path: str | Path) -> xr.Dataset:
 
     Everything that is read is compared with its checksum, and only what rankscope writes is read:
     a damaged or foreign file raises ValueError, here or when its values are used.
+
+    within: a folder without links in its path; a file that a link leads out of it is refused.
     """
     path = os.path.expanduser(path)
     if path.endswith(SUFFIX) and "://" not in path:
+        if within is not None and not leads_into(Path(path), within):
+            raise ValueError(f"{path} is a link to a file outside {within}; copy it there")
         return open_archive(Path(path))
-    source = Remote.at(path) if "://" in path else Folder(Path(path))
+    source = Remote.at(path) if "://" in path else Folder(Path(path), within=within)
     try:
         run = StoredRun.at(source)
     except Absent:

@@ -46,10 +46,12 @@ class Folder:
 
     attrs: attributes of the run when it was opened; if it has gone back to an earlier step since,
         its files of that time are read.
+    within: a folder that links must not lead out of.
     """
 
     path: Path
     attrs: Mapping[str, Any] | None = None
+    within: Path | None = None
 
     def __str__(self) -> str:
         return str(self.path)
@@ -57,13 +59,13 @@ class Folder:
     def open(self, name: str, *, most_bytes: int) -> File | None:
         """Return the file, or None if there is none; Damage if it is no file of that size."""
         if self.attrs is None:
-            return _open(self.path / name, most_bytes)
+            return self._open(self.path / name, most_bytes)
         # The run is kept before any of its files changes, and put back before the kept one goes.
         archive = kept_path(self.path, self.attrs)
         while True:
             is_kept, file, damage = archive.exists(), None, None
             try:
-                file = _open(self.path / name, most_bytes)
+                file = self._open(self.path / name, most_bytes)
             except Damage as failure:
                 damage = failure
             if not is_kept and not archive.exists():
@@ -72,9 +74,20 @@ class Folder:
                 return file
             if file is not None:
                 file.close()
-            file = _open(archive / name, most_bytes)
+            file = self._open(archive / name, most_bytes)
             if file is not None or archive.exists():
                 return file
+
+    def _open(self, path: Path, most_bytes: int) -> File | None:
+        if self.within is not None and not leads_into(path, self.within):
+            raise Damage("it is a link to a file outside")
+        return _open(path, most_bytes)
+
+
+def leads_into(path: Path, folder: Path) -> bool:
+    """Return whether `path`, with all links followed, is in `folder`, which has none."""
+    real = os.path.realpath(path)
+    return real == str(folder) or real.startswith(os.path.join(folder, ""))
 
 
 def _open(path: Path, most_bytes: int) -> File | None:

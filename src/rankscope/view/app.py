@@ -1,0 +1,197 @@
+"""The application: every endpoint by its address, and what becomes of mistakes."""
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Route
+
+from rankscope.store.source import leads_into
+from rankscope.view.alignment import alignment
+from rankscope.view.compare import compare
+from rankscope.view.describe import describe
+from rankscope.view.events import events
+from rankscope.view.export import export
+from rankscope.view.heat import heads, heat, lines
+from rankscope.view.library import Library, Unknown
+from rankscope.view.moved import moved
+from rankscope.view.opened import TooLarge
+from rankscope.view.papers import figure, papers
+from rankscope.view.query import Mistake, Query
+from rankscope.view.safety import Gate, Guarded
+from rankscope.view.series import scalars
+from rankscope.view.spectra import spectra
+from rankscope.view.spectrum import spectrum
+from rankscope.view.theory import flow, theory
+
+STATIC = Path(__file__).parent / "static"
+FILE = re.compile(r"(?:[\w-][\w.-]{0,99}/){0,8}[\w-][\w.-]{0,99}")
+KINDS = {
+    ".html": "text/html",
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".css": "text/css",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".woff2": "font/woff2",
+    ".json": "application/json",
+    ".txt": "text/plain",
+}
+AT_ONCE = 4  # answers that read runs at the same time
+BINARY = "application/octet-stream"
+
+Endpoint = Callable[[Query], Any]
+FRAMES: dict[str, Endpoint] = {
+    "heat": heat,
+    "lines": lines,
+    "scalars": scalars,
+    "spectra": spectra,
+    "spectrum": spectrum,
+    "alignment": alignment,
+    "heads": heads,
+    "compare": compare,
+    "theory/flow": flow,
+}
+TABLES: dict[str, Endpoint] = {
+    "run": describe,
+    "moved": moved,
+    "events": events,
+    "theory": theory,
+    "papers": papers,
+}
+TAGGED = {*FRAMES, "moved", "events"} - {"compare"}  # answers that follow from one run's files
+INCOMPLETE = (b'"complete": false', b'"complete":false')
+
+
+def application(library: Library, gate: Gate) -> Guarded:
+    """Return the application that shows the runs of `library` to whoever passes the gate."""
+    turns = threading.BoundedSemaphore(AT_ONCE)
+    routes = [Route("/", _page), Route("/static/{path:path}", _static)]
+    for name, endpoint in {**FRAMES, **TABLES, "export": export, "figure": figure}.items():
+        routes.append(Route(f"/api/{name}", _answering(name, endpoint, library, turns)))
+    routes.append(Route("/api/version", _version(library)))
+    routes.append(Route("/api/runs", _runs(library)))
+    return Guarded(Starlette(routes=routes, exception_handlers={404: _missing}), gate)
+
+
+def _answering(
+    name: str, endpoint: Endpoint, library: Library, turns: threading.BoundedSemaphore
+) -> Callable[[Request], Any]:
+    """Return the handler of an endpoint: one thread per answer, a few at a time."""
+
+    def answer(request: Request) -> Response:
+        tag = _tag(name, request, library)
+        if tag and request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers={"ETag": tag})
+        try:
+            with turns:
+                made = endpoint(Query(request.query_params, library))
+        except TooLarge as refusal:
+            return _failed(413, refusal)
+        except Mistake as mistake:
+            return _failed(400, mistake)
+        except Unknown as unknown:
+            return _failed(404, unknown)
+        except LookupError as missing:
+            return _failed(404, missing)
+        except (ValueError, OSError) as damage:
+            return _failed(409, damage)
+        response = _response(name, made)
+        if tag and not any(mark in bytes(response.body)[:1_000_000] for mark in INCOMPLETE):
+            response.headers["ETag"] = tag
+        return response
+
+    async def handler(request: Request) -> Response:
+        return await run_in_threadpool(answer, request)
+
+    return handler
+
+
+def _response(name: str, made: Any) -> Response:
+    if name == "figure":
+        return Response(made, media_type="image/png")
+    if name == "export":
+        text, kind = made
+        media, suffix = ("text/csv", "csv") if kind == "csv" else ("text/plain", "py")
+        attachment = f'attachment; filename="rankscope.{suffix}"'
+        headers = {"Content-Disposition": attachment} if kind == "csv" else None
+        return Response(text, media_type=media, headers=headers)
+    return Response(made, media_type=BINARY) if name in FRAMES else JSONResponse(made)
+
+
+def _tag(name: str, request: Request, library: Library) -> str:
+    """Return the ETag of an answer that is complete; "" for answers that have none."""
+    if name not in TAGGED:
+        return ""
+    try:
+        commits = [library.place(key).commit for key in request.query_params.getlist("run")]
+    except Unknown:
+        return ""
+    text = "\n".join([name, str(request.query_params), *commits])
+    return f'"{hashlib.sha256(text.encode()).hexdigest()[:24]}"'
+
+
+def _version(library: Library) -> Callable[[Request], Any]:
+    def answer(request: Request) -> Response:
+        runs = library.versions(request.query_params.getlist("run")[:64])
+        return JSONResponse(
+            {"version": library.version, "list": library.list_version, "runs": runs}
+        )
+
+    async def handler(request: Request) -> Response:
+        return await run_in_threadpool(answer, request)
+
+    return handler
+
+
+def _runs(library: Library) -> Callable[[Request], Any]:
+    def answer(request: Request) -> Response:
+        rows = library.summaries()
+        return JSONResponse(
+            {
+                "list": library.list_version,
+                "folders": [str(folder) for folder in library.folders],
+                "runs": rows,
+                "skipped": library.search().skipped,
+            }
+        )
+
+    async def handler(request: Request) -> Response:
+        return await run_in_threadpool(answer, request)
+
+    return handler
+
+
+async def _page(request: Request) -> Response:
+    return _file("index.html")
+
+
+async def _static(request: Request) -> Response:
+    return _file(request.path_params["path"])
+
+
+def _file(name: str) -> Response:
+    """Return a file of the page; its name is checked, and links may not lead out."""
+    path = STATIC / name
+    media = KINDS.get(path.suffix)
+    if not FILE.fullmatch(name) or media is None or not path.is_file():
+        return _failed(404, LookupError("there is no such file"))
+    if not leads_into(path, STATIC.resolve()):
+        return _failed(404, LookupError("there is no such file"))
+    return FileResponse(path, media_type=media)
+
+
+async def _missing(request: Request, exception: Exception) -> Response:
+    return _failed(404, LookupError("there is nothing at this address"))
+
+
+def _failed(status: int, reason: Exception) -> Response:
+    sentence = str(reason.args[0]) if reason.args else type(reason).__name__
+    return JSONResponse({"error": sentence}, status_code=status)

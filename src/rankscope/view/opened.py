@@ -1,0 +1,142 @@
+"""A run that is open in the viewer: its Dataset at one commit, its axes, its rows by plain name."""
+
+import json
+from collections.abc import Hashable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from rankscope import store
+from rankscope.view.discovery import Place
+from rankscope.view.names import PlainName, plain_names, plain_pairs
+
+# What is read or held at once; a metric is computed part by part.
+MOST_BYTES = 128 * 1024 * 1024
+MOST_ROWS = 100_000  # matrices, pairs or products of one run
+MOST_SNAPSHOTS = 5_000_000
+
+
+class TooLarge(ValueError):
+    """More was asked for than the viewer reads at once."""
+
+
+class Opened:
+    """One run at one commit. The Dataset reads its values when they are used."""
+
+    def __init__(self, place: Place) -> None:
+        self.place, self.commit = place, place.commit
+        self.ds = store.open(place.path, within=place.root)
+        axes = self.ds.attrs.get("append_axes", "[]")
+        growing = json.loads(axes) if isinstance(axes, str) else list(axes)
+        known = [axis for axis in ("step", "time", *growing) if axis in self.ds.sizes]
+        self.along: str = known[0] if known else "step"
+        for dim, size in self.ds.sizes.items():
+            most = MOST_SNAPSHOTS if dim in growing else MOST_ROWS
+            if size > most:
+                raise TooLarge(f"the run declares {size} entries along {dim!r}, more than {most}")
+
+    @cached_property
+    def x(self) -> np.ndarray:
+        """Positions along the time axis."""
+        if self.along not in self.ds.sizes:
+            return np.zeros(0)
+        return np.asarray(self.ds[self.along].to_numpy())
+
+    @property
+    def attrs(self) -> dict[Hashable, Any]:
+        return self.ds.attrs
+
+    @cached_property
+    def names(self) -> dict[str, list[str]]:
+        """Names along each axis of rows."""
+        return {
+            dim: self.ds[dim].to_numpy().astype(str).tolist()
+            for dim in map(str, self.ds.sizes)
+            if dim in self.ds.coords and self.ds[dim].dtype.kind in "OTU"
+        }
+
+    @cached_property
+    def plain(self) -> dict[str, list[PlainName]]:
+        """Plain names along each axis of rows."""
+        words = {dim: plain_names(names) for dim, names in self.names.items() if dim != "pair"}
+        if {"earlier", "later"} <= self.ds.coords.keys():
+            words["pair"] = plain_pairs(self.texts("earlier"), self.texts("later"))
+        elif "pair" in self.names:
+            words["pair"] = plain_names(self.names["pair"])
+        return words
+
+    def texts(self, name: str) -> list[str]:
+        """Return a coordinate of strings."""
+        texts: list[str] = self.ds[name].to_numpy().astype(str).tolist()
+        return texts
+
+    def numbers(self, name: str) -> list[Any] | None:
+        """Return a coordinate of numbers, None if the run has none of that name."""
+        return None if name not in self.ds else self.ds[name].to_numpy().tolist()
+
+    def rows_of(self, axis: str) -> list[dict[str, Any]]:
+        """Return what is known of each row of an axis: names, shape, kind."""
+        prefix = "product_" if axis == "product" else ""
+        m, n, r = (self.numbers(f"{prefix}{name}") for name in "mnr")
+        kinds = self._along(f"{axis}_kind" if axis != "matrix" else "kind", axis)
+        more = {name: self._along(name, axis) for name in ("part_of", "dtype", "earlier", "later")}
+        chance = self.numbers("chance") if axis == "pair" else None
+        rows = []
+        for i, (name, plain) in enumerate(zip(self.names[axis], self.plain[axis], strict=True)):
+            row = {
+                "name": name,
+                "label": plain.label,
+                "block": plain.block,
+                "depth": plain.depth,
+                "kind": plain.role if axis == "matrix" or kinds is None else kinds[i],
+                "kind_label": plain.role,
+                "layer_kind": None if kinds is None else kinds[i],
+                "head": plain.head,
+            }
+            if axis in ("matrix", "product") and m is not None and n is not None:
+                row |= {"m": m[i], "n": n[i], "k": min(m[i], n[i], r[i] if r else m[i])}
+            if axis == "pair" and chance is not None:
+                row["chance"] = chance[i]
+            if axis == "product":
+                row["layer"] = plain.depth
+            rows.append(row | {key: text[i] for key, text in more.items() if text is not None})
+        return rows
+
+    def whole(self, axis: str) -> np.ndarray:
+        """Return the positions of rows that are no part of another."""
+        parts = self._along("part_of", axis)
+        if parts is None:
+            return np.arange(self.ds.sizes[axis])
+        return np.flatnonzero([part == "" for part in parts])
+
+    def row(self, axis: str, name: str) -> int:
+        """Return the position of a name; ValueError if there is none."""
+        try:
+            return self.names[axis].index(name)
+        except (KeyError, ValueError):
+            raise LookupError(f"this run has no {axis} of that name; look at /api/run") from None
+
+    def read(self, name: str, **selection: Any) -> np.ndarray:
+        """Return a part of a variable; TooLarge if it is more than is read at once."""
+        part = self.ds[name].isel(selection)
+        if part.nbytes > MOST_BYTES:
+            raise TooLarge(
+                f"that is {part.nbytes // 2**20} MiB of {name!r}; choose a shorter interval"
+            )
+        return np.asarray(part.to_numpy())
+
+    def scalars(self) -> dict[str, str]:
+        """Return the axis of each scalar, by its name; what tracking cost is none."""
+        return {
+            str(name): str(array.dims[0])
+            for name, array in self.ds.data_vars.items()
+            if array.ndim == 1
+            and array.dtype.kind in "fiu"
+            and array.dims[0] in (self.along, "train_step")
+        }
+
+    def _along(self, name: str, axis: str) -> list[str] | None:
+        if name not in self.ds or self.ds[name].dims != (axis,):
+            return None
+        return self.texts(name)

@@ -1,0 +1,123 @@
+"""The papers' claims: verdicts that are stored beside runs, with evidence, runs and figures."""
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from rankscope.store.source import leads_into
+from rankscope.view.frames import plain
+from rankscope.view.library import Library
+from rankscope.view.query import Query
+
+VERDICTS = "verdicts.json"
+MOST_BYTES = 16 * 1024 * 1024
+MOST_FILES = 200
+NO_VERDICTS = (
+    "There are no verdicts in these folders. Open the archived runs with: rankscope view results"
+)
+TITLES = {
+    "yunis2024": "Rank Minimization, Alignment and Weight Decay in Neural Networks",
+    "boix2023": "Transformers learn through gradual rank increase",
+}
+CLAIM = re.compile(r"[\w.-]{1,64}")
+
+
+def papers(query: Query) -> dict[str, Any]:
+    """Return the claims of every study whose verdicts lie in the folders."""
+    listed = [_study(query.library, path, root) for path, root in _verdict_files(query.library)]
+    studies = [study for study in listed if study is not None]
+    return plain(  # type: ignore[no-any-return]
+        {"papers": studies, "hint": None if studies else NO_VERDICTS}
+    )
+
+
+def figure(query: Query) -> bytes:
+    """Return one of the figures that are listed; the path is compared, never joined."""
+    wanted = query.text("path")
+    for path, root in _verdict_files(query.library):
+        for name, file in _figures(path, root):
+            if name == wanted:
+                return file.read_bytes()
+    raise LookupError("there is no such figure here; take its path from /api/papers")
+
+
+def _verdict_files(library: Library) -> Iterator[tuple[Path, Path]]:
+    """Yield the files of verdicts near the top of the folders, without following links."""
+    count = 0
+    for folder in library.folders:
+        root = folder.resolve()
+        for pattern in (VERDICTS, f"*/{VERDICTS}", f"*/*/{VERDICTS}", f"*/*/*/{VERDICTS}"):
+            for path in sorted(root.glob(pattern)):
+                count += 1
+                if count > MOST_FILES:
+                    return
+                if path.is_file() and leads_into(path, root) and path.stat().st_size <= MOST_BYTES:
+                    yield path, root
+
+
+def _study(library: Library, path: Path, root: Path) -> dict[str, Any] | None:
+    from rankscope.lab.judging.verdict import Verdict  # the laboratory, for this view alone
+
+    try:
+        stored = json.loads(path.read_bytes())
+        verdicts = [Verdict.from_json(entry) for entry in stored["verdicts"]]
+        key, scale = str(stored["study"]), str(stored.get("scale", ""))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None  # damaged or foreign; the others are shown
+    rows = [row for row in library.summaries() if row["experiment"] and not row["error"]]
+    figures = [name for name, _ in _figures(path, root)]
+    networks = dict.fromkeys(n.label for verdict in verdicts for n in verdict.networks)
+    return {
+        "key": key,
+        "title": TITLES.get(key, key),
+        "scale": scale,
+        "networks": list(networks),
+        "claims": [_claim(verdict, rows, figures) for verdict in verdicts],
+        "figures": figures,
+    }
+
+
+def _claim(verdict: Any, rows: list[dict[str, Any]], figures: list[str]) -> dict[str, Any]:
+    listed = verdict.to_json()
+    for entry, network in zip(listed["networks"], verdict.networks, strict=True):
+        entry |= {
+            "label": network.label,
+            "verdict": network.word,
+            "mark": network.mark,
+            "value": network.value,
+            "runs": list(_runs(network, rows)),
+        }
+    words = [network.word for network in verdict.networks]
+    return {
+        **listed,
+        "marks": {network.label: network.word for network in verdict.networks},
+        "words": words,
+        "figures": _own_figures(verdict, figures),
+    }
+
+
+def _runs(network: Any, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for row in rows:
+        if row["experiment"] == network.experiment and network.network == row["network"]:
+            yield row["id"]
+
+
+def _own_figures(verdict: Any, figures: list[str]) -> list[str]:
+    """Return the figures whose name begins with the claim's key."""
+    key = verdict.claim.lower()
+    return [name for name in figures if re.match(rf"{re.escape(key)}\b", Path(name).stem.lower())]
+
+
+def _figures(verdicts: Path, root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield name and file of the figures beside verdicts, and of the archive's documents."""
+    study = verdicts.parent.name
+    beside = [(verdicts.parent, verdicts.parent)]
+    documents = root.parent / "docs" / "papers" / "figures" / study
+    if root.name == "results" and documents.is_dir():
+        beside.append((documents, documents))
+    for folder, limit in beside:
+        for file in sorted([*folder.glob("*.png"), *folder.glob("figures/*.png")])[:MOST_FILES]:
+            if file.is_file() and leads_into(file, limit) and file.stat().st_size <= MOST_BYTES:
+                yield f"{study}/{file.relative_to(folder).as_posix()}", file

@@ -1,0 +1,165 @@
+"""The values of metrics over all times and rows of a run, as far as they are known."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+
+import numpy as np
+import xarray as xr
+
+from rankscope.view.columns import coarse_first
+from rankscope.view.opened import Opened, TooLarge
+from rankscope.view.quantities import inputs, measured
+
+CELLS = 50_000_000  # values of one metric
+PART_BYTES = 8 * 1024 * 1024  # spectra that metrics see at once
+
+
+class Column:
+    """One metric: a float32 number for each time and row, and which times are known."""
+
+    def __init__(self, rows: int) -> None:
+        self.values = np.empty((0, rows), np.float32)
+        self.known = np.zeros(0, bool)
+        self.length = 0
+        self._lock = threading.Lock()  # one thread computes while others read and grow
+
+    @property
+    def nbytes(self) -> int:
+        return self.length * self.values.shape[1] * 4 + self.length
+
+    def grow(self, length: int) -> None:
+        """Make room for `length` times; those that are new are not known."""
+        with self._lock:
+            if length > len(self.known):
+                room = length if not self.length else length + length // 4 + 64
+                values = np.empty((room, self.values.shape[1]), np.float32)
+                known = np.zeros(room, bool)
+                values[: self.length] = self.values[: self.length]
+                known[: self.length] = self.known[: self.length]
+                self.values, self.known = values, known
+            self.length = length
+
+    def put(self, positions: np.ndarray, values: np.ndarray) -> None:
+        """Set the values at some positions."""
+        with self._lock:
+            self.values[positions] = values
+            self.known[positions] = True
+
+    def at(self, positions: np.ndarray) -> tuple[np.ndarray, float]:
+        """Return the values at `positions`, and the share of them that is known.
+
+        Those that are not known yet repeat the nearest known one on the left, or the first.
+        """
+        with self._lock:
+            there = np.flatnonzero(self.known[positions])
+            if len(there) == len(positions):
+                return self.values[positions], 1.0
+            if not len(there):
+                return np.full((len(positions), self.values.shape[1]), np.nan, np.float32), 0.0
+            left = np.searchsorted(there, np.arange(len(positions)), "right") - 1
+            return self.values[positions[there[left.clip(0)]]], len(there) / len(positions)
+
+    def missing(self) -> np.ndarray:
+        """Return the positions that are not known."""
+        return np.flatnonzero(~self.known[: self.length])
+
+
+class Table:
+    """The metrics of one stored array of one run. It grows when snapshots are appended."""
+
+    def __init__(self, opened: Opened, of: str, axis: str) -> None:
+        self.of, self.axis = of, axis
+        self.columns: OrderedDict[str, Column] = OrderedDict()
+        self.damage = ""
+        self._rows = opened.ds.sizes[axis]
+        self.take(opened)
+
+    def take(self, opened: Opened) -> None:
+        """Use this state of the run from now on."""
+        length = len(opened.x)
+        if length * self._rows > CELLS:
+            raise TooLarge(
+                f"{length} snapshots of {self._rows} rows are more than the viewer can show; "
+                "open the run with rankscope.open"
+            )
+        self.opened = opened
+        for column in self.columns.values():
+            column.grow(length)
+
+    def continues(self, opened: Opened) -> bool:
+        """Return whether `opened` only has more snapshots than this table."""
+        before, now = self.opened, opened
+        return (
+            before.attrs.get("dropped") == now.attrs.get("dropped")
+            and before.attrs.get("started") == now.attrs.get("started")
+            and self.of in now.ds
+            and before.ds[self.of].shape[1:] == now.ds[self.of].shape[1:]
+            and np.array_equal(before.x, now.x[: len(before.x)])
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self.columns.values())
+
+    def column(self, metric: str) -> Column:
+        """Return the column of a metric, which is then the one used last."""
+        column = self.columns.get(metric)
+        if column is None:
+            column = self.columns[metric] = Column(self._rows)
+            column.grow(len(self.opened.x))
+        self.columns.move_to_end(metric)
+        return column
+
+    def units(self) -> np.ndarray:
+        """Return the first position of each chunk along time, and the end."""
+        chunks = self.opened.ds[self.of].encoding.get("preferred_chunks", {})
+        rows = max(1, int(chunks.get(self.opened.along, 1)))
+        length = len(self.opened.x)
+        return np.array([*range(0, length, rows), length])
+
+    def work(self, metrics: list[str], wanted: np.ndarray | None) -> Iterator[None]:
+        """Compute what is not known of some metrics, coarse first; yield after each part.
+
+        wanted: positions that matter, by default all.
+        """
+        edges = self.units()
+        order = coarse_first(len(edges) - 1)
+        for coarse in (True, False) if wanted is not None else (False,):
+            for unit in order:
+                inside = np.arange(edges[unit], edges[unit + 1])
+                if wanted is not None:
+                    inside = np.intersect1d(inside, wanted, assume_unique=True)
+                if coarse and len(inside) > 1:
+                    inside = inside[-1:] if unit == len(edges) - 2 else inside[:1]
+                lacking = [name for name in metrics if not self.column(name).known[inside].all()]
+                if lacking and len(inside):
+                    yield from self._compute(lacking, inside)
+
+    def _compute(self, metrics: list[str], positions: np.ndarray) -> Iterator[None]:
+        """Compute some metrics at neighbouring positions, which are read once."""
+        opened = self.opened
+        names = sorted({name for metric in metrics for name in inputs(opened.ds, self.of, metric)})
+        first, last = int(positions[0]), int(positions[-1]) + 1
+        try:
+            loaded = opened.ds[names].isel({opened.along: slice(first, last)}).load()
+            if len(positions) < last - first:
+                loaded = loaded.isel({opened.along: positions - first})
+            per_row = max(1, loaded[self.of].nbytes // max(1, len(positions)))
+            rows = max(1, PART_BYTES // per_row)
+            for start in range(0, len(positions), rows):
+                part = loaded.isel({opened.along: slice(start, start + rows)})
+                self._measure(metrics, positions[start : start + rows], part)
+                yield
+        except Exception as damage:  # whatever a file holds, the rest of the run is shown
+            self.damage = str(damage)
+            for metric in metrics:
+                self.column(metric).put(positions, np.full(self._rows, np.nan, np.float32))
+            yield
+
+    def _measure(self, metrics: list[str], positions: np.ndarray, part: xr.Dataset) -> None:
+        for metric in metrics:
+            column = self.column(metric)
+            if not column.known[positions].all():
+                values = measured(part, self.of, metric, self.opened.along)
+                column.put(positions, values)
