@@ -49,6 +49,7 @@ MAY_IMPORT = {
         "store",
         "provenance",
     },
+    "sinks": {"accessor", "figures", "store"},
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)

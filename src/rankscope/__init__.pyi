@@ -12,6 +12,7 @@ from rankscope import metrics as metrics
 from rankscope import overlaps as overlaps
 from rankscope import pairs as pairs
 from rankscope import scanning as scanning
+from rankscope import sinks as sinks
 from rankscope import snapshot as snapshot
 from rankscope import spectra as spectra
 from rankscope import store as store
