@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rankscope.matrices.product import Product, product_change
 from rankscope.matrices.reading import View
-from rankscope.spectra import decompose, singular_values, svd, tasks
+from rankscope.spectra import decompose, engine, singular_values, svd, tasks
 
 DTYPES = pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
@@ -252,13 +252,19 @@ def test_product_that_overflows() -> None:
         assert singular_values(Product(huge, huge)).isnan().all()
 
 
+@pytest.fixture
+def by_torch(monkeypatch) -> None:
+    """Decompose by torch's functions on any processor."""
+    monkeypatch.setattr(engine, "_of_cpu", engine.Torch)
+
+
 def fail(*_: object, **__: object) -> None:
     raise torch.linalg.LinAlgError("did not converge")
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("rank", [0, 2])
-def test_solver_that_fails_is_replaced(monkeypatch, dtype, rank) -> None:
+def test_solver_that_fails_is_replaced(by_torch, monkeypatch, dtype, rank) -> None:
     broken = ("eigh", "eigvalsh") if dtype == torch.float32 else ("svd", "svdvals")
     for name in broken:
         monkeypatch.setattr(torch.linalg, name, fail)
@@ -269,7 +275,7 @@ def test_solver_that_fails_is_replaced(monkeypatch, dtype, rank) -> None:
         assert results[name].U.shape == (6, rank)
 
 
-def test_solvers_that_all_fail(monkeypatch) -> None:
+def test_solvers_that_all_fail(by_torch, monkeypatch) -> None:
     for name in ("eigh", "eigvalsh", "svd", "svdvals"):
         monkeypatch.setattr(torch.linalg, name, fail)
     product = Product(normal(5, 2), normal(7, 2))

@@ -17,6 +17,8 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
+from rankscope.spectra.engine import COLUMNS, engine_of
+
 # A Gram matrix squares the spectrum; its small eigenvalues are off by up to 1e-15 of the largest.
 # With the largest singular value as 1, one of 1e-5 is off by 1e-11, and one of 1e-8 is all noise.
 VALUES_FLOOR = 1e-5  # refine a matrix with values below this
@@ -24,8 +26,6 @@ VECTORS_FLOOR = (
     1e-4  # or if vectors of such values are wanted; above, W v / s is orthogonal to 1e-8
 )
 SPLIT = 1e-4  # refine the values below this
-
-ROWS, COLUMNS = 128, 1024  # panels of a Gram matrix that stay in a core's cache
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ def _by_gram(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
 
 
 def _values(W: Num[Tensor, "batch m n"]) -> Svd:
-    G = gram(W)
-    S = _roots(torch.linalg.eigvalsh(G))
+    G = engine_of(W).gram(W)
+    S = _roots(engine_of(W).eigenvalues(G))
     poor = S[:, -1] < VALUES_FLOOR * S[:, 0]
     if poor.any():
         # If most values are small, a direct SVD takes less time than refining, except on a GPU.
@@ -93,7 +93,7 @@ def _values(W: Num[Tensor, "batch m n"]) -> Svd:
 
 
 def _with_vectors(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
-    S, Q = _eigen(gram(W))
+    S, Q = _eigen(engine_of(W).gram(W))
     poor = (S[:, -1] < VALUES_FLOOR * S[:, 0]) | (S[:, rank - 1] <= VECTORS_FLOOR * S[:, 0])
     U = Q[..., :rank]
     Vh = torch.cat([U.mT @ block.double() for block in torch.split(W, COLUMNS, -1)], dim=-1)
@@ -123,21 +123,6 @@ def of_product(
     return Svd(U=inner.U, S=inner.S, Vh=Vh)
 
 
-def gram(W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]:
-    """Return W W^T in float64; on the CPU only its lower half, which eigen-solvers read."""
-    if W.device.type != "cpu":
-        D = W.double()
-        return D @ D.mT
-    batch, m, _ = W.shape
-    G = torch.zeros(batch, m, m, dtype=torch.float64)
-    for index, block in ((i, b) for i in range(batch) for b in torch.split(W[i], COLUMNS, dim=-1)):
-        D = block.double()
-        for start in range(0, m, ROWS):
-            stop = min(start + ROWS, m)
-            G[index, start:stop, :stop].addmm_(D[start:stop], D[:stop].mT)
-    return G
-
-
 def _refine(
     W: Num[Tensor, "batch m n"],
     S: Float[Tensor, "batch m"],
@@ -157,7 +142,8 @@ def _refine(
     wanted = max(0, rank - first)
     P = Q[..., first:]  # (batch, m, c)
     surplus = torch.arange(first, S.shape[-1], device=S.device) < good[:, None]  # (batch, c)
-    G = gram((P.mT @ W.double()).masked_fill(surplus[..., None], 0.0))  # (batch, c, c)
+    projected = (P.mT @ W.double()).masked_fill(surplus[..., None], 0.0)
+    G = engine_of(W).gram(projected)  # (batch, c, c)
     G.diagonal(dim1=-2, dim2=-1).add_(surplus * 2.0 * bound.square())
     U = Q[..., :rank]
     if wanted:
@@ -168,7 +154,7 @@ def _refine(
             dim=-1,
         )
     else:
-        small = _roots(torch.linalg.eigvalsh(G))
+        small = _roots(engine_of(G).eigenvalues(G))
     S = torch.cat([S[:, :first], torch.where(surplus, S[:, first:], small)], dim=-1)
     # The two steps may disagree by rounding on the order of values at the split.
     S = S.sort(dim=-1, descending=True).values
@@ -184,7 +170,7 @@ def _eigen(
     G: Float[Tensor, "batch m m"],
 ) -> tuple[Float[Tensor, "batch m"], Float[Tensor, "batch m m"]]:
     """Return square roots of the eigenvalues, descending, and their eigenvectors as columns."""
-    eigenvalues, Q = torch.linalg.eigh(G)
+    eigenvalues, Q = engine_of(G).eigenvectors(G)
     return _roots(eigenvalues), Q.flip(-1)
 
 

@@ -166,9 +166,8 @@ def _by_krylov(W: Operator, rank: int, energy: float, tolerance: float) -> Leadi
 def _measured(W: Operator, ritz: Ritz, energy: float, columns: int) -> tuple[Leading, Bound]:
     """Return the leading part in the Ritz vectors, with errors measured in float64."""
     precise, eps = W.in_float64(), torch.finfo(W.dtype).eps
-    U, S, V = _rotated(precise, ritz.V)
-    difference = (precise.matmul(V) - U * S).norm(dim=0)
-    residuals = difference.hypot((precise.transposed_matmul(U) - V * S).norm(dim=0))
+    U, S, V = _rotated(precise, W.matmul(ritz.V.to(W.dtype)).double())
+    residuals = (precise.matmul(V) - U * S).norm(dim=0)
     rest = _norm_left_out(W, U, S, V, energy)
     bound = norm_left_out(W, U, V)
     # W - (U * S) @ V^T is E beside the residuals, in rows that are orthogonal.
@@ -177,7 +176,7 @@ def _measured(W: Operator, ritz: Ritz, energy: float, columns: int) -> tuple[Lea
     eigenvalues = torch.cat([S, bound.values[:1].clamp(max=S[-1])]).square()
     left_out = max(rest, eps * math.sqrt(energy)) ** 2 or 1.0
     excess = max(
-        ritz.excess, excess_of(eigenvalues, S * difference, left_out), missed / (2 * left_out)
+        ritz.excess, excess_of(eigenvalues, S * residuals, left_out), missed / (2 * left_out)
     )
     part = Leading(
         U=U,
@@ -193,9 +192,9 @@ def _measured(W: Operator, ritz: Ritz, energy: float, columns: int) -> tuple[Lea
     return part, bound
 
 
-def _rotated(W: Operator, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the SVD of W projected on U, an orthonormal basis of W @ V."""
-    basis = torch.linalg.qr(W.matmul(V)).Q
+def _rotated(W: Operator, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the SVD of W projected on the images: U^T W is S V^T up to rounding."""
+    basis = torch.linalg.qr(images).Q
     P, R = torch.linalg.qr(W.transposed_matmul(basis))
     left, S, right = torch.linalg.svd(R)
     return basis @ right.mT, S, P @ left
