@@ -17,8 +17,6 @@ from rankscope import metrics
 # Size of spectra read at a time; a metric needs about ten times that while it works.
 PART_BYTES = 16 * 1024 * 1024
 
-NEED_MORE = ("energy_rank", "rounding_floor")
-
 Metric = Callable[..., np.ndarray]
 Options = dict[str, Any]
 Selection = dict[Hashable, slice | np.ndarray]
@@ -207,11 +205,11 @@ class RankscopeAccessor:
         return _smaller(shorter, inner)
 
 
-# Metrics that need no option; energy_rank needs a fraction.
+# Metrics that follow from singular values alone.
 METRICS = tuple(
     name
     for name in vars(RankscopeAccessor)
-    if name in vars(metrics) and not name.startswith("_") and name not in NEED_MORE
+    if name in vars(metrics) and not name.startswith("_") and name != "rounding_floor"
 )
 
 

@@ -3,7 +3,6 @@
 from rankscope.figures.comparison import compare_matrices, compare_runs
 from rankscope.figures.heads import head_ranks_over_time, product_spectra_over_time
 from rankscope.figures.seeds import Setting
-from rankscope.figures.snapshot import spectra_by_matrix
 from rankscope.figures.style import save
 from rankscope.figures.training import (
     alignment_over_time,
@@ -26,6 +25,5 @@ __all__ = [
     "product_spectra_over_time",
     "save",
     "singular_values_over_time",
-    "spectra_by_matrix",
     "whole_matrices",
 ]

@@ -36,8 +36,7 @@ class Weights(Mapping[str, Tensor]):
         return name in self.effective or name in self.stored
 
     def __iter__(self) -> Iterator[str]:
-        names = (*self.stored, *self.effective) if self.names is None else self.names
-        return iter(dict.fromkeys(names))
+        return iter({**self.stored, **self.effective} if self.names is None else self.names)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

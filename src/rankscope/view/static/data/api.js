@@ -1,14 +1,9 @@
 /** Requests to the server: JSON and binary frames, kept while they are current. */
 
 import { useEffect, useState } from "../vendor/index.js";
+import { decode } from "./frame.js";
 import { commits, failed } from "./live.js";
 
-const KINDS = {
-  uint8: Uint8Array,
-  int32: Int32Array,
-  float32: Float32Array,
-  float64: Float64Array,
-};
 const MOST_KEPT = 48; // answers
 const AGAIN = 300; // milliseconds until an incomplete answer is asked for again
 
@@ -21,19 +16,6 @@ export function url(path, parameters) {
     }
   }
   return `/api/${path}?${query}`;
-}
-
-/** Decode a binary frame into {meta, arrays}. */
-export function decode(buffer) {
-  const length = new DataView(buffer).getUint32(4, true);
-  const meta = JSON.parse(new TextDecoder().decode(new Uint8Array(buffer, 8, length)));
-  const arrays = {};
-  for (const [name, { dtype, shape, offset }] of Object.entries(meta.arrays)) {
-    const size = shape.reduce((a, b) => a * b, 1);
-    arrays[name] = new KINDS[dtype](buffer, 8 + length + offset, size);
-    arrays[name].shape = shape;
-  }
-  return { meta, arrays };
 }
 
 /** Fetch JSON or a frame; an Error carries the server's sentence. */

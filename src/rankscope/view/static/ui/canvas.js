@@ -38,7 +38,7 @@ export function Canvas({ width, height, draw, overlay, label, handlers = {} }) {
   const base = useRef(null), above = useRef(null), drawOverlay = useRef(null);
   void palette.value;
   useLayoutEffect(() => {
-    if (!width) return;
+    if (!width || !base.current) return;
     const surface = prepared(base.current, width, height);
     surface.clear(width, height);
     draw(surface, width, height);
@@ -49,6 +49,7 @@ export function Canvas({ width, height, draw, overlay, label, handlers = {} }) {
     let waiting = 0;
     const show = () => {
       waiting = 0;
+      if (!above.current) return; // it left the page within this frame
       const surface = prepared(above.current, width, height);
       surface.clear(width, height);
       drawOverlay.current(surface, width, height);

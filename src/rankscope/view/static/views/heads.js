@@ -50,10 +50,11 @@ function GridPanel({ run, info, time, quantity, selected }) {
   }));
   const under = (px, py, box) => placed(box).find(({ plot }) => px >= plot.x && px < plot.x + plot.width && py >= plot.y && py < plot.y + plot.height);
   const draw = (surface, box, colours) => {
-    layers.forEach((layer, i) => surface.text(`layer ${layer}`, box.plot.x - 8, box.plot.y + (i + 0.5) * CELL, { colour: colours.muted, align: "right" }));
+    const words = (part, value) => cells.find((cell) => cell[part] === value)?.label.split(", ").find((word) => word.startsWith(part)) ?? `${part} ${value}`;
+    layers.forEach((layer, i) => surface.text(words("layer", layer), box.plot.x - 8, box.plot.y + (i + 0.5) * CELL, { colour: colours.muted, align: "right" }));
     const every = Math.ceil((48 * heads.length) / box.plot.width);
     heads.forEach((head, i) => {
-      if (i % every === 0) surface.text(`head ${head}`, cellPlot(box, heads.length, 0, i).x, box.plot.y - 8, { colour: colours.muted });
+      if (i % every === 0) surface.text(words("head", head), cellPlot(box, heads.length, 0, i).x, box.plot.y - 8, { colour: colours.muted });
     });
     for (const { cell, plot } of placed(box)) {
       surface.rect(plot.x, plot.y, plot.width, plot.height, colours.line, cell.name === selected?.name ? 1 : 0.45);

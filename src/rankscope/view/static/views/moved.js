@@ -6,11 +6,13 @@ import { count, plural, short, when } from "../data/format.js";
 import { detailOf } from "../data/run.js";
 import { go, state, zoomed } from "../data/state.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Spark, TimeControls } from "../ui/controls.js";
+import { ExportMenu } from "../ui/export.js";
 import { VirtualTable } from "../ui/table.js";
 import { ScalarsPanel } from "./scalars.js";
 
 const ROW = 46; // pixels
 const MOST = 2500; // rows of the ranking
+const EXPORTED = 40, LINE = 26; // rows of an exported ranking, and their pixels
 
 const range = (rows) => {
   let low = Infinity, high = -Infinity;
@@ -43,22 +45,47 @@ function Ranking({ rows, axis, quantity, most }) {
     name=${`${quantity.of} ${quantity.metric}`} />`;
 }
 
+/** Draw the ranking for export: a line of text and a small curve per matrix. */
+function drawRanking(surface, { plot }, rows, colours) {
+  const [left, right] = [plot.x, plot.x + plot.width];
+  rows.forEach((row, i) => {
+    const top = plot.y + i * LINE, middle = top + LINE / 2;
+    surface.text(String(i + 1), left, middle, { colour: colours.muted });
+    surface.text(row.label, left + 28, middle, { colour: colours.ink });
+    const known = row.spark.filter((value) => Number.isFinite(value) && value !== null);
+    const [low, high] = [Math.min(...known), Math.max(...known)];
+    const points = row.spark.flatMap((value, j) => [
+      right - 260 + (j / Math.max(1, row.spark.length - 1)) * 110,
+      value === null ? NaN : top + LINE - 4 - ((value - low) / (high - low || 1)) * (LINE - 8),
+    ]);
+    surface.path(points, { colour: colours.accent, width: 1.5 });
+    surface.text(`${short(row.first)} → ${short(row.last)}`, right - 64, middle, { colour: colours.muted, align: "right" });
+    surface.text(short(row.moved), right, middle, { colour: colours.ink, align: "right", weight: 600 });
+  });
+}
+
+function Exports({ rows, request, title, info }) {
+  const shown = rows.slice(0, EXPORTED);
+  const size = { width: 760, height: shown.length * LINE + 16 };
+  const box = { ...size, plot: { x: 14, y: 4, width: size.width - 28, height: size.height - 8 } };
+  return html`<${ExportMenu} title=${title} subtitle=${info.summary.name} request=${{ panel: "moved", ...request }} box=${box}
+    draw=${(surface, place, colours) => drawRanking(surface, place, shown, colours)} />`;
+}
+
 function Rollup({ title, entries, name }) {
   const shared = range(entries.map(({ low, high }) => ({ low: Math.min(...low.filter(Number.isFinite)), high: Math.max(...high.filter(Number.isFinite)) })));
   return html`<section class="panel rollup"><header><div class="titles"><h2>${title}</h2><p class="note">mean, in a band from least to most</p></div></header>
     <ul>${entries.map((entry) => html`<li key=${name(entry)}>
-      <span class="label">${name(entry)}<small class="muted">${plural(entry.count, "matrix").replace(/matrixs$/, "matrices")}</small></span>
-      <${Spark} values=${entry.spark} low=${entry.low} high=${entry.high} range=${shared} width=${110} height=${30} />
+      <span class="label" title=${name(entry)}>${name(entry)}<small class="muted">${plural(entry.count, "matrix").replace(/matrixs$/, "matrices")}</small></span>
+      <${Spark} values=${entry.spark} low=${entry.low} high=${entry.high} range=${shared} width=${90} height=${30} />
       <span class="number">${short(entry.first)} → ${short(entry.last)}</span></li>`)}</ul></section>`;
 }
 
 export function Moved(context) {
   const { run, info } = context;
   const quantity = chosenQuantity(info);
-  const request = quantity && url("moved", {
-    run, of: quantity.of, metric: quantity.metric, from: state.from.value, to: state.to.value, limit: MOST,
-  });
-  const answer = useAnswer(request, [run]);
+  const request = quantity && { run, of: quantity.of, metric: quantity.metric, from: state.from.value, to: state.to.value };
+  const answer = useAnswer(quantity && url("moved", { ...request, limit: MOST }), [run]);
   if (!quantity) return html`<${Nothing} title="This run stores no spectra"><p>Its scalars and theory are in the other views.</p></${Nothing}>`;
   const data = answer.data;
   const interval = zoomed.value ? `between ${info.along} ${when(context.time.scale.first)} and ${when(context.time.scale.last)}` : "over the whole run";
@@ -69,6 +96,8 @@ export function Moved(context) {
     ${answer.error && html`<p class="notice" role="alert">${answer.error}</p>`}
     <div class="moved ${answer.loading ? "loading" : ""}">
       <section class="panel flush ranking" data-panel="moved">
+        ${data?.rows?.length > 0 && html`<header><div class="titles"><h2>Ranking</h2><p class="note">click one to open it</p></div>
+          <${Exports} rows=${data.rows} request=${request} title=${`${quantity.label}: what moved`} info=${info} /></header>`}
         ${data?.rows?.length
           ? html`<${Ranking} rows=${data.rows} axis=${quantity.axis} quantity=${quantity} most=${data.rows[0].moved} />`
           : html`<p class="placeholder">${data ? "No values in this interval. Show the whole run." : "Reading…"}</p>`}

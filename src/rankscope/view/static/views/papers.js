@@ -1,6 +1,6 @@
 /** Papers: a mark per claim and network; a claim opens its numbers, figures and runs. */
 
-import { html } from "../vendor/index.js";
+import { html, signal } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { short } from "../data/format.js";
 import { go, openRun, state } from "../data/state.js";
@@ -44,14 +44,18 @@ function Claim({ claim }) {
   </section>`;
 }
 
+/** Whether rules that a later one replaced are listed too. */
+const earlierShown = signal(false);
+const isEarlier = (claim) => claim.claim.endsWith("-first");
+
 function Paper({ paper }) {
   const networks = paper.networks;
   const wide = networks.length > MOST_COLUMNS; // marks then stand in one column, with names
   return html`<section class="panel" data-panel=${paper.key}><header><div class="titles"><h2>${paper.title || paper.key}</h2><p class="note">${paper.key} · scale ${paper.scale}</p></div></header>
     <div class="scroll" tabindex="0" role="region" aria-label=${paper.title || paper.key}><table class="claims"><thead><tr><th scope="col">Claim</th>${wide ? html`<th scope="col">Marks</th>` : networks.map((network) => html`<th scope="col" class="network">${network}</th>`)}</tr></thead>
-      <tbody>${paper.claims.map((claim) => {
+      <tbody>${paper.claims.filter((claim) => earlierShown.value || !isEarlier(claim) || state.claim.value === `${paper.key}/${claim.claim}`).map((claim) => {
         const id = `${paper.key}/${claim.claim}`;
-        return html`<tr key=${id} class=${`${state.claim.value === id ? "chosen" : ""} ${claim.claim.endsWith("-first") ? "earlier" : ""}`}>
+        return html`<tr key=${id} class=${`${state.claim.value === id ? "chosen" : ""} ${isEarlier(claim) ? "earlier" : ""}`}>
           <td class="name"><button class="link" data-row data-claim=${claim.claim} onClick=${() => (state.claim.value = id)}><b>${claim.claim}</b> ${claim.sentence}</button></td>
           ${wide ? html`<td class="marks">${Object.entries(claim.marks).map(([network, verdict]) => html`<span>${network} <${Mark} verdict=${verdict} /></span>`)}</td>`
             : networks.map((network) => html`<td class="network">${network in claim.marks ? html`<${Mark} verdict=${claim.marks[network]} />` : ""}</td>`)}</tr>`;
@@ -67,7 +71,9 @@ export function Papers() {
     return html`<${Nothing} title="No verdicts under these folders"><p>${data.hint ?? ""}</p><p class="code">rankscope reproduce</p></${Nothing}>`;
   }
   const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => [`${paper.key}/${claim.claim}`, claim])).find(([id]) => id === state.claim.value)?.[1];
-  return html`<${Heading} title="Papers" note="✔ holds in 3 seeds or more · ✘ fails · ◐ seeds disagree · ○ holds so far · ● fails so far · – no data" />
+  return html`<${Heading} title="Papers" note="✔ holds in 3 seeds or more · ✘ fails · ◐ seeds disagree · ○ holds so far · ● fails so far · – no data">
+      ${data.papers.some((paper) => paper.claims.some(isEarlier)) && html`<button class="chip" aria-pressed=${earlierShown.value}
+        onClick=${() => (earlierShown.value = !earlierShown.value)}>first rules too</button>`}</${Heading}>
     <div class=${`papers ${chosen ? "split" : ""}`}><div>${data.papers.map((paper) => html`<${Paper} paper=${paper} />`)}</div>
       ${chosen && html`<aside aria-label=${`Claim ${chosen.claim}`}><${Claim} claim=${chosen} /></aside>`}</div>`;
 }

@@ -46,11 +46,12 @@ function compare(a, b) {
   return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
-/** Return runs in the order of the address: "name" or "-name"; by default running ones, then by name. */
+/** Return runs in the order of the address: "name" or "-name"; by default running ones, then the newest. */
 export function sorted(runs, by) {
   const descending = by.startsWith("-");
   const column = COLUMNS.find(([name]) => name === by.replace("-", ""));
-  const natural = (a, b) => (a.status === "running" ? 0 : 1) - (b.status === "running" ? 0 : 1) || compare(titleOf(a), titleOf(b));
+  const live = (run) => (run.status === "running" ? 0 : 1);
+  const natural = (a, b) => live(a) - live(b) || -compare(day(a.started), day(b.started)) || compare(titleOf(a), titleOf(b));
   if (!column) return [...runs].sort(natural);
   const value = column[2];
   return [...runs].sort((a, b) => {

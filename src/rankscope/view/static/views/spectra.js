@@ -141,7 +141,7 @@ export function SpectrumPanel({ run, info, time, spectra, change, exact, request
   const { accent, warm, muted, faint } = palette.value;
   const chance = useRef(computed(() => exact.value?.arrays.chance)).current;
   const noise = exact.value?.meta.noise;
-  const scale = spectra && indexScale(spectra.k, state.index.value);
+  const scale = spectra && indexScale(Math.max(spectra.k, change?.k ?? 0), state.index.value);
   const top = spectra && Math.max(spectra.field.high, change?.field.high ?? 0) * 1.25;
   const valuesOf = (plot) => valueScale(top / 1e5 > spectra.field.low ? top / 1e5 : spectra.field.low / 1.3, top, "log", plot);
   const draw = (surface, { plot }, colours) => {
@@ -183,7 +183,7 @@ export function SpectrumPanel({ run, info, time, spectra, change, exact, request
 /** Cumulative energy, with the ranks that hold 50, 90 and 99%. */
 export function EnergyPanel({ run, info, time, spectra, change, request, answer }) {
   const { accent, warm, muted, ink, surface: surfaceColour } = palette.value;
-  const scale = spectra && indexScale(spectra.k, state.index.value);
+  const scale = spectra && indexScale(Math.max(spectra.k, change?.k ?? 0), state.index.value);
   const valuesOf = (plot) => ({ ...valueScale(0, 1, "linear", plot), ticks: [0, 0.5, 0.9, 0.99] });
   const curve = (surface, plot, values, one, i, colour, width) => {
     const shares = energyShares(one.index, one.column(i));

@@ -1,0 +1,126 @@
+/** The overview in a notebook cell: scalars, a heat map and what moved, from one frame. */
+
+import { decode } from "./data/frame.js";
+import { short, when } from "./data/format.js";
+import { drawHeat, drawScaleBar, fieldOf, layoutRows, rowAt } from "./draw/heat.js";
+import { drawLines } from "./draw/lines.js";
+import { CanvasSurface } from "./draw/surface.js";
+import { nearest, timeScale } from "./draw/time.js";
+
+const THEMES = {
+  light: {
+    ink: "#16191d", muted: "#5a636e", faint: "#b4bbc4", line: "#e7eaee", surface: "rgb(255,255,255)", missing: "rgb(217,220,224)",
+    accent: "#0b6e8a", categories: ["#0b6e8a", "#d55e00", "#7a5aa6", "#1f8a5f"],
+  },
+  dark: {
+    ink: "#e6e9ec", muted: "#9aa4af", faint: "#545d68", line: "#262b31", surface: "rgb(21,24,28)", missing: "rgb(58,64,72)",
+    accent: "#5cc3de", categories: ["#5cc3de", "#f0955a", "#b79be0", "#5fc99b"],
+  },
+};
+const LEFT = 148, RIGHT = 14, SCALARS = 110, ROW = 18, MOST_HEIGHT = 420, MOST_SCALARS = 3, MOST_MOVED = 8;
+
+function element(tag, className, parent, text = "") {
+  const made = document.createElement(tag);
+  made.className = className;
+  made.textContent = text;
+  parent.append(made);
+  return made;
+}
+
+function canvas(parent, width, height) {
+  const made = element("canvas", "rankscope-canvas", parent);
+  const ratio = devicePixelRatio || 1;
+  made.width = Math.round(width * ratio);
+  made.height = Math.round(height * ratio);
+  made.style.width = `${width}px`;
+  made.style.height = `${height}px`;
+  return [made, new CanvasSurface(made.getContext("2d"), ratio)];
+}
+
+function themeOf(model) {
+  const wanted = model.get("theme");
+  if (wanted in THEMES) return wanted;
+  return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+/** Return the data as the drawings want it. */
+function prepared(view) {
+  const { buffer, byteOffset, byteLength } = view;
+  const { meta, arrays } = decode(buffer.slice(byteOffset, byteOffset + byteLength));
+  const { x, positions, heat } = arrays;
+  const shape = heat.shape ?? [meta.rows_info.length, x.length];
+  const values = Object.assign(heat, { shape });
+  const scale = timeScale({ x, positions, kind: "snapshots", from: null, to: null });
+  const names = meta.scalar_names ?? [];
+  const scalars = names.map((label, i) => ({ label, x, y: arrays.scalars.subarray(i * x.length, (i + 1) * x.length) }));
+  return { meta, x, scale, field: fieldOf({ meta, arrays: { values } }), rows: meta.rows_info, scalars: scalars.slice(0, MOST_SCALARS) };
+}
+
+function drawAll(root, data, colours) {
+  root.replaceChildren();
+  const width = Math.max(320, Math.floor(root.clientWidth || 720));
+  const { meta, x, scale, field, rows } = data;
+  element("div", "rankscope-title", root, meta.title);
+  element("div", "rankscope-note", root, `${meta.metric_label}, ${meta.along} ${when(x[0])} to ${when(x[x.length - 1])}`);
+  const plotWidth = width - LEFT - RIGHT;
+  if (data.scalars.length) {
+    const [, surface] = canvas(root, width, SCALARS);
+    const series = data.scalars.map((one, i) => ({ ...one, colour: colours.categories[i] }));
+    const positive = series.every(({ y }) => y.every((value) => value !== value || value > 0));
+    drawLines(surface, { x: LEFT, y: 6, width: plotWidth, height: SCALARS - 30 }, scale, { series, kind: positive ? "log" : "linear", colours });
+    series.forEach((one, i) => surface.text(one.label, 8, 16 + 16 * i, { colour: one.colour }));
+  }
+  const height = Math.min(MOST_HEIGHT, Math.max(80, rows.length * ROW));
+  const [map, surface] = canvas(root, width, height + 56);
+  const layout = layoutRows(rows.map((row) => row.block), height);
+  const plot = { x: LEFT, y: 4, width: plotWidth, height };
+  const order = Uint32Array.from(rows, (_, i) => i);
+  drawHeat(surface, plot, scale, { field, x, layout, order, labels: rows.map((row) => row.label), map: "viridis", colours, timeLabel: meta.along });
+  drawScaleBar(surface, { x: LEFT, y: height + 34, width: 140, height: 8 }, field, "viridis", colours);
+  const readout = element("div", "rankscope-note", root, "\u00a0");
+  map.addEventListener("pointermove", (event) => {
+    const row = rowAt(layout, event.offsetY - plot.y);
+    const share = (event.offsetX - plot.x) / plot.width;
+    if (row < 0 || share < 0 || share > 1) return;
+    const i = nearest(x, scale.fromUnit(share));
+    readout.textContent = `${rows[row].label} · ${meta.along} ${when(x[i])} · ${short(field.value(row, i))}`;
+  });
+  listMoved(root, meta);
+}
+
+function listMoved(root, { moved }) {
+  const rows = (moved?.rows ?? []).slice(0, MOST_MOVED);
+  if (!rows.length) return;
+  const table = element("table", "rankscope-moved", root);
+  const head = element("tr", "", element("thead", "", table));
+  for (const text of ["What moved", "first", "last", "moved"]) element("th", "", head, text);
+  const body = element("tbody", "", table);
+  for (const row of rows) {
+    const line = element("tr", "", body);
+    for (const text of [row.label, short(row.first), short(row.last), short(row.moved)]) element("td", "", line, text);
+  }
+}
+
+function render({ model, el }) {
+  const theme = themeOf(model);
+  const root = element("div", `rankscope-widget rankscope-${theme}`, el);
+  const draw = () => drawAll(root, prepared(model.get("overview")), THEMES[theme]);
+  let frame = requestAnimationFrame(draw);
+  const again = () => {
+    cancelAnimationFrame(frame);
+    frame = requestAnimationFrame(draw);
+  };
+  model.on?.("change:overview", again);
+  let width = 0;
+  const observer = new ResizeObserver(() => {
+    if (root.clientWidth !== width) again();
+    width = root.clientWidth;
+  });
+  observer.observe(root);
+  return () => {
+    observer.disconnect();
+    model.off?.("change:overview", again);
+  };
+}
+
+export default { render };
