@@ -28,7 +28,6 @@ MAY_IMPORT = {
     "verification": {"matrices", "pairs"},
     "measures": {"matrices", "metrics", "spectra", "snapshot", "store"},
     "tracker": {
-        "checkpoints",
         "matrices",
         "pairs",
         "verification",
@@ -40,16 +39,6 @@ MAY_IMPORT = {
     },
     "tables": {"matrices", "metrics", "spectra", "store", "accessor"},
     "lora": {"matrices", "spectra", "checkpoints"},
-    "scanning": {
-        "checkpoints",
-        "matrices",
-        "metrics",
-        "spectra",
-        "snapshot",
-        "store",
-        "provenance",
-    },
-    "sinks": {"accessor", "figures", "store"},
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)

@@ -1,0 +1,356 @@
+"""What a person sees and does on the page, in a real browser with archived runs."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from view.browsing import RESULTS, Watched, chromium, watched
+from view.viewed_runs import EVIL, NAMES, Server, serving, write
+
+ARCHIVED = (
+    "yunis2024/grok/grok/decay-1/seed-0.zarr.zip",
+    "yunis2024/grok/grok/decay-0/seed-0.zarr.zip",
+    "boix2023/vit-cifar10/vit/scale-0.1/seed-0.zarr.zip",
+    "boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0.zarr.zip",
+    "boix2023/toy-diag/teacher-1/alpha-1e-16/seed-0.zarr.zip",
+    "boix2023/toy-diag/teacher-1/algorithm/seed-0.zarr.zip",
+    "yunis2024/verdicts.json",
+)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("results")
+    for name in ARCHIVED:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(RESULTS / name, folder / name)
+    write(folder / "tracked", decay=0.5, seed=1)
+    write(folder / "evil", names=(EVIL, *NAMES[1:]), decay=EVIL)
+    (folder / "broken").mkdir()
+    (folder / "broken" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "gro')
+    with serving(folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+def address(server: Server) -> str:
+    return f"http://127.0.0.1:{server.port}/?token={server.gate.token}"
+
+
+@pytest.fixture
+def site(server: Server, browser: Any) -> Iterator[Watched]:
+    with watched(browser, address(server)) as result:
+        yield result
+
+
+def painted(page: Any, panel: str) -> int:
+    """Number of different colours on the canvas of a panel."""
+    script = """panel => {
+      const canvas = document.querySelector(`[data-panel="${panel}"] canvas`);
+      if (!canvas || !canvas.width) return 0;
+      const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      return new Set(new Uint32Array(data.buffer)).size;
+    }"""
+    colours: int = page.evaluate(script, panel)
+    return colours
+
+
+def wait_for_paint(page: Any, panel: str) -> None:
+    page.wait_for_selector(f'[data-panel="{panel}"] canvas')
+    page.wait_for_function(
+        """panel => { const c = document.querySelector(`[data-panel="${panel}"] canvas`);
+           return c && c.width > 1 && new Set(new Uint32Array(
+             c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)).size > 2 }""",
+        arg=panel,
+    )
+    assert painted(page, panel) > 2
+
+
+def open_run(site: Watched, name: str) -> None:
+    """Open a run by its row in the table."""
+    site.page.get_by_label("Filter runs").fill(name)
+    site.page.locator("tbody [data-run]").first.click()
+    site.page.wait_for_selector(".runline")
+
+
+VIEWS = [
+    ("grok decay-1", "depth", ("scalars", "heat")),
+    ("grok decay-1", "matrix", ("image", "spectrum", "energy", "percentiles", "metric")),
+    ("grok decay-1", "alignment", ("heat", "diagonal", "mean")),
+    ("vit", "heads", ("heads", "spectrum", "energy", "image")),
+    ("alpha-1e-16", "theory", ("loss", "z", "y")),
+]
+
+
+@pytest.mark.parametrize(("run", "view", "panels"), VIEWS, ids=[view for _, view, _ in VIEWS])
+def test_view_opens_from_a_click(
+    site: Watched, run: str, view: str, panels: tuple[str, ...]
+) -> None:
+    open_run(site, run)
+    site.page.locator(f'[data-view="{view}"]').click()
+    for panel in panels:
+        wait_for_paint(site.page, panel)
+    assert f"view={view}" in site.page.url
+    assert site.page.locator(".state.error").count() == 0
+
+
+def test_what_moved_leads_to_the_matrix(site: Watched) -> None:
+    open_run(site, "grok decay-1")
+    first = site.page.locator('[data-panel="moved"] tbody [data-row]').first
+    name = first.get_attribute("data-name")
+    first.click()
+    wait_for_paint(site.page, "image")
+    assert name
+    assert name in site.page.locator(".heading p").inner_text()
+    site.page.go_back()
+    site.page.wait_for_selector('[data-panel="moved"]')
+
+
+def test_papers_lead_to_numbers_and_runs(site: Watched) -> None:
+    site.page.locator('[data-view="papers"]').click()
+    site.page.locator('[data-claim="Y9"]').click()
+    claim = site.page.locator('[data-panel="claim"]')
+    assert "groks" in claim.inner_text()
+    assert re.search(r"seed 0: \S+", claim.inner_text())
+    claim.get_by_role("button", name="run 1").click()
+    site.page.wait_for_selector(".runline")
+
+
+def test_one_cursor_in_all_panels(site: Watched, server: Server) -> None:
+    run = server.key("yunis2024/grok/grok/decay-1/seed-0")
+    page = site.go(view="depth", run=run)
+    wait_for_paint(page, "heat")
+    box = page.locator('[data-panel="heat"] .canvas').bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 0.5 * box["width"], box["y"] + 60)
+    page.wait_for_function("() => location.search.includes('at=')")
+    lines = page.evaluate(
+        """() => ["scalars", "heat"].map(name => {
+          const canvas = document.querySelector(`[data-panel="${name}"] canvas.above`);
+          const { width } = canvas, ratio = devicePixelRatio;
+          const data = canvas.getContext("2d").getImageData(0, canvas.height >> 1, width, 1).data;
+          let place = -1, most = 0;
+          for (let x = 0; x < width; x++) {
+            if (data[4 * x + 3] > most) [place, most] = [x, data[4 * x + 3]];
+          }
+          return Math.round(place / ratio);
+        })"""
+    )
+    assert lines[0] == lines[1] > 0
+    assert abs(lines[0] - 0.5 * box["width"]) < 12
+
+
+def test_a_drag_zooms_and_a_double_click_shows_all(site: Watched, server: Server) -> None:
+    page = site.go(view="depth", run=server.key("yunis2024/grok/grok/decay-1/seed-0"))
+    wait_for_paint(page, "heat")
+    box = page.locator('[data-panel="heat"] .canvas').bounding_box()
+    assert box
+    page.mouse.move(box["x"] + 300, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 700, box["y"] + 70, steps=4)
+    page.mouse.up()
+    page.wait_for_function(
+        "() => /from=\\d+/.test(location.search) && /to=\\d+/.test(location.search)"
+    )
+    assert "view=depth" in page.url  # a drag is no click
+    page.get_by_role("button", name="Whole run").click()
+    page.wait_for_function("() => !location.search.includes('from=')")
+
+
+def test_address_round_trips(site: Watched, server: Server) -> None:
+    run = server.key("yunis2024/grok/grok/decay-1/seed-0")
+    state = {
+        "view": "matrix",
+        "run": run,
+        "of": "singular_values",
+        "metric": "stable_rank",
+        "axis": "log",
+        "at": "2000",
+        "matrix": "block.w1",
+        "index": "linear",
+    }
+    page = site.go(**state)
+    site.settled()
+    wait_for_paint(page, "spectrum")
+    assert page.get_by_role("button", name="log step").get_attribute("aria-pressed") == "true"
+    assert "block.w1" in page.locator(".heading p").inner_text()
+    page.wait_for_timeout(400)
+    query = page.evaluate("() => Object.fromEntries(new URLSearchParams(location.search))")
+    assert query == state
+
+
+def test_two_runs_compare(site: Watched) -> None:
+    page = site.page
+    page.get_by_label("Filter runs").fill("grok")
+    for box in page.locator("tbody input[type=checkbox]").all():
+        box.check()
+    page.get_by_role("button", name="Compare 2 runs").click()
+    wait_for_paint(page, "compare")
+    rows = page.locator('[data-panel="curves"] tbody tr')
+    assert rows.count() == 2
+    page.get_by_role("button", name="subtract").first.click()
+    page.wait_for_selector('[data-panel="curves"] button[aria-pressed="true"]')
+    page.get_by_label("Aligned by").select_option("fraction")
+    site.settled()
+    wait_for_paint(page, "compare")
+
+
+def test_slider_over_alpha(site: Watched, server: Server) -> None:
+    page = site.go(view="theory", run=server.key("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0"))
+    wait_for_paint(page, "z")
+    slider = page.locator("input[type=range]")
+    before = page.url
+    slider.focus()
+    slider.press("ArrowRight")
+    page.wait_for_function("before => location.href !== before", arg=before)
+    wait_for_paint(page, "z")
+
+
+def test_keyboard_alone_suffices(site: Watched) -> None:
+    page = site.page
+    page.keyboard.press("/")
+    page.keyboard.type("grok decay-1 seed-0")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".runline")
+    site.settled()
+    page.keyboard.press("3")
+    wait_for_paint(page, "heat")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("() => location.search.includes('at=')")
+    page.keyboard.press("l")
+    page.wait_for_function("() => location.search.includes('axis=linear')")
+    page.keyboard.press("4")
+    wait_for_paint(page, "image")
+    heading = page.locator("h1").inner_text()
+    page.keyboard.press("]")
+    page.wait_for_function(
+        "before => document.querySelector('h1').innerText !== before", arg=heading
+    )
+    page.keyboard.press("?")
+    assert page.get_by_role("dialog", name="Keys").is_visible()
+    page.keyboard.press("Escape")
+    page.wait_for_function("() => !document.querySelector('dialog')")
+    dark = page.evaluate("() => document.documentElement.dataset.theme")
+    page.keyboard.press("t")
+    page.wait_for_function("theme => document.documentElement.dataset.theme !== theme", arg=dark)
+    page.keyboard.press("1")
+    page.wait_for_selector("[data-run]")
+    reached = set()
+    for _ in range(12):
+        page.keyboard.press("Tab")
+        reached.add(
+            page.evaluate(
+                "() => document.activeElement.tagName + (document.activeElement.ariaLabel ?? '')"
+            )
+        )
+    assert len(reached) > 3  # focus goes on through the page
+
+
+def test_space_plays_through_the_run(site: Watched, server: Server) -> None:
+    page = site.go(view="matrix", run=server.key("tracked"), at="0")
+    wait_for_paint(page, "spectrum")
+    page.keyboard.press(" ")
+    page.wait_for_function("() => Number(new URLSearchParams(location.search).get('at')) > 4")
+    page.keyboard.press(" ")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "SVG", "CSV"])
+@pytest.mark.parametrize(
+    ("view", "panel"), [("depth", "heat"), ("matrix", "spectrum"), ("moved", "moved")]
+)
+def test_panels_export(
+    site: Watched, server: Server, tmp_path: Path, view: str, panel: str, kind: str
+) -> None:
+    page = site.go(view=view, run=server.key("tracked"))
+    site.settled()
+    menu = page.locator(f'[data-panel="{panel}"] details.menu')
+    menu.locator("summary").click()
+    with page.expect_download() as download:
+        menu.get_by_role("button", name=kind).click()
+    file = tmp_path / "file"
+    download.value.save_as(file)
+    begin = {"PNG": b"\x89PNG", "SVG": b"<svg xmlns", "CSV": b""}[kind]
+    content = file.read_bytes()
+    assert content.startswith(begin)
+    assert len(content) > 200
+    assert download.value.suggested_filename.endswith(kind.lower())
+
+
+def test_python_lines_reproduce_a_panel(site: Watched, server: Server) -> None:
+    page = site.go(view="depth", run=server.key("tracked"))
+    site.settled()
+    menu = page.locator('[data-panel="heat"] details.menu')
+    menu.locator("summary").click()
+    menu.get_by_role("button", name="Python").click()
+    lines = page.locator("pre.lines").inner_text()
+    assert "import rankscope as rs" in lines
+    compile(lines, "lines", "exec")
+
+
+def test_names_of_files_are_text(site: Watched, server: Server) -> None:
+    page = site.go(view="moved", run=server.key("evil"))
+    site.settled()
+    for view in ("depth", "matrix", "alignment", "runs"):
+        page.locator(f'[data-view="{view}"]').click()
+        site.settled()
+    page.keyboard.press("/")
+    page.keyboard.type("onerror")
+    assert EVIL in page.get_by_role("listbox").inner_text()
+    assert page.locator("img[src=x]").count() == 0
+
+
+def test_a_damaged_run_is_marked_and_the_rest_works(site: Watched) -> None:
+    page = site.page
+    page.get_by_label("Filter runs").fill("broken")
+    row = page.locator("tbody tr", has_text="broken")
+    assert "damaged" in row.inner_text()
+    assert row.locator("[data-run]").is_disabled()
+
+
+@pytest.mark.parametrize(
+    "view",
+    ["runs", "moved", "depth", "matrix", "alignment", "heads", "theory", "compare", "papers"],
+)
+def test_a_phone_has_no_horizontal_scroll(server: Server, browser: Any, view: str) -> None:
+    runs = {
+        "heads": "boix2023/vit-cifar10/vit/scale-0.1/seed-0",
+        "theory": "boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0",
+    }
+    run = server.key(runs.get(view, "yunis2024/grok/grok/decay-1/seed-0"))
+    with watched(browser, address(server), width=390, height=800) as site:
+        page = site.go(view=view, run=run, runs=[run])
+        site.settled()
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("view", ["runs", "moved", "depth", "matrix", "compare", "papers"])
+def test_axe_finds_no_serious_fault(server: Server, browser: Any, view: str, theme: str) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="install the extra dev"
+    )
+    run = server.key("yunis2024/grok/grok/decay-1/seed-0")
+    with watched(browser, address(server), color_scheme=theme) as site:
+        page = site.go(
+            view=view,
+            run=run,
+            runs=[run],
+            **({"claim": "yunis2024/Y9"} if view == "papers" else {}),
+        )
+        site.settled()
+        violations = axe.Axe().run(page).response["violations"]
+        grave = [
+            (violation["id"], [node["html"][:120] for node in violation["nodes"]][:3])
+            for violation in violations
+            if violation["impact"] in ("serious", "critical")
+        ]
+        assert not grave, grave

@@ -1,0 +1,68 @@
+"""The page while a run is being written, and when there is nothing to see."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from view.browsing import chromium, watched
+from view.viewed_runs import create, fill, serving
+
+SECONDS = 2.0  # until a new snapshot is on the page
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+def wait_for_step(page: Any, step: int) -> None:
+    """Wait until the table of ranks, which follows the last snapshot, shows a step."""
+    page.wait_for_function(
+        "text => document.querySelector('[data-panel=facts]')?.innerText.includes(text)",
+        arg=f"step {step}\t",
+    )
+
+
+def test_a_new_snapshot_appears(tmp_path: Path, browser: Any) -> None:
+    with create(tmp_path / "runs/live") as writer, serving(tmp_path / "runs") as server:
+        fill(writer, range(5))
+        address = f"http://127.0.0.1:{server.port}/?token={server.gate.token}"
+        with watched(browser, address) as site:
+            page = site.go(view="matrix", run=server.key("live"))
+            wait_for_step(page, 4)
+            waits = []
+            for step in range(5, 8):
+                fill(writer, range(step, step + 1))
+                began = time.monotonic()
+                wait_for_step(page, step)
+                waits.append(time.monotonic() - began)
+            assert min(waits) < SECONDS  # the least: other tests share the machine
+
+
+def test_a_new_run_appears(tmp_path: Path, browser: Any) -> None:
+    (tmp_path / "runs").mkdir()
+    with serving(tmp_path / "runs") as server:
+        address = f"http://127.0.0.1:{server.port}/?token={server.gate.token}"
+        with watched(browser, address) as site:
+            assert "rs.Tracker" in site.page.locator("main").inner_text()  # says what to do
+            with create(tmp_path / "runs/fresh") as writer:
+                fill(writer, range(3))
+                site.page.wait_for_selector("[data-run]", timeout=8000)
+            assert "fresh" in site.page.locator("tbody").inner_text()
+
+
+def test_a_server_that_ends_is_announced(tmp_path: Path, browser: Any) -> None:
+    (tmp_path / "runs").mkdir()
+    with serving(tmp_path / "runs") as server:
+        address = f"http://127.0.0.1:{server.port}/?token={server.gate.token}"
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(address)
+        page.wait_for_selector("main .nothing")
+    page.wait_for_selector("[role=alert]", timeout=8000)
+    assert "rankscope view" in page.locator("[role=alert]").inner_text()
+    context.close()
