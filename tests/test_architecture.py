@@ -28,6 +28,7 @@ MAY_IMPORT = {
     "verification": {"matrices", "pairs"},
     "measures": {"matrices", "metrics", "spectra", "snapshot", "store"},
     "tracker": {
+        "checkpoints",
         "matrices",
         "pairs",
         "verification",
@@ -39,6 +40,16 @@ MAY_IMPORT = {
     },
     "tables": {"matrices", "metrics", "spectra", "store", "accessor"},
     "lora": {"matrices", "spectra", "checkpoints"},
+    "scanning": {
+        "checkpoints",
+        "matrices",
+        "metrics",
+        "spectra",
+        "snapshot",
+        "store",
+        "provenance",
+    },
+    "sinks": {"accessor", "figures", "store"},
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)

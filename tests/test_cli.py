@@ -59,6 +59,13 @@ WHERE = ["--data", "--device", "--on"]
         ("run", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--json", "--help"]),
         ("reproduce", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--help"]),
         ("show", ["--reference", "--sort", "--json", "--help"]),
+        (
+            "scan",
+            [
+                *("--base", "--out", "--sort", "--include", "--exclude", "--pattern"),
+                *("--leading", "--like", "--device", "--json", "--csv", "--help"),
+            ],
+        ),
         ("report", ["--scale", "--out", "--help"]),
         ("list", ["--out", "--verbose", "--json", "--help"]),
         ("results", ["--help"]),

@@ -11,6 +11,8 @@ from rankscope import measures as measures
 from rankscope import metrics as metrics
 from rankscope import overlaps as overlaps
 from rankscope import pairs as pairs
+from rankscope import scanning as scanning
+from rankscope import sinks as sinks
 from rankscope import snapshot as snapshot
 from rankscope import spectra as spectra
 from rankscope import store as store
@@ -48,6 +50,7 @@ from rankscope.pairs import Pair as Pair
 from rankscope.pairs import discover_pairs as discover_pairs
 from rankscope.pairs import inside_pairs as inside_pairs
 from rankscope.pairs import pair_rule as pair_rule
+from rankscope.scanning import scan as scan
 from rankscope.spectra import Svd as Svd
 from rankscope.spectra import decompose as decompose
 from rankscope.spectra import singular_values as singular_values

@@ -17,6 +17,8 @@ from rankscope import metrics
 # Size of spectra read at a time; a metric needs about ten times that while it works.
 PART_BYTES = 16 * 1024 * 1024
 
+NEED_MORE = ("energy_rank", "rounding_floor")
+
 Metric = Callable[..., np.ndarray]
 Options = dict[str, Any]
 Selection = dict[Hashable, slice | np.ndarray]
@@ -205,11 +207,11 @@ class RankscopeAccessor:
         return _smaller(shorter, inner)
 
 
-# Metrics that follow from singular values alone.
+# Metrics that need no option; energy_rank needs a fraction.
 METRICS = tuple(
     name
     for name in vars(RankscopeAccessor)
-    if name in vars(metrics) and not name.startswith("_") and name != "rounding_floor"
+    if name in vars(metrics) and not name.startswith("_") and name not in NEED_MORE
 )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from rankscope.checkpoints.checkpoint import Checkpoint
+from rankscope.checkpoints.dcp import METADATA, open_dcp
 from rankscope.checkpoints.files import File, LocalFile, inside, read_bytes
 from rankscope.checkpoints.folders import (
     INDEX,
@@ -15,6 +16,7 @@ from rankscope.checkpoints.folders import (
     weights_in,
 )
 from rankscope.checkpoints.safetensors import open_safetensors
+from rankscope.checkpoints.torch_files import open_legacy, open_zip
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
@@ -37,16 +39,25 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
 def open_file(file: File) -> Checkpoint:
     """Return the checkpoint in one file."""
+    if file.size < 8:
+        raise ValueError(f"{file.name} is damaged and cannot be read: it has {file.size} bytes")
     start = read_bytes(file, 0, min(16, file.size))
+    if start[:4] == b"PK\x03\x04":
+        return open_zip(file)
     if start[8:9] == b"{":
         return open_safetensors(file)
+    if start[:1] == b"\x80":
+        return open_legacy(file)
     raise ValueError(
-        f"{file.name!r} cannot be read as a checkpoint; save model.state_dict() as .safetensors"
+        f"{file.name!r} cannot be read as a checkpoint; save model.state_dict() with torch.save "
+        "or as .safetensors"
     )
 
 
 def _open_folder(folder: Path) -> Checkpoint:
     names = sorted(entry.name for entry in os.scandir(folder))
+    if METADATA in names:
+        return open_dcp(folder)
     files = weights_in(names)
     if not files:
         raise ValueError(

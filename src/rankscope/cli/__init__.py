@@ -6,6 +6,7 @@ import typer
 
 from rankscope.cli import laboratory as laboratory
 from rankscope.cli import runs as runs
+from rankscope.cli import scanning as scanning
 from rankscope.cli import viewing as viewing
 from rankscope.cli.options import app as app
 

@@ -3,6 +3,7 @@
 from rankscope.figures.comparison import compare_matrices, compare_runs
 from rankscope.figures.heads import head_ranks_over_time, product_spectra_over_time
 from rankscope.figures.seeds import Setting
+from rankscope.figures.snapshot import spectra_by_matrix
 from rankscope.figures.style import save
 from rankscope.figures.training import (
     alignment_over_time,
@@ -25,5 +26,6 @@ __all__ = [
     "product_spectra_over_time",
     "save",
     "singular_values_over_time",
+    "spectra_by_matrix",
     "whole_matrices",
 ]

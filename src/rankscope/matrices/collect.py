@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
+from rankscope.checkpoints import Checkpoint
 from rankscope.matrices.coverage import Coverage, Covered
 from rankscope.matrices.effective_model import stored_tensors, weights_of
 from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.model import manifest
 from rankscope.matrices.product import Product
 from rankscope.matrices.reading import Reading, View
-from rankscope.matrices.source import Source, opened
+from rankscope.matrices.source import CheckpointTensors, Source, opened
 from rankscope.matrices.state_dict import assumed_manifest
 from rankscope.matrices.weights import Weights
 from rankscope.matrices.wrappers import full_tensor, state_dict_tensors, walk
@@ -62,14 +63,14 @@ def views(
     parts: bool = False,
     raw: bool = False,
 ) -> Views:
-    """Return the matrices of a model, a state dict or a checkpoint file.
+    """Return the matrices of a model, a state dict or a checkpoint.
 
     A weight that the model computes, as under weight norm, pruning or an adapter, is read as the
     forward pass multiplies by it.
 
     Args:
-        source: a file is .safetensors or was written by `torch.save`; its tensors stay on disk
-            until they are read.
+        source: a path is opened by `open_checkpoint`; its tensors stay on disk until they are
+            read, and only the last one stays in memory.
         like: the model or manifest that a state dict belongs to; the model may be on the meta
             device. The state dict is then read exactly as that model. Without it, rules are
             assumed from names and shapes.
@@ -111,6 +112,9 @@ def _read(
             own = manifest(source, raw=raw)
             weights = weights_of(source, own.effective)
             return _without_meta(own, weights), weights
+        if isinstance(source, Checkpoint):
+            stored = CheckpointTensors.within(source)
+            return assumed_manifest(stored.described(), stored.stored()), Weights(stored)
         tensors = state_dict_tensors(source)
         return assumed_manifest(tensors), Weights(tensors)
     if not isinstance(like, Manifest | nn.Module):
@@ -121,6 +125,9 @@ def _read(
     if isinstance(source, nn.Module):
         return _matched(known, stored_tensors(source), modules)
     names = [line.tensor for line in known.coverage]
+    if isinstance(source, Checkpoint):
+        lazy = CheckpointTensors.within(source, known=names)
+        return _matched(known, lazy.described(), modules, lazy=lazy)
     return _matched(known, state_dict_tensors(source, known=names), modules)
 
 
@@ -146,21 +153,37 @@ def _without_meta(known: Manifest, weights: Weights) -> Manifest:
 
 
 def _matched(
-    known: Manifest, tensors: dict[str, Tensor], modules: Mapping[str, nn.Module]
+    known: Manifest,
+    tensors: dict[str, Tensor],
+    modules: Mapping[str, nn.Module],
+    *,
+    lazy: CheckpointTensors | None = None,
 ) -> tuple[Manifest, Weights]:
-    """Match tensors to a manifest by name and shape; its coverage then lists additional ones."""
+    """Match tensors to a manifest by name and shape; its coverage then lists additional ones.
+
+    lazy: where the values are, if `tensors` have none.
+    """
+    refused = {} if lazy is None else {n: t.refusal for n, t in lazy.stored().items() if t.refusal}
+    for name in known.stored:
+        if name in refused:
+            raise ValueError(f"tensor {name!r} cannot be read: {refused[name]}")
+    names = {name: name for name in tensors}
     # Files often keep only one name of a tied tensor, and not always the first.
     for alias, first in known.ties.items():
         if first not in tensors and alias in tensors:
             tensors = {**tensors, first: tensors[alias]}
+            names[first] = alias
     missing = [name for name in known.stored if name not in tensors and name not in known.ties]
     if missing:
         raise ValueError(
             f"state dict: {len(missing)} of {len(known.stored)} tensors of the model are missing, "
             f"first {missing[0]!r}{_close(missing[0], tensors)}"
         )
-    aliases = {alias: tensors[first] for alias, first in known.ties.items() if first in tensors}
-    tensors = {**aliases, **tensors}
+    aliases = {alias: first for alias, first in known.ties.items() if first in tensors}
+    tensors = {**{alias: tensors[first] for alias, first in aliases.items()}, **tensors}
+    if lazy is not None:
+        more = {alias: names[first] for alias, first in aliases.items()} | names
+        lazy = lazy.also({name: stored for name, stored in more.items() if name not in lazy})
     expected = {line.tensor: line for line in known.coverage}
     for name in known.stored:
         if name in expected and tuple(tensors[name].shape) != expected[name].shape:
@@ -173,7 +196,8 @@ def _matched(
         for name, tensor in tensors.items()
         if tensor.ndim >= 2 and name not in expected
     )
-    weights = Weights(tensors, {w.parameter: w for w in known.effective}, modules).checked()
+    values = tensors if lazy is None else lazy
+    weights = Weights(values, {w.parameter: w for w in known.effective}, modules).checked()
     return replace(known, coverage=Coverage((*known.coverage, *extra))), weights
 
 

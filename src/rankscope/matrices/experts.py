@@ -22,8 +22,8 @@ def expert_readings(module: nn.Module, name: str) -> tuple[Reading, ...]:
 
 
 def holds_experts(text: str) -> bool:
-    """Tell whether a name contains "expert" or "moe"."""
-    return "expert" in text.lower() or "moe" in text.lower()
+    """Tell whether a name contains "expert", "moe" or GGUF's "_exps"."""
+    return any(word in text.lower() for word in ("expert", "moe", "_exps"))
 
 
 def stack_readings(

@@ -1,27 +1,26 @@
-"""Sources of weights: a model, a state dict, or a file that holds one."""
+"""Sources of weights: a model, a state dict, or a checkpoint on disk."""
 
 import os
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from jaxtyping import Shaped
 from torch import Tensor, nn
 
-Source = nn.Module | Mapping[str, Any] | str | os.PathLike[str]
+from rankscope.checkpoints import Checkpoint, StoredTensor, open_checkpoint
+from rankscope.matrices.wrappers import names_without_wrappers
 
-# Keys under which training scripts keep the weights beside the state of the optimizer.
-WEIGHTS = ("state_dict", "model_state_dict", "model")
+Source = nn.Module | Mapping[str, Any] | Checkpoint | str | os.PathLike[str]
 
 
-def opened(source: object) -> nn.Module | Mapping[Any, Any]:
-    """Return the model or state dict itself, or the state dict in the file that `source` names."""
-    if isinstance(source, nn.Module | Mapping):
+def opened(source: object) -> nn.Module | Mapping[Any, Any] | Checkpoint:
+    """Return the model, state dict or checkpoint itself, or the checkpoint at a path."""
+    if isinstance(source, nn.Module | Mapping | Checkpoint):
         return source
     if isinstance(source, str | os.PathLike):
-        return load_state_dict(Path(source))
+        return open_checkpoint(source)
     hint = "; singular_values() takes a matrix" if isinstance(source, Tensor) else ""
     raise ValueError(
         "expected a model, a state dict or the path of a checkpoint, got "
@@ -29,46 +28,67 @@ def opened(source: object) -> nn.Module | Mapping[Any, Any]:
     )
 
 
-def load_state_dict(path: Path) -> Mapping[Any, Any]:
-    """Return the tensors in a .safetensors file or a file of `torch.save`, mapped into memory."""
-    path = path.expanduser()
-    if not path.is_file():
-        raise ValueError(
-            f"{str(path)!r} "
-            + ("is not a file" if path.exists() else "does not exist")
-            + "; pass the path of a .safetensors, .pt or .bin checkpoint"
-        )
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except SafetensorError as damage:
-            raise ValueError(f"{str(path)!r} is damaged and cannot be read: {damage}") from None
-    loaded = _load_torch(path)
-    if isinstance(loaded, Mapping) and not any(isinstance(x, Tensor) for x in loaded.values()):
-        inner = [loaded[key] for key in WEIGHTS if isinstance(loaded.get(key), Mapping)]
-        inner = inner or [value for value in loaded.values() if _holds_tensors(value)]
-        loaded = inner[0] if inner else loaded
-    if not isinstance(loaded, Mapping):
-        raise ValueError(
-            f"{str(path)!r} holds a {type(loaded).__name__}, expected a state dict; "
-            "save model.state_dict()"
-        )
-    return loaded
+@dataclass(eq=False)
+class CheckpointTensors(Mapping[str, Tensor]):
+    """Tensors of a checkpoint by name without wrappers, each read when it is accessed.
 
+    Only the last one that was read stays in memory, so that one stack gives many matrices.
 
-def _holds_tensors(value: object) -> bool:
-    return isinstance(value, Mapping) and any(isinstance(x, Tensor) for x in value.values())
+    names: their names in the checkpoint.
+    """
 
+    checkpoint: Checkpoint
+    names: Mapping[str, str]
+    _last: tuple[str, Tensor] | None = field(default=None, repr=False)
 
-def _load_torch(path: Path) -> object:
-    # Only files in torch's newer format, a zip archive, can be mapped into memory.
-    with path.open("rb") as file:
-        mmap = file.read(4) == b"PK\x03\x04"
-    try:
-        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
-    except Exception as error:  # torch's unpickler raises nearly anything on bytes of no pickle
-        first_line = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(
-            f"{str(path)!r} cannot be read as a checkpoint of tensors ({first_line}); "
-            "save model.state_dict() with torch.save or as .safetensors"
-        ) from None
+    @classmethod
+    def within(
+        cls, checkpoint: Checkpoint, *, known: tuple[str, ...] | list[str] = ()
+    ) -> "CheckpointTensors":
+        """Return the tensors of a checkpoint; `known` names stay as they are."""
+        axes = {name: stored.ndim for name, stored in checkpoint.tensors.items()}
+        plain = names_without_wrappers(axes, known=known)
+        return cls(checkpoint, {name: stored for stored, name in plain.items()})
+
+    def __getitem__(self, name: str) -> Shaped[Tensor, "..."]:
+        stored = self.names[name]
+        last = self._last
+        if last is None or last[0] != stored:
+            self._last = last = None  # two large tensors need not fit into memory
+            last = self._last = (stored, self.checkpoint.read(stored))
+        return last[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def also(self, aliases: Mapping[str, str]) -> "CheckpointTensors":
+        """Return the same tensors with further names for some."""
+        more = {alias: self.names[name] for alias, name in aliases.items()}
+        return CheckpointTensors(self.checkpoint, {**more, **self.names})
+
+    def described(self) -> dict[str, Tensor]:
+        """Return tensors without values, of the right shapes and types."""
+        return {
+            name: torch.empty(stored.shape, dtype=stored.dtype, device="meta")
+            for name, stored in self.stored().items()
+        }
+
+    def stored(self) -> dict[str, StoredTensor]:
+        """Return the descriptions by name without wrappers."""
+        plain = {stored: name for name, stored in self.names.items()}
+        tensors = self.checkpoint.tensors
+        return {
+            name: replace(
+                tensors[stored],
+                name=name,
+                tied_to=plain.get(tensors[stored].tied_to or ""),
+                part_of=plain.get(tensors[stored].part_of or ""),
+            )
+            for name, stored in self.names.items()
+        }

@@ -6,10 +6,12 @@ Groups, transposed convolutions and head counts are not in a state dict, so they
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
+from rankscope.checkpoints import StoredTensor
 from rankscope.matrices.attention import blocks_of
 from rankscope.matrices.coverage import Coverage, Covered, tied
 from rankscope.matrices.experts import holds_experts, stack_readings
@@ -32,10 +34,11 @@ from rankscope.matrices.rules import (
 
 RECURRENT = re.compile(r"weight_(ih|hh|hr)(_l\d+)?(_reverse)?")
 EMBEDDING = re.compile(
-    r"wte|wpe|shared|(\w+_)?emb(ed(ding)?s?)?(_(in|tokens|positions|dict))?", re.IGNORECASE
+    r"wte|wpe|shared|(\w+_)?emb(d|ed(ding)?s?)?(_(in|tokens|positions|dict))?", re.IGNORECASE
 )
 # GPT-2's Conv1D layers; nanoGPT gives the same names to Linear.
 CONV1D = ("c_attn", "c_proj", "c_fc", "q_attn")
+NOTHING: Mapping[str, StoredTensor] = MappingProxyType({})
 NO_HEADS = "no per-head products: a state dict has no head counts, pass like="
 
 
@@ -48,26 +51,51 @@ class Guess:
     note: str = ""
 
 
-def assumed_manifest(tensors: Mapping[str, Tensor]) -> Manifest:
-    """Return how the tensors are read if their names and shapes have their usual meaning."""
+def assumed_manifest(
+    tensors: Mapping[str, Tensor], stored: Mapping[str, StoredTensor] = NOTHING
+) -> Manifest:
+    """Return how the tensors are read if their names and shapes have their usual meaning.
+
+    stored: what a checkpoint says of them; the tensors may then be on the meta device.
+    """
     shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if tensor.ndim >= 2}
+    readable = {name: shape for name, shape in shapes.items() if not _set_aside(stored.get(name))}
     first_names: dict[tuple[object, ...], str] = {}
     readings: list[Reading] = []
     lines: list[Covered] = []
     for name, shape in shapes.items():
-        tensor = tensors[name]
+        tensor, known = tensors[name], stored.get(name)
+        if known is not None and name not in readable:
+            lines.append(_line_aside(known))
+            continue
         first = first_names.setdefault(_memory(name, tensor), name)
         if first != name:
             lines.append(tied(name, shape, first))
         elif reason := why_unreadable(tensor):
             lines.append(Covered(name, shape, "not read", reason))
         else:
-            guess = _guess(name, shapes)
+            guess = _guess(name, readable)
+            if known is not None and known.note:
+                note = "; ".join(filter(None, (guess.note, known.note)))
+                guess = replace(guess, note=note)
             readings += guess.readings
             lines.append(_line(name, shape, guess))
     factors = {line.tensor: line.shape for line in lines if line.matrices}
     lora, _ = lora_products(factors, {})
     return checked(Manifest(tuple(readings), (), lora, Coverage(tuple(lines))))
+
+
+def _set_aside(stored: StoredTensor | None) -> bool:
+    """Tell whether a stored tensor is no matrix of its own."""
+    return stored is not None and bool(stored.tied_to or stored.refusal or stored.part_of)
+
+
+def _line_aside(stored: StoredTensor) -> Covered:
+    if stored.tied_to is not None:
+        return tied(stored.name, stored.shape, stored.tied_to)
+    if stored.part_of is not None:
+        return Covered(stored.name, stored.shape, "read", f"in {stored.part_of}")
+    return Covered(stored.name, stored.shape, "not read", stored.refusal)
 
 
 def _memory(name: str, tensor: Tensor) -> tuple[object, ...]:

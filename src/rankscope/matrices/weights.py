@@ -36,7 +36,8 @@ class Weights(Mapping[str, Tensor]):
         return name in self.effective or name in self.stored
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self.stored, **self.effective} if self.names is None else self.names)
+        names = (*self.stored, *self.effective) if self.names is None else self.names
+        return iter(dict.fromkeys(names))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)

@@ -84,12 +84,22 @@ def state_dict_tensors(
             f"state dict: expected tensors by name, got {list(state_dict)[:5]} without any; "
             "pass the dict of weights itself, such as checkpoint['model']"
         )
-    matrices = [key for key, tensor in tensors.items() if tensor.ndim >= 2]
-    prefixed = bool(matrices) and all(key.startswith("module.") for key in matrices)
+    plain = names_without_wrappers({key: t.ndim for key, t in tensors.items()}, known=known)
+    return {plain[key]: tensor for key, tensor in tensors.items()}
+
+
+def names_without_wrappers(
+    axes: Mapping[str, int], *, known: Collection[str] = ()
+) -> dict[str, str]:
+    """Return names without wrappers by stored name; `axes` counts the axes of each tensor.
+
+    A leading "module." is removed if every matrix has it, unless a known name has it too.
+    """
+    matrices = [name for name, count in axes.items() if count >= 2]
+    prefixed = bool(matrices) and all(name.startswith("module.") for name in matrices)
     wrapped = prefixed and not any(name.startswith("module.") for name in known)
     return {
-        strip_wrappers(key.removeprefix("module.") if wrapped else key): tensor
-        for key, tensor in tensors.items()
+        name: strip_wrappers(name.removeprefix("module.") if wrapped else name) for name in axes
     }
 
 

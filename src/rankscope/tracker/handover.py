@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
+from contextvars import copy_context
 from typing import Any
 
 from rankscope.tracker.budget import Budget
@@ -65,7 +66,7 @@ class Handover:
         """
         self._send_gaps(taken=step)
         handoff, pool = Handoff({name: [number] for name, number in numbers.items()}), self._pool
-        budget, sinks = self._budget, self._sinks
+        budget, sinks, context = self._budget, self._sinks, copy_context()
 
         def record(recorder: Recorder) -> None:
             with nullcontext() if budget is None else budget.measuring():
@@ -77,7 +78,7 @@ class Handover:
                     complete=complete,
                     collected=collected,
                 )
-            sinks.committed(step)
+            sinks.committed(step, context)
 
         if budget is not None:
             budget.submitted()

@@ -11,6 +11,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from rankscope.checkpoints import open_checkpoint
 from rankscope.matrices import (
     Weights,
     full_tensor,
@@ -77,13 +78,9 @@ def _load(path: Path) -> dict[str, Tensor]:
         )
     if path.suffix == ".safetensors":
         return _load_safetensors(path)
-    try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as damage:  # torch's unpickler raises nearly anything on bytes of no pickle
-        raise ValueError(f"{path} cannot be read as a checkpoint: {damage}") from None
-    if not isinstance(loaded, Mapping):
-        raise ValueError(f"reference {str(path)!r} does not hold a state dict (names to tensors)")
-    return dict(loaded)
+    checkpoint = open_checkpoint(path)
+    readable = (name for name, stored in checkpoint.tensors.items() if not stored.refusal)
+    return {name: checkpoint.read(name) for name in readable}
 
 
 def _load_safetensors(path: Path) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 import queue
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from pathlib import Path
 
 import xarray as xr
@@ -29,11 +30,14 @@ class Sinks:
         self._failed: set[int] = set()
         self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
 
-    def committed(self, step: int) -> None:
-        """Let every sink see the run up to the snapshot of `step`."""
+    def committed(self, step: int, context: Context) -> None:
+        """Let every sink see the run up to the snapshot of `step`.
+
+        context: that of the training, in which loggers keep their active run.
+        """
         if self._sinks:
             self._worker = self._worker or Worker()
-            self._worker.submit(lambda: self._call(step))
+            self._worker.submit(lambda: context.run(self._call, step))
 
     def _call(self, step: int) -> None:
         for position, sink in enumerate(self._sinks):

@@ -1,0 +1,120 @@
+"""Series of checkpoints: the files or folders of one training run, in the order of their steps."""
+
+import fnmatch
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rankscope.checkpoints.dcp import METADATA
+from rankscope.checkpoints.folders import SHARD, WEIGHTS, weights_in
+
+# The words before a number that counts steps, and what may stand around them.
+STEP = re.compile(
+    r"(?P<before>.*?)(?P<number>\d+)(?P<after>(?:[-_.]?(?:k|steps?|iters?|epochs?|ckpt|model|pt))*)",
+    re.IGNORECASE,
+)
+MOST = 100_000  # checkpoints of a series
+
+
+@dataclass(frozen=True)
+class Member:
+    """One checkpoint of a series.
+
+    step: the number in its name; its position if the names have none.
+    """
+
+    step: int
+    path: str
+
+
+def series_in(folder: Path, *, pattern: str | None = None) -> tuple[list[Member], list[str]]:
+    """Return the checkpoints of a folder by step, and sentences on those that are left out.
+
+    A folder that is a checkpoint itself is one member. pattern: such as "checkpoint-*".
+    """
+    names = sorted(entry.name for entry in os.scandir(folder))
+    if pattern is None and (METADATA in names or _is_checkpoint(names)):
+        return [Member(number_in(folder.name) or 0, str(folder))], []
+    chosen = [name for name in names if pattern is None or fnmatch.fnmatch(name, pattern)]
+    candidates = [name for name in chosen if _could_be(folder / name)]
+    skeletons: dict[str, list[str]] = {}
+    for name in candidates:
+        match = _match(name)
+        if match is not None:
+            before = re.sub(r"\d+", "#", match["before"])  # epoch=3-step=200
+            skeletons.setdefault(f"{before}*{match['after']}", []).append(name)
+    if not skeletons:
+        raise ValueError(
+            f"{str(folder)!r} holds no checkpoint that is known"
+            + (f" among those that match {pattern!r}" if pattern else "")
+            + "; pass a file, a folder with model.safetensors, or one with checkpoints such as "
+            "step1000 or checkpoint-500"
+        )
+    largest = max(skeletons.values(), key=len)
+    others = [skeleton for skeleton, named in skeletons.items() if named is not largest]
+    if pattern is None and any(len(skeletons[other]) == len(largest) for other in others):
+        shown = ", ".join(map(repr, sorted(skeletons)[:4]))
+        raise ValueError(f"{str(folder)!r} holds several series: {shown}; choose one by --pattern")
+    names_in = candidates if pattern is not None else largest
+    left = sorted(set(candidates) - set(names_in)) if pattern is None else []
+    notes = [f"{name} is not part of the series and is left out" for name in left[:20]]
+    members, twice = in_order(folder / name for name in names_in if _match(name))
+    return members, [*notes, *twice]
+
+
+def in_order(paths: Iterable[Path]) -> tuple[list[Member], list[str]]:
+    """Return members by the number in their names; of two with one number, the first."""
+    members: dict[int, Member] = {}
+    problems: list[str] = []
+    for path in sorted(paths, key=lambda path: path.name):
+        step = number_in(path.name)
+        step = len(members) if step is None else step
+        if step in members:
+            problems.append(
+                f"{path.name} and {Path(members[step].path).name} are both of step {step}; the "
+                "second is left out"
+            )
+            continue
+        members[step] = Member(step, str(path))
+    if len(members) > MOST:
+        raise ValueError(f"a series has at most {MOST} checkpoints, got {len(members)}")
+    return [members[step] for step in sorted(members)], problems
+
+
+def given_in_order(paths: Sequence[str]) -> list[Member]:
+    """Return members for paths that a user lists: by number if all differ, else as listed."""
+    numbers = [number_in(re.split(r"[/@]", path.rstrip("/"))[-1]) for path in paths]
+    if len(paths) > 1 and None not in numbers and len(set(numbers)) == len(paths):
+        pairs = zip(numbers, paths, strict=True)
+        return sorted((Member(n or 0, path) for n, path in pairs), key=lambda m: m.step)
+    if len(paths) == 1:
+        return [Member(numbers[0] or 0, paths[0])]
+    return [Member(position, path) for position, path in enumerate(paths)]
+
+
+def number_in(name: str) -> int | None:
+    """Return the number of steps that a name such as step1000 or epoch_0100.pt has, or None."""
+    match = _match(name)
+    if match is None or len(match["number"]) > 15:
+        return None
+    thousands = match["after"].lower().startswith("k")
+    return int(match["number"]) * (1000 if thousands else 1)
+
+
+def _match(name: str) -> re.Match[str] | None:
+    stem = name
+    for end in WEIGHTS:
+        stem = stem.removesuffix(end)
+    return None if SHARD.fullmatch(name) else STEP.fullmatch(stem)
+
+
+def _is_checkpoint(names: list[str]) -> bool:
+    """Tell whether files of these names are one checkpoint, and not a series of one."""
+    files = weights_in(names)
+    return len(files) > 1 or (len(files) == 1 and _match(files[0]) is None)
+
+
+def _could_be(path: Path) -> bool:
+    return path.name.endswith(WEIGHTS) or path.is_dir()

@@ -1,0 +1,188 @@
+"""Files of `torch.save`: zip archives, and the older format of pickles one after another."""
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from rankscope.checkpoints.checkpoint import Checkpoint
+from rankscope.checkpoints.files import File, Part, read_bytes
+from rankscope.checkpoints.pickles import MOST_BYTES, Refused, describe
+from rankscope.checkpoints.tensors import Loader, Range, StoredTensor, Strided
+from rankscope.checkpoints.torch_pickles import TENSORS, Described, Storage, Unreadable, storage
+from rankscope.checkpoints.zips import in_place, zip_members
+
+# Keys under which training scripts keep the weights beside the state of the optimizer.
+WEIGHTS = ("state_dict", "model_state_dict", "model", "module")
+MAGIC = 0x1950A86A20F9469CFC6C  # first pickle of the older format
+DEEPEST = 4  # containers around the weights
+
+Place = Callable[[Storage], Range]
+
+
+def open_zip(file: File) -> Checkpoint:
+    """Return the tensors of a file of `torch.save`, read in place from its archive."""
+    content, place = zip_content(file)
+    return checkpoint_of(file, content, place)
+
+
+def zip_content(file: File) -> tuple[Any, Place]:
+    """Return what the archive's pickle describes, and where its storages are."""
+    members = zip_members(file)
+    roots = [name.removesuffix("/data.pkl") for name in members if name.endswith("/data.pkl")]
+    if len(roots) != 1:
+        raise _unreadable(file, "its archive is none of torch.save")
+    root = roots[0]
+    if f"{root}/constants.pkl" in members:
+        raise _unreadable(file, "it is a TorchScript program")
+    order = members.get(f"{root}/byteorder")
+    if order is not None and order.size <= 16 and _content(order) != b"little":
+        raise _unreadable(file, "its numbers are big-endian")
+    pickle = in_place(members[f"{root}/data.pkl"])
+    content, _ = _described(file, _bytes(pickle), 0)
+
+    def place(stored: Storage) -> Range:
+        member = members.get(f"{root}/data/{stored.key}")
+        if member is None or member.size != stored.count * stored.dtype.itemsize:
+            raise _unreadable(file, f"its archive lacks the numbers {stored.key[:20]!r}")
+        data = in_place(member)
+        return Range(data.file, data.start, (stored.count,), stored.dtype)
+
+    return content, place
+
+
+def open_legacy(file: File) -> Checkpoint:
+    """Return the tensors of a file in the format that torch wrote before 1.6."""
+    data = read_bytes(file, 0, min(file.size, MOST_BYTES))
+    magic, position = _described(file, data, 0)
+    if magic != MAGIC:
+        raise _unreadable(file, "it is a pickle, and none of torch.save")
+    _, position = _described(file, data, position)
+    system, position = _described(file, data, position)
+    if not isinstance(system, dict) or system.get("little_endian") is not True:
+        raise _unreadable(file, "its numbers are big-endian")
+    sizes: dict[str, int] = {}
+
+    def noted(identifier: Any) -> Storage:
+        stored = storage(identifier)
+        sizes[stored.key] = stored.dtype.itemsize
+        return stored
+
+    content, position = _described(file, data, position, noted)
+    keys, position = _described(file, data, position)
+    starts: dict[str, tuple[int, int]] = {}
+    for key in keys if isinstance(keys, list) else ():
+        if not isinstance(key, str) or key not in sizes:
+            raise _unreadable(file, "its list of storages is damaged")
+        (count,) = struct.unpack("<Q", read_bytes(file, position, 8))
+        starts[key] = (position + 8, count)
+        position += 8 + count * sizes[key]
+        if position > file.size:
+            raise _unreadable(file, "it is cut short")
+
+    def place(stored: Storage) -> Range:
+        start, count = starts.get(stored.key, (0, -1))
+        if count != stored.count:
+            raise _unreadable(file, f"it lacks the numbers {stored.key[:20]!r}")
+        first, length = stored.view or (0, count)
+        if first + length > count:
+            raise _unreadable(file, "it holds a tensor that reaches beyond its numbers")
+        return Range(file, start + first * stored.dtype.itemsize, (length,), stored.dtype)
+
+    return checkpoint_of(file, content, place)
+
+
+def checkpoint_of(file: File, content: Any, place: Place) -> Checkpoint:
+    """Return the tensors of the state dict in a described file."""
+    state = _state_dict(file, content)
+    tensors: dict[str, StoredTensor] = {}
+    loaders: dict[str, Loader] = {}
+    first_names: dict[Described, str] = {}
+    for name, value in state.items():
+        if isinstance(value, Unreadable):
+            tensors[name] = StoredTensor(
+                name, value.shape, torch.uint8, 0, "quantised", refusal=value.reason
+            )
+            continue
+        if not isinstance(value, Described):
+            continue
+        first = first_names.setdefault(value, name) if value.bytes else name
+        shown = str(value.dtype).removeprefix("torch.")
+        tied_to = None if first == name else first
+        tensors[name] = StoredTensor(
+            name, value.shape, value.dtype, value.bytes, shown, tied_to=tied_to
+        )
+        loaders[name] = loader(value, place)
+    return Checkpoint(file.name, tensors, loaders)
+
+
+def loader(tensor: Described, place: Place) -> Loader:
+    """Return the way to read a described tensor."""
+    numbers = place(tensor.storage)
+    if tensor.dtype != numbers.dtype:  # an untyped storage counts bytes
+        count = numbers.bytes // tensor.dtype.itemsize
+        numbers = Range(numbers.file, numbers.offset, (count,), tensor.dtype)
+    return Strided(numbers, tensor.offset, tensor.shape, tensor.strides)
+
+
+def _state_dict(file: File, content: Any) -> Mapping[str, Any]:
+    """Return the mapping from names to tensors within what a file holds."""
+    for _ in range(DEEPEST):
+        if not isinstance(content, dict):
+            raise _unreadable(file, f"it holds a {_kind(content)}, expected a state dict")
+        if _holds_tensors(content):
+            break
+        inner = [content[key] for key in WEIGHTS if isinstance(content.get(key), dict)]
+        inner = inner or [value for value in content.values() if _holds_tensors(value)]
+        if not inner:
+            keys = [key if isinstance(key, str | int) else type(key).__name__ for key in content]
+            raise ValueError(
+                f"{file.name}: expected tensors by name, got {str(keys[:5])[:200]} without any; "
+                "save model.state_dict()"
+            )
+        content = inner[0]
+    unnamed = [
+        key
+        for key, value in content.items()
+        if not isinstance(key, str) and isinstance(value, Described)
+    ]
+    if unnamed:
+        raise _unreadable(file, f"it has {_kind(unnamed[0])} keys, expected names")
+    return {key: value for key, value in content.items() if isinstance(key, str)}
+
+
+def _holds_tensors(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        isinstance(item, Described | Unreadable) for item in value.values()
+    )
+
+
+def _kind(value: Any) -> str:
+    return "Tensor" if isinstance(value, Described) else type(value).__name__
+
+
+def _described(
+    file: File, data: bytes, start: int, persistent: Callable[[Any], Any] = storage
+) -> tuple[Any, int]:
+    try:
+        return describe(data, calls=TENSORS, persistent=persistent, start=start)
+    except Refused as refusal:
+        raise _unreadable(file, str(refusal)) from None
+
+
+def _bytes(part: Part) -> bytes:
+    if part.size > MOST_BYTES:
+        raise _unreadable(part, f"its pickle has more than {MOST_BYTES} bytes")
+    return read_bytes(part, 0, part.size)
+
+
+def _content(member: Part) -> bytes:
+    return _bytes(in_place(member))
+
+
+def _unreadable(file: File, reason: str) -> ValueError:
+    return ValueError(
+        f"{file.name!r} cannot be read as a checkpoint of tensors ({reason}); "
+        "save model.state_dict() with torch.save or as .safetensors"
+    )

@@ -1,0 +1,158 @@
+"""The command that scans checkpoints."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from rankscope.cli.options import app, local
+
+if TYPE_CHECKING:
+    from rankscope.scanning import Scan
+
+WIDE = 130  # columns of a terminal that shows every column
+SHORT = {
+    "first_rank": "eff. rank at first",
+    "effective_rank": "eff. rank",
+    "tail_exponent": "tail",
+    **{f"rank_{share}": f"{share}% in" for share in (50, 90, 99)},
+}
+
+
+@app.command("scan")
+def scan_command(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            help="Checkpoints: a .safetensors, .pt, .bin or .gguf file, a folder of a model, an "
+            "adapter or a distributed checkpoint, a folder of checkpoints in step order."
+        ),
+    ],
+    base: Annotated[
+        str | None, typer.Option(help="Checkpoint that the changes are measured from.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            callback=local,
+            help="Run to write, one snapshot per checkpoint; an interrupted one continues.",
+        ),
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(help="Column to sort by, largest first, such as stable_rank.")
+    ] = None,
+    include: Annotated[
+        list[str] | None,
+        typer.Option(help="Only matrices that match (repeatable), such as `*.mlp.*`."),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="No matrices that match (repeatable).")
+    ] = None,
+    pattern: Annotated[
+        str | None,
+        typer.Option(help="Files of a folder that belong to the series, such as `checkpoint-*`."),
+    ] = None,
+    leading: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help="Number of singular values; 0 for norms only.", show_default="all"
+        ),
+    ] = None,
+    like: Annotated[
+        Literal["weightwatcher"] | None,
+        typer.Option(help="Print the table under the column names of another tool."),
+    ] = None,
+    device: Annotated[
+        Literal["cpu", "cuda"] | None,
+        typer.Option(help="Where matrices are decomposed.", show_default="cpu"),
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
+) -> None:
+    """Show every matrix of checkpoints: norm, ranks, tail, and what stands out.
+
+    A folder of checkpoints is a series: the table shows the last one and how far each matrix moved.
+    With a base the table describes the changes since it.
+
+    The exit code is 2 if anything could not be read; the rest is printed and stored all the same.
+    """
+    from rankscope.scanning.command import run_scan
+
+    result = run_scan(
+        paths,
+        base=base,
+        out=out,
+        include=include,
+        exclude=exclude,
+        pattern=pattern,
+        leading=leading,
+        device=device or "cpu",
+    )
+    if sort is not None:
+        result.table(sort=sort)  # a wrong column is refused before anything is printed
+    if json:
+        typer.echo(_json(result, sort))
+    elif csv or like is not None:
+        table = _like_weightwatcher(result) if like else result.table(sort=sort).reset_index()
+        typer.echo(table.to_csv(index=False), nl=False)
+    else:
+        _print(result, sort)
+    for sentence in (*result.notes, *result.problems):
+        typer.echo(f"rankscope: {sentence}", err=True)
+    if result.problems:
+        raise typer.Exit(2)
+
+
+def _like_weightwatcher(result: "Scan") -> Any:
+    from rankscope.scanning.weightwatcher import weightwatcher_table
+
+    return weightwatcher_table(result.checkpoints)
+
+
+def _json(result: "Scan", sort: str | None) -> str:
+    import json
+    from dataclasses import asdict
+
+    rows = result.table(sort=sort).reset_index().to_json(orient="records")
+    return json.dumps(
+        {
+            "base": result.base,
+            "matrices": json.loads(rows),
+            "checkpoints": [
+                {"step": scan.step, "source": scan.source, "coverage": scan.coverage.summary}
+                for scan in result.checkpoints
+            ],
+            "coverage": [asdict(line) for line in result.coverage],
+            "problems": list(result.problems),
+            "notes": list(result.notes),
+        },
+        indent=1,
+    )
+
+
+def _print(result: "Scan", sort: str | None) -> None:
+    from rich.console import Console
+
+    from rankscope.lab.judging.verdict import Table
+    from rankscope.lab.reporting.run_page import table_rows
+    from rankscope.lab.reporting.terminal import filled_table
+
+    console = Console()
+    table = result.last_table(sort=sort)
+    if not table["stands_out"].any():
+        table = table.drop(columns="stands_out")
+    if console.width < WIDE:
+        table = table.drop(columns=["kind", "rank_50"], errors="ignore")
+    table["shape"] = table["shape"].str.replace(" ", "")
+    columns = ("matrix", *(SHORT.get(name, name.replace("_", " ")) for name in table.columns))
+    lines = filled_table(Table(columns, tuple(table_rows(table))), title=result.title)
+    lines.columns[0].no_wrap, lines.columns[0].overflow = True, "fold"
+    console.print(lines)
+    console.print(result.coverage.summary, highlight=False, markup=False)
+    aside = [line for line in result.coverage if line.status in ("not read", "flattened")]
+    for line in aside[:10]:
+        console.print(f"  {line.tensor}: {line.how}", highlight=False, markup=False)
+    if len(aside) > 10:
+        console.print(f"  and {len(aside) - 10} more", highlight=False, markup=False)

@@ -1,0 +1,51 @@
+"""Figure of one snapshot: the spectra of all matrices at once."""
+
+import numpy as np
+import xarray as xr
+from jaxtyping import Float
+from matplotlib.figure import Figure
+
+from rankscope.figures.over_time import draw_heat_map, label_rows
+from rankscope.figures.style import evenly
+from rankscope.figures.training import heat_map_height, whole_matrices
+
+COLUMNS = 50  # positions in a spectrum
+MOST_ROWS = 200
+SMALLEST = -3.0  # log10 of the ratio at the dark end of the colours
+
+
+def spectra_by_matrix(ds: xr.Dataset) -> Figure:
+    """Draw the spectra of all whole matrices at the last snapshot, one row each, as a heat map.
+
+    From left to right the singular values fall. Colours show their ratio to the largest: a row
+    that is dark early has few large values. The zero matrix is grey. Of more than 200 matrices some
+    are left out, at equal distances.
+    """
+    names = whole_matrices(ds)
+    names = [names[row] for row in evenly(len(names), MOST_ROWS)]
+    snapshot = ds.isel(step=-1).sel(matrix=names)
+    figure = Figure(figsize=(6.5, heat_map_height(len(names))), layout="constrained")
+    axes = figure.add_subplot()
+    widths = np.minimum(snapshot["m"].to_numpy(), snapshot["n"].to_numpy())
+    rows = _log_ratios(snapshot["singular_values"].to_numpy(), widths)
+    mesh = draw_heat_map(axes, rows, lowest=SMALLEST, highest=0.0)
+    label_rows(axes, names)
+    ticks = np.linspace(0, COLUMNS, 5)
+    axes.set_xticks(ticks - 0.5, labels=[f"{tick / COLUMNS:.0%}" for tick in ticks])
+    axes.set_xlabel("place in the spectrum, largest value first")
+    axes.set_title(f"step {int(snapshot['step'])}", fontsize="medium")
+    bar = figure.colorbar(mesh, label="singular value / largest", extend="min")
+    bar.set_ticks(
+        range(int(SMALLEST), 1), labels=[f"1e{power}" for power in range(int(SMALLEST), 1)]
+    )
+    return figure
+
+
+def _log_ratios(
+    S: Float[np.ndarray, "matrix k"], widths: np.ndarray
+) -> Float[np.ndarray, "matrix column"]:
+    """Return log10 of each spectrum over its largest value, at evenly spread places."""
+    places = (np.arange(COLUMNS)[None, :] * widths[:, None]) // COLUMNS
+    values = np.take_along_axis(S, places, axis=1).astype(np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log10(values / values[:, :1])

@@ -1,0 +1,141 @@
+"""Measurement of the matrices of one checkpoint: spectra, norms, changes since a base."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from rankscope.checkpoints import Checkpoint
+from rankscope.matrices import Reading, Views
+from rankscope.matrices.source import CheckpointTensors
+from rankscope.scanning.matrix import MatrixScan
+from rankscope.scanning.weights import Portion
+from rankscope.spectra import decompose
+
+# Prefixes that training and adapter libraries put before the names of one model.
+PREFIXES = re.compile(r"^(?:_orig_mod\.|module\.|base_model\.model\.|model\.|transformer\.)+")
+PANEL = 2**24  # entries that are turned into float64 at a time
+
+
+@dataclass(frozen=True)
+class Options:
+    """Settings of a measurement.
+
+    leading: number of singular values; 0 for norms only, None for all.
+    """
+
+    device: torch.device
+    leading: int | None = None
+    threads: int | None = None
+
+
+class Base:
+    """Weights that changes are measured from, found by name with and without known prefixes."""
+
+    def __init__(self, views: Views) -> None:
+        self.views = views
+        self._plain = {PREFIXES.sub("", name): name for name in views.readings}
+
+    def matrix(self, reading: Reading) -> Tensor | None:
+        """Return the matrix that corresponds to a reading, or None."""
+        name = reading.name
+        if name not in self.views.readings:
+            name = self._plain.get(PREFIXES.sub("", name), "")
+        return self.views[name].W if name else None
+
+
+def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[MatrixScan]:
+    """Yield the scan of each matrix in a portion."""
+    weights = {
+        reading.name: reading.view(portion.tensors[reading.parameter]).W.to(options.device)
+        for reading in portion.readings
+    }
+    changes: dict[str, Tensor] = {}
+    notes: dict[str, str] = {}
+    for reading in portion.readings if base is not None else ():
+        assert base is not None
+        W0 = base.matrix(reading)
+        if W0 is None:
+            notes[reading.name] = "not in the base"
+            continue
+        change, note = difference(weights[reading.name], W0.to(options.device))
+        if change is None:
+            notes[reading.name] = note
+            continue
+        changes[reading.name], notes[reading.name] = change, note
+    spectra = _spectra(weights, options)
+    change_spectra = _spectra(changes, options)
+    for reading in portion.readings:
+        W, change = weights[reading.name], changes.get(reading.name)
+        yield MatrixScan(
+            name=reading.name,
+            kind=reading.kind,
+            m=reading.m,
+            n=reading.n,
+            dtype=str(portion.tensors[reading.parameter].dtype).removeprefix("torch."),
+            S=spectra[reading.name],
+            norm=frobenius(W),
+            change=None if change is None else change_spectra[reading.name],
+            change_norm=np.nan if change is None else frobenius(change),
+            note=notes.get(reading.name, ""),
+        )
+
+
+def difference(W: Tensor, W0: Tensor) -> tuple[Tensor | None, str]:
+    """Return W - W0 and a note; of a resized vocabulary, the change of the tokens of both."""
+    note = ""
+    if W.shape != W0.shape:
+        axes = [axis for axis in (0, 1) if W.shape[axis] != W0.shape[axis]]
+        if len(axes) != 1:
+            shapes = (" x ".join(map(str, shape)) for shape in (W.shape, W0.shape))
+            return None, "{} here and {} in the base".format(*shapes)
+        shared = min(W.shape[axes[0]], W0.shape[axes[0]])
+        W, W0 = W.narrow(axes[0], 0, shared), W0.narrow(axes[0], 0, shared)
+        note = f"change of the first {shared} {('rows', 'columns')[axes[0]]}, which both have"
+    # Rounded once to float32 or better, which is finer than the weights' own rounding.
+    dtype = torch.promote_types(torch.promote_types(W.dtype, W0.dtype), torch.float32)
+    return W.to(dtype) - W0.to(dtype), note
+
+
+def _spectra(matrices: Mapping[str, Tensor], options: Options) -> dict[str, np.ndarray]:
+    if options.leading == 0:
+        return dict.fromkeys(matrices, np.empty(0))
+    finite = {name: W for name, W in matrices.items() if bool(torch.isfinite(W.sum()))}
+    zero = {name for name, W in matrices.items() if not W.any()}
+    jobs = {name: W for name, W in finite.items() if name not in zero}
+    svds = _solver(options)(jobs)
+    lengths = {name: min(W.shape) for name, W in matrices.items()}
+    spectra = {name: np.zeros(lengths[name]) for name in zero}
+    spectra |= {name: S.numpy(force=True) for name, S in svds.items()}
+    return {
+        name: spectra.get(name, np.full(lengths[name], np.nan))[: options.leading]
+        for name in matrices
+    }
+
+
+def _solver(options: Options) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
+    def all_values(matrices: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        solve = partial(decompose, threads=options.threads, on_failure=lambda names: None)
+        return {name: svd.S for name, svd in solve(matrices).items()}
+
+    return all_values
+
+
+def frobenius(W: Tensor) -> float:
+    """Return the Frobenius norm, summed in float64 a panel at a time; NaN or inf if W has any."""
+    if W.stride(0) < W.stride(1):
+        W = W.mT  # panels of consecutive memory
+    total = 0.0
+    for panel in torch.split(W, max(1, PANEL // max(1, W.shape[1]))):
+        total += float(panel.double().square_().sum())
+    return float(np.sqrt(total))
+
+
+def sizes_of(checkpoint: Checkpoint) -> dict[str, int]:
+    """Return the bytes on disk by tensor name without wrappers."""
+    stored = CheckpointTensors.within(checkpoint).stored()
+    return {name: tensor.bytes for name, tensor in stored.items()}

@@ -1,0 +1,84 @@
+"""Remarks on what stands out among the matrices of a checkpoint, and why."""
+
+import re
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from rankscope.scanning.matrix import MatrixScan
+
+NUMBER = re.compile(r"\d+")
+PEERS = 4  # matrices of one role that make a median
+DEVIATIONS = 5.0  # robust deviations from the median
+RELATIVE = 0.25  # and at least this far from it
+DOMINANT = 0.5  # share of the energy in one direction
+ZERO = 1e-9  # of the largest value
+LEAST = 8  # values of a spectrum that is worth a remark
+HEAVY = 2.0  # tail exponent below which the variance of the tail diverges
+
+
+def remarks(matrices: Sequence[MatrixScan]) -> dict[str, str]:
+    """Return a remark on each matrix by name; empty if it is like its peers.
+
+    Peers are the matrices whose names differ in numbers only, such as a projection of all layers.
+    """
+    lines: dict[str, list[str]] = {m.name: list(_alone(m)) for m in matrices}
+    roles: dict[tuple[str, int, int], list[MatrixScan]] = {}
+    for matrix in matrices:
+        roles.setdefault((NUMBER.sub("#", matrix.name), matrix.m, matrix.n), []).append(matrix)
+    for peers in roles.values():
+        if len(peers) < PEERS:
+            continue
+        for what, values in (
+            ("norm", [_norm(m) for m in peers]),
+            ("stable rank", [_stable_rank(m) for m in peers]),
+        ):
+            for matrix, remark in zip(peers, _against(np.array(values), what), strict=True):
+                if remark:
+                    lines[matrix.name].append(remark)
+    return {name: "; ".join(texts[:2]) for name, texts in lines.items()}
+
+
+def _alone(matrix: MatrixScan) -> Iterable[str]:
+    """Yield remarks that need no peers."""
+    norm, S = _norm(matrix), matrix.spectrum
+    if not np.isfinite(norm):
+        yield "NaN or Inf"
+        return
+    if norm == 0:
+        yield "all zero" if matrix.change is None else "unchanged"
+        return
+    if matrix.note:
+        yield matrix.note
+    if len(S) < LEAST or not np.isfinite(S).all():
+        return
+    share = float((S[0] / norm) ** 2)
+    if share > DOMINANT:
+        yield f"one direction holds {share:.0%}"
+    whole = len(S) == min(matrix.m, matrix.n)
+    if whole and (zeros := int((ZERO * S[0] >= S).sum())):
+        yield f"{zeros} of {len(S)} directions are zero"
+
+
+def _against(values: np.ndarray, what: str) -> list[str]:
+    """Return for each value how far it is from the median, or "" if it is near."""
+    finite = values[np.isfinite(values)]
+    if len(finite) < PEERS:
+        return [""] * len(values)
+    median = float(np.median(finite))
+    spread = 1.4826 * float(np.median(np.abs(finite - median)))
+    texts = []
+    for value in values:
+        far = np.isfinite(value) and median > 0
+        far = far and abs(value - median) > max(DEVIATIONS * spread, RELATIVE * median)
+        texts.append(f"{what} {value / median:.2g}x its peers'" if far else "")
+    return texts
+
+
+def _norm(matrix: MatrixScan) -> float:
+    return matrix.norm if matrix.change is None else matrix.change_norm
+
+
+def _stable_rank(matrix: MatrixScan) -> float:
+    S, norm = matrix.spectrum, _norm(matrix)
+    return (norm / float(S[0])) ** 2 if len(S) and S[0] > 0 else np.nan

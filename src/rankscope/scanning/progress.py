@@ -1,0 +1,79 @@
+"""Progress of a scan on stderr: tensors, bytes per second, time left."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Protocol, TextIO, runtime_checkable
+
+SECONDS = 0.5  # between two lines on a terminal
+
+
+@runtime_checkable
+class Progress(Protocol):
+    """Receiver of what a scan has done."""
+
+    def start(self, source: str, tensors: int, size: int) -> None:
+        """Begin a checkpoint of so many tensors and bytes."""
+
+    def advance(self, tensors: int, size: int) -> None:
+        """Count tensors and bytes that are measured."""
+
+    def finish(self) -> None:
+        """End a checkpoint."""
+
+
+class Silent:
+    """Progress that nobody sees."""
+
+    def start(self, source: str, tensors: int, size: int) -> None:
+        pass
+
+    def advance(self, tensors: int, size: int) -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+class Lines:
+    """Progress on a terminal, in one line that is written again; silent elsewhere."""
+
+    def __init__(self, stream: TextIO | None = None, *, always: bool = False) -> None:
+        self._stream = stream or sys.stderr
+        self._shown = always or self._stream.isatty()
+        self._width = 0
+        self._source, self._tensors, self._size = "", 0, 0
+        self._done, self._read = 0, 0
+        self._began = self._last = 0.0
+
+    def start(self, source: str, tensors: int, size: int) -> None:
+        self._source, self._tensors, self._size = Path(source).name, tensors, size
+        self._done = self._read = 0
+        self._began, self._last = time.monotonic(), 0.0
+
+    def advance(self, tensors: int, size: int) -> None:
+        self._done += tensors
+        self._read += size
+        now = time.monotonic()
+        if self._shown and now - self._last >= SECONDS:
+            self._last = now
+            self._write(self.line(now - self._began))
+
+    def finish(self) -> None:
+        if self._shown and self._width:
+            self._write("")
+
+    def line(self, seconds: float) -> str:
+        """Return the line after so many seconds."""
+        speed = self._read / max(seconds, 1e-9)
+        left = (self._size - self._read) / speed if speed else 0.0
+        return (
+            f"{self._source}: {self._done} of {self._tensors} tensors, "
+            f"{self._read / 1e9:.2f} of {self._size / 1e9:.2f} GB, {speed / 1e9:.2f} GB/s, "
+            f"{left:.0f} s left"
+        )
+
+    def _write(self, line: str) -> None:
+        self._stream.write("\r" + line.ljust(self._width) + ("" if line else "\r"))
+        self._stream.flush()
+        self._width = len(line)

@@ -1,0 +1,117 @@
+"""Weights of a checkpoint in the order in which they are measured, read ahead by a thread."""
+
+import queue
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+
+from torch import Tensor
+
+from rankscope.matrices import Reading, Views
+
+# Tensors are measured in portions of about this many bytes on disk, so that small ones share the
+# cores. The next portion is read meanwhile if it is no larger; a large tensor waits its turn.
+PORTION = 2**28
+
+NUMBERS = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Tensors that are in memory together, and what is read from them.
+
+    refused: sentences on tensors that could not be read.
+    """
+
+    tensors: dict[str, Tensor]
+    readings: tuple[Reading, ...]
+    bytes: int
+    refused: tuple[str, ...] = ()
+
+
+def planned(matrices: Views, sizes: dict[str, int]) -> list[tuple[str, ...]]:
+    """Return the names of the tensors of each portion, in natural order.
+
+    The order is that of the names and not that of the file, so that two formats of one model are
+    measured in the same portions.
+    """
+    names = sorted({r.parameter for r in matrices.readings.values()}, key=natural)
+    portions: list[list[str]] = []
+    room = 0
+    for name in names:
+        size = sizes.get(name, 0)
+        if not portions or size > room:
+            portions.append([])
+            room = PORTION
+        portions[-1].append(name)
+        room -= size
+    return [tuple(portion) for portion in portions]
+
+
+def natural(name: str) -> tuple[tuple[int, int | str], ...]:
+    """Return a key that sorts layers.2 before layers.10."""
+    parts = NUMBERS.split(name)
+    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in parts if part)
+
+
+def portions(
+    matrices: Views, plan: Iterable[tuple[str, ...]], sizes: dict[str, int]
+) -> Iterator[Portion]:
+    """Yield the portions of the plan; the next is read while the caller measures this one."""
+    by_parameter: dict[str, list[Reading]] = {}
+    for reading in matrices.readings.values():
+        by_parameter.setdefault(reading.parameter, []).append(reading)
+
+    def read(names: tuple[str, ...]) -> Portion:
+        tensors: dict[str, Tensor] = {}
+        refused: list[str] = []
+        for name in names:
+            try:
+                tensors[name] = matrices.tensors[name]
+            except ValueError as refusal:
+                refused.append(str(refusal))
+        readings = tuple(r for name in tensors for r in by_parameter[name])
+        return Portion(tensors, readings, sum(sizes.get(n, 0) for n in names), tuple(refused))
+
+    plan = list(plan)
+    small = [sum(sizes.get(name, 0) for name in names) <= PORTION for names in plan]
+    yield from _ahead([partial(read, names) for names in plan], small)
+
+
+def _ahead(reads: list[Callable[[], Portion]], small: list[bool]) -> Iterator[Portion]:
+    """Yield the result of each read; a small one begins while the one before is in use."""
+    results: queue.Queue[Portion | BaseException] = queue.Queue()
+    allowed = threading.Semaphore(0)
+    stopped = threading.Event()
+
+    def work() -> None:
+        for index in count():
+            allowed.acquire()
+            if stopped.is_set() or index >= len(reads):
+                return
+            try:
+                results.put(reads[index]())
+            except BaseException as failure:
+                results.put(failure)
+                return
+
+    thread = threading.Thread(target=work, name="rankscope-reader", daemon=True)
+    thread.start()
+    try:
+        for index in range(len(reads)):
+            if index == 0 or not small[index]:
+                allowed.release()
+            result = results.get()
+            if isinstance(result, BaseException):
+                raise result
+            if index + 1 < len(reads) and small[index + 1]:
+                allowed.release()
+            yield result
+            del result
+    finally:
+        stopped.set()
+        allowed.release()
+        thread.join()

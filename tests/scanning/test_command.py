@@ -1,0 +1,99 @@
+"""The command `rankscope scan`: tables, JSON, CSV, exit codes."""
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from rankscope.cli import main
+from scanning.cases import saved, series, weights
+
+
+class Ran:
+    """Result of one command."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], *arguments: object) -> None:
+        patch = pytest.MonkeyPatch()
+        patch.setattr(sys, "argv", ["rankscope", "scan", *map(str, arguments)])
+        patch.setenv("COLUMNS", "160")
+        try:
+            main()
+            self.code = 0
+        except SystemExit as end:
+            self.code = end.code or 0
+        finally:
+            patch.undo()
+        self.out, self.err = capsys.readouterr()
+
+
+def test_a_table_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tensors = {**weights(), "buffer": torch.zeros(3, 3, dtype=torch.int64)}
+    ran = Ran(capsys, saved(tmp_path / "x.safetensors", tensors), "--sort", "norm")
+    assert ran.code == 0 and ran.err == ""
+    assert "40x16" in ran.out and "eff." in ran.out
+    assert "buffer: int64 values" in ran.out and "3 matrices of 4 tensors" in ran.out
+
+
+def test_a_series_shows_its_last_step_and_the_first_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    series(tmp_path)
+    ran = Ran(capsys, tmp_path)
+    assert ran.code == 0 and "step 30 of 4 from step 0" in ran.out
+    assert "at first" in ran.out
+
+
+def test_json_and_csv_hold_all_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    series(tmp_path)
+    content = json.loads(Ran(capsys, tmp_path, "--json").out)
+    assert len(content["matrices"]) == 12 and len(content["checkpoints"]) == 4
+    assert content["coverage"][0]["tensor"] == "0.weight" and content["problems"] == []
+    table = pd.read_csv(io.StringIO(Ran(capsys, tmp_path, "--csv").out))
+    assert table["step"].tolist() == [row["step"] for row in content["matrices"]]
+
+
+def test_a_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    series(tmp_path / "series")
+    base = tmp_path / "series" / "step0.safetensors"
+    run = tmp_path / "run.zarr"
+    ran = Ran(capsys, tmp_path / "series", "-o", run, "--base", base, "--leading", "3")
+    assert ran.code == 0 and (run / "zarr.json").exists()
+    assert "unchanged" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nothing"], "'nothing' does not exist"),
+        (["x.safetensors", "--sort", "size"], "sort is a column"),
+        (["x.safetensors", "--base", "nothing"], "'nothing' does not exist"),
+        (["broken.safetensors"], "is damaged"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    sentence: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    saved(tmp_path / "x.safetensors", weights())
+    (tmp_path / "broken.safetensors").write_bytes(b"\x10")
+    ran = Ran(capsys, *arguments)
+    assert ran.code == 2 and ran.out == ""
+    assert sentence in ran.err and ran.err.count("\n") == 1
+
+
+def test_what_can_be_read_is_printed_with_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    series(tmp_path)
+    (tmp_path / "step10.safetensors").write_bytes(b"\x10")
+    ran = Ran(capsys, tmp_path, "--csv")
+    assert ran.code == 2 and ran.err.startswith("rankscope: step 10 is left out: ")
+    assert len(ran.out.splitlines()) == 10

@@ -1,0 +1,85 @@
+"""Scans as runs of the store: what other tools read, and what an interruption leaves."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import rankscope as rs
+from rankscope.scanning import command, scanner
+from rankscope.scanning.command import run_scan
+from scanning.cases import saved, series, weights
+
+
+def test_a_series_is_a_run(tmp_path: Path) -> None:
+    states = series(tmp_path / "series")
+    base = str(saved(tmp_path / "base.safetensors", weights(0)))
+    result = run_scan([str(tmp_path / "series")], base=base, out=tmp_path / "run")
+    run = rs.open(tmp_path / "run")
+    assert run["step"].to_numpy().tolist() == sorted(states)
+    assert run["matrix"].to_numpy().tolist() == ["0", "1", "3"]
+    for position, checkpoint in enumerate(result.checkpoints):
+        for number, matrix in enumerate(checkpoint.matrices):
+            row = run.isel(step=position, matrix=number)
+            k = len(matrix.S)
+            np.testing.assert_allclose(row["singular_values"].to_numpy()[:k], matrix.S, rtol=1e-6)
+            assert row["norm"] == matrix.norm and row["change_norm"] == matrix.change_norm
+    ranks = run.rankscope.effective_rank().sel(step=30).to_numpy()
+    expected = result.checkpoints[-1].matrices
+    np.testing.assert_allclose(
+        ranks, [float(rs.metrics.effective_rank(matrix.S)) for matrix in expected], rtol=1e-5
+    )
+    assert rs.Manifest.from_json(run.attrs["manifest"]).coverage.summary == result.coverage.summary
+    assert rs.summary(tmp_path / "run")["change"].notna().all()
+
+
+def test_an_interrupted_series_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    series(tmp_path / "series")
+    whole = run_scan([str(tmp_path / "series")])
+    opened: list[str] = []
+    checkpoint = scanner.Scanner.checkpoint
+
+    def failing(self: scanner.Scanner, member: scanner.Member) -> scanner.CheckpointScan:
+        opened.append(Path(member.path).name)
+        if len(opened) == 3:
+            raise KeyboardInterrupt
+        return checkpoint(self, member)
+
+    monkeypatch.setattr(scanner.Scanner, "checkpoint", failing)
+    with pytest.raises(KeyboardInterrupt):
+        run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    assert rs.open(tmp_path / "run")["step"].to_numpy().tolist() == [0, 10]
+    result = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    assert opened[3:] == ["step20.safetensors", "step30.safetensors"]
+    assert [c.step for c in result.checkpoints] == [0, 10, 20, 30]
+    for before, after in zip(whole.checkpoints, result.checkpoints, strict=True):
+        for one, other in zip(before.matrices, after.matrices, strict=True):
+            np.testing.assert_allclose(one.S, other.S, rtol=1e-6)
+            assert one.norm == other.norm
+    again = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    assert len(opened) == 5 and len(again.checkpoints) == 4
+
+
+def test_what_is_damaged_leaves_a_gap(tmp_path: Path) -> None:
+    states = series(tmp_path / "series")
+    states[20]["1.weight"] = torch.full((24, 16), torch.nan)
+    states[20]["3.weight"] = torch.zeros(12, 24)
+    saved(tmp_path / "series" / "step20.safetensors", states[20])
+    (tmp_path / "series" / "step10.safetensors").write_bytes(b"")
+    run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    run = rs.open(tmp_path / "run")
+    assert run["step"].to_numpy().tolist() == [0, 20, 30]
+    assert run["status"].to_numpy().tolist() == [[0, 0, 0], [0, 2, 1], [0, 0, 0]]
+
+
+def test_other_runs_and_other_settings_are_refused(tmp_path: Path) -> None:
+    series(tmp_path / "series")
+    run_scan([str(tmp_path / "series")], out=tmp_path / "run", leading=3)
+    with pytest.raises(ValueError, match="holds a scan with another leading; choose"):
+        run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    with rs.Tracker(torch.nn.Linear(3, 3), tmp_path / "other") as tracker:
+        tracker.observe(0)
+    with pytest.raises(ValueError, match="is a run, and none of a scan"):
+        run_scan([str(tmp_path / "series")], out=tmp_path / "other")
+    assert command
