@@ -63,7 +63,7 @@ WHERE = ["--data", "--device", "--on"]
             "scan",
             [
                 *("--base", "--out", "--sort", "--include", "--exclude", "--pattern"),
-                *("--leading", "--like", "--device", "--json", "--csv", "--help"),
+                *("--leading", "--revision", "--like", "--device", "--json", "--csv", "--help"),
             ],
         ),
         ("report", ["--scale", "--out", "--help"]),

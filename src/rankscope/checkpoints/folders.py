@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.checkpoints.checkpoint import Checkpoint
-from rankscope.checkpoints.files import LocalFile, inside
+from rankscope.checkpoints.files import File, LocalFile, inside
 from rankscope.checkpoints.json_text import read_json
 from rankscope.checkpoints.tensors import Loader, StoredTensor
 
@@ -103,7 +103,7 @@ def _missing_shards(names: Sequence[str]) -> Iterator[str]:
         yield f"{len(missing)} of {count} shards are missing: {listed}"
 
 
-def shard_index(file: LocalFile) -> Mapping[str, str]:
+def shard_index(file: File) -> Mapping[str, str]:
     """Return tensor name -> file name, as the index beside sharded weights has it."""
     weight_map = read_json(file).get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:

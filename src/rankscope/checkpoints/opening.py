@@ -15,20 +15,33 @@ from rankscope.checkpoints.folders import (
     shard_index,
     weights_in,
 )
+from rankscope.checkpoints.gguf import MAGIC, open_gguf
+from rankscope.checkpoints.hub import HubFolder, hub_id
+from rankscope.checkpoints.json_text import read_json
 from rankscope.checkpoints.safetensors import open_safetensors
+from rankscope.checkpoints.scales import with_scales
 from rankscope.checkpoints.torch_files import open_legacy, open_zip
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Return the checkpoint at a path; only headers are read.
 
-    A path is a safetensors file, an index of shards, or a folder with either, such as that of a
-    Hugging Face model or a PEFT adapter.
+    A path is a file (safetensors, `torch.save`, GGUF), an index of shards, or a folder with any of
+    them, such as a Hugging Face model, a PEFT adapter or a distributed checkpoint. "org/model" and
+    "org/model@revision" are models on the hub, of which only the tensors that are read are fetched.
+
+    Weights in float8 or MXFP4 are read with their scales. Other integers are refused by name.
     """
+    return with_scales(_opened(path))
+
+
+def _opened(path: str | os.PathLike[str]) -> Checkpoint:
     place = Path(path).expanduser()
     if place.is_dir():
         return _open_folder(place)
     if not os.path.lexists(place):
+        if (named := hub_id(str(path))) is not None:
+            return _open_hub(*named)
         raise ValueError(
             f"{str(place)!r} does not exist; pass the path of a checkpoint: a file or a folder"
         )
@@ -42,6 +55,8 @@ def open_file(file: File) -> Checkpoint:
     if file.size < 8:
         raise ValueError(f"{file.name} is damaged and cannot be read: it has {file.size} bytes")
     start = read_bytes(file, 0, min(16, file.size))
+    if start[:4] == MAGIC:
+        return open_gguf(file)
     if start[:4] == b"PK\x03\x04":
         return open_zip(file)
     if start[8:9] == b"{":
@@ -76,6 +91,22 @@ def _open_folder(folder: Path) -> Checkpoint:
         metadata={**checkpoint.metadata, **metadata},
         problems=(*checkpoint.problems, *problems),
     )
+
+
+def _open_hub(repo: str, revision: str | None) -> Checkpoint:
+    folder = HubFolder.at(repo, revision)
+    files = weights_in(folder.names)
+    if not files:
+        raise ValueError(f"{repo!r} holds no checkpoint that is known on the hub")
+    index = shard_index(folder.open(files[0])) if files[0].endswith(INDEX) else None
+    shards = files if index is None else sorted(set(index.values()))
+    source = f"{repo}@{revision}" if revision else repo
+    if index is None and len(shards) == 1:
+        checkpoint = replace(open_file(folder.open(shards[0])), source=source)
+    else:
+        checkpoint = joined(source, shards, lambda name: open_file(folder.open(name)), index)
+    metadata = {name: read_json(file) for name, file in folder.configurations()}
+    return replace(checkpoint, metadata={**checkpoint.metadata, **metadata})
 
 
 def _open_index(folder: Path, name: str) -> Checkpoint:

@@ -15,6 +15,7 @@ VIEW = ("starlette", "uvicorn")
 EXTRAS = {
     **dict.fromkeys(VIEW, "view"),
     "anywidget": "notebook",
+    "gguf": "gguf",
     "ray": "ray",
     "transformers": "transformers",
     **dict.fromkeys(LAB, "lab"),

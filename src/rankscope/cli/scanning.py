@@ -25,7 +25,8 @@ def scan_command(
         list[str],
         typer.Argument(
             help="Checkpoints: a .safetensors, .pt, .bin or .gguf file, a folder of a model, an "
-            "adapter or a distributed checkpoint, a folder of checkpoints in step order."
+            "adapter or a distributed checkpoint, a model on the hub, a folder of checkpoints in "
+            "step order."
         ),
     ],
     base: Annotated[
@@ -60,6 +61,10 @@ def scan_command(
             min=0, help="Number of singular values; 0 for norms only.", show_default="all"
         ),
     ] = None,
+    revision: Annotated[
+        list[str] | None,
+        typer.Option(help="Revision of a model on the hub (repeatable, then a series)."),
+    ] = None,
     like: Annotated[
         Literal["weightwatcher"] | None,
         typer.Option(help="Print the table under the column names of another tool."),
@@ -81,7 +86,7 @@ def scan_command(
     from rankscope.scanning.command import run_scan
 
     result = run_scan(
-        paths,
+        [f"{path}@{name}" for path in paths for name in revision] if revision else paths,
         base=base,
         out=out,
         include=include,

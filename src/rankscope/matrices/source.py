@@ -59,10 +59,11 @@ class CheckpointTensors(Mapping[str, Tensor]):
         return last[1]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
+        tensors = self.checkpoint.tensors
+        return (name for name, stored in self.names.items() if not tensors[stored].refusal)
 
     def __len__(self) -> int:
-        return len(self.names)
+        return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
         return name in self.names

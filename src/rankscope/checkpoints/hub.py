@@ -1,0 +1,143 @@
+"""Models on the Hugging Face hub: tensors by range request, nothing else is downloaded.
+
+The address of the hub is the library's own setting, HF_ENDPOINT.
+"""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+from rankscope.checkpoints.folders import CONFIGURATIONS, WEIGHTS
+
+HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+))?")
+MOST_WINDOW = 2**16  # bytes fetched at a time while a header is read
+SECONDS = 60.0  # without an answer
+
+
+def hub_id(path: str) -> tuple[str, str | None] | None:
+    """Return repository and revision of a name such as "org/model@step1000", or None."""
+    match = HUB_ID.fullmatch(path)
+    if match is None or match["repo"].endswith(WEIGHTS):
+        return None
+    return match["repo"], match["revision"]
+
+
+@dataclass(frozen=True, eq=False)
+class HubFile:
+    """A file on the hub, of one commit, read by range requests."""
+
+    repo: str
+    file: str
+    commit: str
+    size: int
+    _window: list[tuple[int, bytes]] = field(default_factory=list, repr=False)
+    _lock: Any = field(default_factory=Lock, repr=False)
+
+    @property
+    def name(self) -> str:
+        return f"{self.file} of {self.repo}"
+
+    def read_into(self, buffer: memoryview, offset: int) -> None:
+        """Fill the buffer; short reads, which are those of headers, share a window."""
+        if len(buffer) > MOST_WINDOW:
+            self._fetch(buffer, offset)
+            return
+        with self._lock:
+            for start, data in self._window:
+                if start <= offset and offset + len(buffer) <= start + len(data):
+                    buffer[:] = data[offset - start : offset - start + len(buffer)]
+                    return
+            window = bytearray(min(MOST_WINDOW, self.size - offset))
+            self._fetch(memoryview(window), offset)
+            self._window[:] = [(offset, bytes(window))]
+            buffer[:] = window[: len(buffer)]
+
+    def _fetch(self, buffer: memoryview, offset: int) -> None:
+        from huggingface_hub import hf_hub_url
+        from huggingface_hub.utils import build_hf_headers, get_session  # type: ignore[attr-defined]
+
+        if not len(buffer):
+            return
+        headers = build_hf_headers()
+        headers["Range"] = f"bytes={offset}-{offset + len(buffer) - 1}"
+        url = hf_hub_url(self.repo, self.file, revision=self.commit)
+        options: dict[str, Any] = {"headers": headers, "timeout": SECONDS, "follow_redirects": True}
+        position = 0
+        with explained(self.repo), get_session().stream("GET", url, **options) as answer:
+            answer.raise_for_status()
+            if answer.status_code != 206:
+                raise ValueError(f"the hub does not answer range requests for {self.name}")
+            for piece in answer.iter_raw():
+                if position + len(piece) > len(buffer):
+                    raise ValueError(f"the hub sent more of {self.name} than was asked for")
+                buffer[position : position + len(piece)] = piece
+                position += len(piece)
+        if position < len(buffer):
+            raise ValueError(f"the hub sent only a part of {self.name}; try again")
+
+
+@dataclass(frozen=True)
+class HubFolder:
+    """The files of a repository at one commit, with their sizes."""
+
+    repo: str
+    commit: str
+    sizes: dict[str, int]
+
+    @classmethod
+    def at(cls, repo: str, revision: str | None) -> "HubFolder":
+        """Ask the hub for the files of a repository."""
+        from huggingface_hub import HfApi
+
+        with explained(repo):
+            info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=SECONDS)
+        files = info.siblings or []
+        sizes = {file.rfilename: file.size for file in files if file.size is not None}
+        if info.sha is None:
+            raise ValueError(f"the hub does not name the commit of {repo!r}")
+        return cls(repo, info.sha, sizes)
+
+    def open(self, name: str) -> HubFile:
+        """Return a file of the repository; ValueError if it has none of that name."""
+        if name not in self.sizes:
+            raise ValueError(f"{self.repo} has no file {name[:80]!r}")
+        return HubFile(self.repo, name, self.commit, self.sizes[name])
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the files that lie in no folder of the repository."""
+        return sorted(name for name in self.sizes if "/" not in name)
+
+    def configurations(self) -> Iterator[tuple[str, HubFile]]:
+        """Yield the JSON configurations by name."""
+        for name in CONFIGURATIONS:
+            if f"{name}.json" in self.sizes:
+                yield name, self.open(f"{name}.json")
+
+
+@contextmanager
+def explained(repo: str) -> Iterator[None]:
+    """Turn errors of the hub into a ValueError that says what to do."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
+
+    try:
+        yield
+    except GatedRepoError:
+        raise ValueError(
+            f"you have not accepted the hub's terms for {repo!r}; accept them on its page and log "
+            "in by `hf auth login`"
+        ) from None
+    except RepositoryNotFoundError:
+        raise ValueError(
+            f"{repo!r} is neither a path here nor a model on the hub; check the name"
+        ) from None
+    except ValueError:
+        raise
+    except Exception as error:  # each version of the library has another client's errors
+        reason = str(error).partition("\n")[0][:200] or type(error).__name__
+        raise ValueError(
+            f"{repo!r} does not exist here, and cannot be read from the hub ({reason})"
+        ) from None

@@ -1,0 +1,209 @@
+"""Numbers of eight bits and fewer: read with their scale, or refused by name.
+
+A weight in float8 is one number times one of a scale beside it: per tensor, per row, or per block.
+MXFP4 has blocks of 32 numbers with one power of two. Without a scale that is known nothing is
+converted, since wrong numbers look like right ones.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from jaxtyping import Shaped
+from torch import Tensor
+
+from rankscope.checkpoints.checkpoint import Checkpoint
+from rankscope.checkpoints.tensors import Loader, StoredTensor
+
+SCALES = ("_scale_inv", "_scale")
+USUAL_BLOCK = 128
+BLOCKS, EXPONENTS = "_blocks", "_scales"  # MXFP4 in transformers
+FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+UNSCALED = "values without a scale that is known; pass the checkpoint from before the quantisation"
+
+# Formats of packed integers, by the ends of the names beside the weights.
+PACKED = (
+    (re.compile(r"(.*)\.(qweight|qzeros|scales|g_idx)"), "qweight", "GPTQ or AWQ"),
+    (re.compile(r"(.*)\.(weight)(\..*)?"), "weight.absmax", "bitsandbytes"),
+    (re.compile(r"(.*)\.(weight|SCB)(_format)?"), "SCB", "bitsandbytes"),
+    (re.compile(r"(.*)\.(weight_packed|weight_scale|weight_shape|weight_zero_point|weight_g_idx)"),
+     "weight_packed", "compressed-tensors"),
+    (re.compile(r"(.*)\.(weight|W_q|scale|zero|meta)"), "W_q", "HQQ"),
+)  # fmt: skip
+
+
+def with_scales(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint with weights that have scales as numbers, and others refused."""
+    tensors, loaders = dict(checkpoint.tensors), dict(checkpoint.loaders)
+    stated = _stated_block(checkpoint.metadata)
+    packed = _packed(tensors)
+    for name, stored in checkpoint.tensors.items():
+        if stored.refusal or stored.tied_to:
+            continue
+        if name in packed:
+            tensors[name] = replace(stored, refusal=packed[name])
+        elif stored.dtype.is_floating_point and stored.dtype.itemsize == 1:
+            _add_scaled(tensors, loaders, stored, stated)
+        elif name.endswith(BLOCKS) and stored.dtype == torch.uint8:
+            _add_mxfp4(tensors, loaders, stored)
+    return replace(checkpoint, tensors=tensors, loaders=loaders)
+
+
+def _packed(tensors: Mapping[str, StoredTensor]) -> dict[str, str]:
+    """Return the reasons to refuse tensors of packed formats, and their scales, by name."""
+    reasons: dict[str, str] = {}
+    for pattern, mark, tool in PACKED:
+        owners = {name.removesuffix(f".{mark}") for name in tensors if name.endswith(f".{mark}")}
+        if not owners:
+            continue
+        for name, stored in tensors.items():
+            match = pattern.fullmatch(name)
+            if match and match[1] in owners and name not in reasons:
+                shown = str(stored.dtype).removeprefix("torch.")
+                reasons[name] = (
+                    f"{shown} values of {tool}, packed; pass the checkpoint from before the "
+                    "quantisation"
+                )
+    return reasons
+
+
+def _stated_block(metadata: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Return the size of a scale's block as config.json states it, or None."""
+    config = metadata.get("config")
+    quantised = config.get("quantization_config") if isinstance(config, dict) else None
+    sizes = quantised.get("weight_block_size") if isinstance(quantised, dict) else None
+    if isinstance(sizes, list) and sizes and all(type(s) is int and s > 0 for s in sizes):
+        return tuple(sizes)
+    return None
+
+
+def _add_scaled(
+    tensors: dict[str, StoredTensor],
+    loaders: dict[str, Loader],
+    stored: StoredTensor,
+    stated: tuple[int, ...] | None,
+) -> None:
+    """Add a float8 weight times its scale, or refuse it."""
+    scale = next(
+        (tensors[stored.name + end] for end in SCALES if stored.name + end in tensors), None
+    )
+    blocks = None if scale is None else _blocks(stored.shape, scale.shape, stated)
+    if scale is None or blocks is None or not scale.dtype.is_floating_point:
+        shown = str(stored.dtype).removeprefix("torch.")
+        tensors[stored.name] = replace(stored, refusal=f"{shown} {UNSCALED}")
+        return
+    owner = scale.name.rpartition(".")[2]
+    how = " x ".join(map(str, blocks)) if scale.shape not in ((), (1,)) else "the whole tensor"
+    tensors[stored.name] = replace(
+        stored, dtype=torch.float32, note=f"{stored.format} times {owner} per {how}"
+    )
+    tensors[scale.name] = replace(scale, part_of=stored.name)
+    loaders[stored.name] = Scaled(loaders[stored.name], loaders[scale.name], blocks)
+
+
+def _blocks(
+    shape: tuple[int, ...], scale: tuple[int, ...], stated: tuple[int, ...] | None
+) -> tuple[int, ...] | None:
+    """Return the size of a scale's block along each axis, or None if the shapes do not fit.
+
+    Shapes alone do not tell: blocks of 128 cut 576 rows into five, the last of which is smaller.
+    """
+    counts = (*scale, *[1] * len(shape))[: len(shape)]
+    if len(scale) > len(shape) or (0 in shape):
+        return None
+    if all(count == 1 for count in scale):
+        return shape
+    sizes = stated if stated is not None and len(stated) == 2 else (USUAL_BLOCK,) * 2
+    usual = (*[1] * (len(shape) - 2), *sizes)[-len(shape) :]
+    blocks = []
+    for size, count, block in zip(shape, counts, usual, strict=True):
+        if count == 1:
+            blocks.append(size)
+        elif count == size:
+            blocks.append(1)
+        elif -(-size // block) == count:
+            blocks.append(block)
+        else:
+            return None
+    return tuple(blocks)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """Float8 numbers times their scale, in float32."""
+
+    weight: Loader
+    scale: Loader
+    blocks: tuple[int, ...]
+
+    def load(self) -> Shaped[Tensor, "..."]:
+        return self._scaled(self.weight.load(), 0)
+
+    def load_rows(self, start: int, stop: int) -> Shaped[Tensor, "..."]:
+        return self._scaled(self.weight.load_rows(start, stop), start)
+
+    def _scaled(self, stored: Tensor, first: int) -> Tensor:
+        W = stored.float()
+        scale = self.scale.load().float()
+        scale = scale.reshape(*scale.shape, *[1] * (W.ndim - scale.ndim))
+        if scale.ndim == W.ndim and scale.shape[0] > 1:
+            rows = torch.arange(first, first + W.shape[0]) // self.blocks[0]
+            scale = scale[rows]
+        for axis in range(1, W.ndim):
+            if 1 < scale.shape[axis] < W.shape[axis]:
+                columns = torch.arange(W.shape[axis]) // self.blocks[axis]
+                scale = scale.index_select(axis, columns)
+        return W.mul_(scale)
+
+
+def _add_mxfp4(
+    tensors: dict[str, StoredTensor], loaders: dict[str, Loader], stored: StoredTensor
+) -> None:
+    """Add the weight that blocks and exponents make, and name both as its parts."""
+    name = stored.name.removesuffix(BLOCKS)
+    scales = tensors.get(name + EXPONENTS)
+    fits = (
+        scales is not None
+        and scales.dtype == torch.uint8
+        and stored.ndim >= 2
+        and stored.shape[-1] == 16
+        and scales.shape == stored.shape[:-1]
+        and name not in tensors
+    )
+    if not fits or scales is None:
+        tensors[stored.name] = replace(stored, refusal=f"uint8 {UNSCALED}")
+        return
+    shape = (*stored.shape[:-2], stored.shape[-2] * 32)
+    tensors[stored.name] = replace(stored, part_of=name)
+    tensors[scales.name] = replace(scales, part_of=name)
+    tensors[name] = StoredTensor(
+        name, shape, torch.float32, 0, "MXFP4", note="MXFP4, blocks of 32 with one exponent"
+    )
+    loaders[name] = Mxfp4(loaders[stored.name], loaders[scales.name])
+
+
+@dataclass(frozen=True)
+class Mxfp4:
+    """Numbers of four bits, two to a byte with the low half first, times a power of two each."""
+
+    blocks: Loader
+    exponents: Loader
+
+    def load(self) -> Shaped[Tensor, "..."]:
+        return _from_mxfp4(self.blocks.load(), self.exponents.load())
+
+    def load_rows(self, start: int, stop: int) -> Shaped[Tensor, "..."]:
+        return _from_mxfp4(
+            self.blocks.load_rows(start, stop), self.exponents.load_rows(start, stop)
+        )
+
+
+def _from_mxfp4(blocks: Tensor, exponents: Tensor) -> Tensor:
+    table = torch.tensor([*FP4, *(-x for x in FP4)])
+    numbers = torch.empty(*blocks.shape, 2)
+    numbers[..., 0] = table[(blocks & 15).long()]
+    numbers[..., 1] = table[(blocks >> 4).long()]
+    scaled = torch.ldexp(numbers.flatten(-2), exponents.to(torch.int32)[..., None] - 127)
+    return scaled.flatten(-2)
