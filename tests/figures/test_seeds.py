@@ -55,3 +55,10 @@ def test_headings_count_seeds_name_collapsed_runs_and_say_that_means_include_the
     assert all_collapsed == "a network, 3 seeds, collapsed: why"
     one_collapsed = setting(collapsed=("", "why", "")).heading
     assert one_collapsed == "a network, 1 of 3 seeds collapsed, which the mean includes: why"
+
+
+def test_steps_without_a_value_are_left_out_where_asked() -> None:
+    thinned = training(0)
+    thinned["training_loss"][[1, 2, 4]] = np.nan
+    steps = steps_of([setting(runs=(thinned,))], itemgetter("training_loss"))
+    assert steps.tolist() == [0, 30, 50]

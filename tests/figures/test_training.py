@@ -181,3 +181,14 @@ def test_a_run_without_matrices(tmp_path: Path) -> None:
     for draw in (overview, effective_rank_by_depth):
         with pytest.raises(ValueError, match="no matrices; look at its attribute 'coverage'"):
             draw(ds)
+
+
+def test_archived_runs_are_drawn_where_they_have_spectra() -> None:
+    ds = run()
+    before = mesh_values(effective_rank_by_depth(ds).axes[0]).shape[1]
+    thinned = ds.assign(singular_values=ds["singular_values"].where(ds["step"] != ds["step"][1]))
+    thinned.attrs["compaction"] = {"class": "Thinned"}
+    assert mesh_values(effective_rank_by_depth(thinned).axes[0]).shape[1] == before - 1
+    name = str(ds["matrix"][0].item())
+    lines = singular_values_over_time(thinned, name).axes[0].lines
+    assert len(lines[0].get_ydata()) == ds.sizes["step"] - 1

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from rankscope.figures.over_time import draw_heat_map, label_rows, point_or_line
 from rankscope.figures.style import LOG_FROM, legend_below, shades
-from rankscope.figures.training import heat_map_height
+from rankscope.figures.training import heat_map_height, with_spectra
 
 MOST_RUNS = 8
 
@@ -25,10 +25,10 @@ def compare_runs(runs: Mapping[str, xr.Dataset]) -> Figure:
     left, right = figure.subplots(1, 2, sharex=True)
     losses: list[float] = []
     for (name, ds), colour in zip(runs.items(), shades(len(runs)), strict=True):
-        steps = ds["step"].to_numpy()
-        ranks = ds.rankscope.whole().rankscope.normalized_effective_rank()
+        ranks = with_spectra(ds).rankscope.whole().rankscope.normalized_effective_rank()
         # A matrix that is lost in mid-run would move the mean of the others.
-        measured = ranks.dropna("matrix").mean("matrix").to_numpy()
+        mean = ranks.dropna("matrix").mean("matrix")
+        measured, steps = mean.to_numpy(), mean["step"].to_numpy()
         if "loss" in ds:
             known = ds["loss"].dropna("step")
             values = known.to_numpy()

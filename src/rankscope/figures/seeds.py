@@ -37,10 +37,14 @@ def number_of_seeds(count: int) -> str:
     return "1 seed" if count == 1 else f"{count} seeds"
 
 
-def steps_of(settings: Sequence[Setting]) -> Int[np.ndarray, " step"]:
-    """Return the steps at which any run has a snapshot; a run that diverged has fewer."""
+def steps_of(settings: Sequence[Setting], read: Read | None = None) -> Int[np.ndarray, " step"]:
+    """Return the steps at which any run has a snapshot; a run that diverged has fewer.
+
+    read: only steps at which it returns a value of some run; archived runs have spectra at some.
+    """
     runs = [ds for setting in settings for ds in setting.runs]
-    return np.unique(np.concatenate([ds["step"].to_numpy() for ds in runs]))
+    read_runs = runs if read is None else [read(ds).dropna("step", how="all") for ds in runs]
+    return np.unique(np.concatenate([values["step"].to_numpy() for values in read_runs]))
 
 
 def over_seeds(

@@ -4,6 +4,7 @@ They need nothing but what a `Tracker` writes: pass the Dataset that `rankscope.
 figure numbers are those of yunis2024.
 """
 
+import numpy as np
 import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -54,7 +55,7 @@ def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
     The lower panel shows the mean over the first min(10, R) directions (Eq. 3) and the background,
     the pair's mean off-diagonal overlap: chance as measured. The paper draws no such level.
     """
-    selected = select(ds, "pair", pair)
+    selected = with_all_directions(select(ds, "pair", pair))
     values = trimmed(selected["alignment"].to_numpy())  # (step, i)
     figure = Figure(figsize=(6.5, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
@@ -73,7 +74,7 @@ def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
     lower.plot(background, marker=marker, color="0.5", label="background (chance as measured)")
     lower.set(ylabel="alignment", ylim=(0, None))
     lower.legend(frameon=False, fontsize="small")
-    label_time(lower, ds["step"].to_numpy())
+    label_time(lower, selected["step"].to_numpy())
     return figure
 
 
@@ -100,6 +101,7 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
 
 def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
     """Draw the lines of `singular_values_over_time`."""
+    ds = with_spectra(ds)
     values = select(ds, "matrix", matrix)["singular_values"].expand_dims("seed")
     draw_shades(axes, draw_spectrum(axes, values))
     axes.set(title=matrix, ylabel="singular value")
@@ -111,13 +113,28 @@ def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
 
     Colours span the measured values, because changes are small beside the range 0 to 1.
     """
-    names = whole_matrices(ds)
+    ds, names = with_spectra(ds), whole_matrices(ds)
     ranks = ds.rankscope.whole().rankscope.normalized_effective_rank()
     mesh = draw_heat_map(axes, ranks.transpose("matrix", "step").to_numpy())
     label_rows(axes, names)
     axes.set(title="normalised effective rank", ylabel="matrix, in model order")
     label_time(axes, ds["step"].to_numpy())
     axes.figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)")
+
+
+def with_spectra(ds: xr.Dataset) -> xr.Dataset:
+    """Return an archived run at the snapshots that have spectra, and any other run as it is."""
+    if "compaction" not in ds.attrs:
+        return ds
+    stored = ds["singular_values"].notnull().any(["matrix", "k"]).to_numpy()
+    return ds.isel(step=np.flatnonzero(stored))
+
+
+def with_all_directions(pair: xr.Dataset) -> xr.Dataset:
+    """Return a pair without the snapshots at which only its leading directions are stored."""
+    stored = pair["alignment"].notnull().sum("i").to_numpy()
+    few = (stored > 0) & (stored < stored.max(initial=0))
+    return pair.isel(step=np.flatnonzero(~few))
 
 
 def heat_map_height(rows: int) -> float:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rankscope.lab.archive.compaction import Compaction
+from rankscope.lab.archive.compaction import Compaction, Way
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.judging.selected_runs import Needs, Runs, all_runs
 from rankscope.lab.running.run_key import Run, RunKey
@@ -68,7 +68,7 @@ class Experiment:
     figures: tuple[FigureRule, ...] = ()
     expected_seconds: float | int | None = None
     expected_on: str = "2 cores"
-    compaction: Compaction = field(default_factory=Compaction)
+    compaction: Way = field(default_factory=Compaction)
 
     def __post_init__(self) -> None:
         for name in (self.name, *(key.name for key in self.runs)):

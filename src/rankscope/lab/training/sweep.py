@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from rankscope.lab.archive.compaction import Compaction
+from rankscope.lab.archive.compaction import Compaction, Way
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.training.training_run import TrainingRun
@@ -16,7 +16,7 @@ def decay_sweep(
     runs: Iterable[TrainingRun],
     *,
     seconds: Mapping[Scale, int | None],
-    compaction: Compaction | None = None,
+    compaction: Way | None = None,
 ) -> Experiment:
     """Return an experiment with one run for each decay.
 
@@ -45,7 +45,7 @@ def scale_sweep(
     init_scales: Iterable[float],
     seconds: Mapping[Scale, int | None],
     paper_on: str = "one H200",
-    compaction: Compaction | None = None,
+    compaction: Way | None = None,
 ) -> Experiment:
     """Return an experiment with one run for each network and initial scale."""
     factors = tuple(init_scales)
@@ -64,7 +64,7 @@ def trainings(
     *,
     seconds: Mapping[Scale, int | None],
     paper_on: str = "one H200",
-    compaction: Compaction | None = None,
+    compaction: Way | None = None,
 ) -> Experiment:
     """Return an experiment of trainings with the seeds and the machine of its scale."""
     return Experiment(

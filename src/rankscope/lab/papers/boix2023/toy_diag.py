@@ -32,7 +32,7 @@ times fall like 1 / log(1/alpha) (B3). In one seed a late coordinate falls into 
 stage (B2).
 """
 
-from rankscope.lab.archive.compaction import Compaction
+from rankscope.lab.archive.compaction import Compaction, Thinned
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.papers.boix2023.simulations.algorithm import AlgorithmRun
 from rankscope.lab.papers.boix2023.simulations.conservation import ConservationRun
@@ -47,8 +47,9 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages
     "smoke": (5, 4, 30, 3),
 }
 SECONDS: dict[Scale, int] = {"paper": 3200, "small": 60, "smoke": 5}
-# Figures show entries over time; claims read only when they cross the threshold.
-FLOWS = Compaction(bits={"z": 8, "y": 8})
+# Figures show entries over time, which are at most about 1; claims read only when they cross the
+# threshold. Small entries are in the log coordinate y.
+FLOWS = Thinned(Compaction({"y": 8}), ("z", "y"), most=120, grains={"z": 2**-11})
 
 
 def experiment(scale: Scale) -> Experiment:

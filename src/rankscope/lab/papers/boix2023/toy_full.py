@@ -30,10 +30,14 @@ two of three seeds for V-O. Singular values appear in turn if their rates are sp
 alpha -> 0.
 """
 
+from dataclasses import replace
+
+from rankscope.lab.archive.compaction import BITS, Compaction
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.papers.boix2023.simulations.flow import FlowRun
 from rankscope.lab.papers.boix2023.simulations.full import FullRun, FullTask
 from rankscope.lab.papers.boix2023.simulations.task import DiagonalTask
+from rankscope.lab.papers.boix2023.toy_diag import FLOWS
 from rankscope.lab.running.run_key import Run, RunKey
 
 SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages of fig. 3 a-c
@@ -42,6 +46,8 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages 
     "smoke": (8, 10, 60, 3),
 }
 SECONDS: dict[Scale, int] = {"paper": 1400, "small": 30, "smoke": 4}
+
+COMPACTION = replace(FLOWS, compaction=Compaction({**BITS, **FLOWS.compaction.bits}))
 
 
 def experiment(scale: Scale) -> Experiment:
@@ -65,4 +71,5 @@ def experiment(scale: Scale) -> Experiment:
         runs=runs,
         seeds=(0,) if scale == "smoke" else (0, 1, 2),
         expected_seconds=SECONDS[scale],
+        compaction=COMPACTION,
     )

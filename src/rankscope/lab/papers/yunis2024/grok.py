@@ -36,6 +36,7 @@ from dataclasses import replace
 from functools import partial
 from operator import mul
 
+from rankscope.lab.archive.compaction import BITS, SPECTRA, Compaction, Thinned
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.modular import ModularConfig
 from rankscope.lab.tasks.modular import ModularAddition
@@ -68,6 +69,9 @@ SMOKE = replace(SMALL, task=SMOKE_TABLE, batch=SMOKE_TABLE.samples, steps=200, s
 SECONDS: dict[Scale, int | None] = {"paper": 400, "small": 260, "smoke": 5}
 ACTING = partial(mul, 2.0)  # at `small`, of the paper's decays
 
+# Y9 asks when ranks fall, so spectra have every snapshot.
+COMPACTION = Thinned(Compaction({**BITS, "singular_values": 7}), SPECTRA[1:])
+
 
 def experiment(scale: Scale) -> Experiment:
     """Return the experiment at one scale."""
@@ -76,4 +80,4 @@ def experiment(scale: Scale) -> Experiment:
         "small": at_decays(SMALL, DECAYS, acting=ACTING),
         "smoke": at_decays(SMOKE, (1.0, 0.0), acting=ACTING),
     }[scale]
-    return decay_sweep("yunis2024/grok", scale, runs, seconds=SECONDS)
+    return decay_sweep("yunis2024/grok", scale, runs, seconds=SECONDS, compaction=COMPACTION)

@@ -34,6 +34,7 @@ about CIFAR-10.
 from dataclasses import replace
 from typing import Any
 
+from rankscope.lab.archive.compaction import FEW_SPECTRA
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import CIFAR10
 from rankscope.lab.experiment import Experiment, Scale
@@ -77,4 +78,4 @@ def experiment(scale: Scale) -> Experiment:
     task: Any = run.task
     random = replace(run, task=replace(task, random_labels=True))
     runs = {RunKey("mlp", {"labels": "random"}): random, RunKey("mlp", {"labels": "true"}): run}
-    return trainings("yunis2024/mlp", scale, runs, seconds=SECONDS)
+    return trainings("yunis2024/mlp", scale, runs, seconds=SECONDS, compaction=FEW_SPECTRA)

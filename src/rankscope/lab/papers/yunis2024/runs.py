@@ -7,6 +7,7 @@ from functools import wraps
 import numpy as np
 import xarray as xr
 
+from rankscope.lab.archive.compaction import OVERLAPS, of_zero_matrices
 from rankscope.lab.judging.rule import Measured
 from rankscope.lab.judging.selected_runs import Needs, Runs, runs_of
 from rankscope.lab.judging.tally import Tally
@@ -17,11 +18,6 @@ from rankscope.lab.training.outcome import collapsed
 # The decay of figures 1-3. The paper prints none for the UNet; AdamW's is 0 in its code.
 BASE = {"vgg": 1e-4, "unet": 0.0, "lstm": 0.1, "lm": 0.1}
 LEAST_DECAYS = 3  # fewer show no trend
-
-OVERLAPS = tuple(
-    f"alignment{kind}{level}" for kind in ("", "_normalized") for level in ("", "_background")
-)
-TINY = float(np.finfo(np.float32).tiny)  # float32 loses digits below it
 
 
 def decay_of(key: RunKey) -> float:
@@ -143,20 +139,10 @@ def neighbours(ds: xr.Dataset) -> xr.Dataset:
 
 
 def overlaps(ds: xr.Dataset) -> xr.Dataset:
-    """Select the overlaps of pairs and their backgrounds; NaN while a matrix of the pair is zero.
-
-    The solver chooses the singular vectors of a zero matrix. Those of a matrix too small for
-    float32's precision consist of rounding errors.
-    """
+    """Select overlaps and backgrounds of pairs; NaN while a matrix of the pair is zero."""
     selected = ds[[name for name in OVERLAPS if name in ds]]
-    zero = ds["singular_values"].isel(k=0).transpose("step", "matrix").to_numpy() < TINY
-    zero_at = dict(zip(ds["matrix"].to_numpy(), zero.T, strict=True))
-    never = np.zeros(ds.sizes["step"], bool)
-    ends = zip(ds["earlier"].to_numpy(), ds["later"].to_numpy(), strict=True)
-    dead = [zero_at.get(u, never) | zero_at.get(v, never) for u, v in ends]  # (pair, step)
-    if not np.any(dead):
-        return selected
-    return selected.where(~xr.DataArray(np.array(dead), dims=("pair", "step")))
+    dead = of_zero_matrices(ds)
+    return selected.where(~dead) if bool(dead.any()) else selected
 
 
 def relative_alignment(ds: xr.Dataset) -> xr.DataArray:

@@ -52,6 +52,7 @@ Expect at `small`: a final training loss of 0.17 at decay 0, where samples look 
 
 from dataclasses import replace
 
+from rankscope.lab.archive.compaction import FEW_SPECTRA
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import MNIST
 from rankscope.lab.experiment import Experiment, Scale
@@ -104,4 +105,4 @@ def experiment(scale: Scale) -> Experiment:
         "small": at_decays(SMALL, DECAYS),
         "smoke": at_decays(SMOKE, (1.0, 0.0)),
     }[scale]
-    return decay_sweep("yunis2024/unet", scale, runs, seconds=SECONDS)
+    return decay_sweep("yunis2024/unet", scale, runs, seconds=SECONDS, compaction=FEW_SPECTRA)

@@ -42,7 +42,7 @@ paper's. Trends with decay therefore rest on 0, 0.0001 and 0.001.
 from dataclasses import replace
 from functools import partial
 
-from rankscope.lab.archive.compaction import BITS, Compaction
+from rankscope.lab.archive.compaction import BITS, SPECTRA, Compaction, Thinned
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import CIFAR10
 from rankscope.lab.experiment import Experiment, Scale
@@ -91,8 +91,8 @@ SMOKE = replace(
     truncation=Truncation(norm_samples=50),
 )
 SECONDS: dict[Scale, int | None] = {"paper": 1550, "small": 205, "smoke": 5}
+COMPACTION = Thinned(Compaction({**BITS, "singular_values": 8}), SPECTRA)
 ACTING = partial(acting_like, paper=PAPER, run=SMALL, share=SUM_SHARE)
-COMPACTION = Compaction(bits={**BITS, "singular_values": 8})
 
 
 def experiment(scale: Scale) -> Experiment:

@@ -81,8 +81,8 @@ def draw_entries(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
     for i, colour in reversed(list(colours.items())):  # the next to win is on top at 0
         draw_steps(axes, algorithm, z[:, i], end_of(flows), colour)
     for opacity, ds in zip(opacities(flows), flows.values(), strict=True):
-        values = ds["z"].transpose("time", "coordinate").to_numpy()
-        draw_lines(axes, ds["time"].to_numpy(), values, colours, opacity=opacity)
+        values = ds["z"].dropna("time", how="all").transpose("time", "coordinate")
+        draw_lines(axes, values["time"].to_numpy(), values.to_numpy(), colours, opacity=opacity)
 
 
 def draw_log_coordinates(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> None:
@@ -92,8 +92,9 @@ def draw_log_coordinates(axes: Axes, algorithm: xr.Dataset, flows: Flows) -> Non
     for i, colour in reversed(list(colours.items())):
         draw_wide(axes, algorithm["stage_time"].to_numpy(), 1 - b[:, i], colour)
     for opacity, (log10_alpha, ds) in zip(opacities(flows), flows.items(), strict=True):
-        y = ds["y"].transpose("time", "coordinate").to_numpy() / log_inverse(log10_alpha)
-        draw_lines(axes, ds["time"].to_numpy(), y, colours, opacity=opacity)
+        y = ds["y"].dropna("time", how="all").transpose("time", "coordinate")
+        scaled = y.to_numpy() / log_inverse(log10_alpha)
+        draw_lines(axes, y["time"].to_numpy(), scaled, colours, opacity=opacity)
     for level in (-1, 1):
         axes.axhline(level, color=DARK, linewidth=0.8, linestyle=":")
     axes.set_ylabel(r"$y_i \,/\, \log(1/\alpha)$ and $1 - b_i^k$")

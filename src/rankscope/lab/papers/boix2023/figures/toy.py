@@ -89,9 +89,10 @@ def activation_colours(ds: xr.Dataset) -> dict[int, Colour]:
 
 def draw_entries(axes: Axes, ds: xr.Dataset, kind: Kind, colours: Mapping[int, Colour]) -> None:
     positions = np.flatnonzero(ds["kind"].to_numpy() == kind).tolist()
-    z = ds["z"].transpose("time", "coordinate").to_numpy()[:, positions]
+    stored = ds["z"].dropna("time", how="all").transpose("time", "coordinate")
+    z = stored.to_numpy()[:, positions]
     shown = {positions.index(i): colour for i, colour in colours.items() if i in positions}
-    draw_lines(axes, ds["time"].to_numpy(), z, shown)
+    draw_lines(axes, stored["time"].to_numpy(), z, shown)
 
 
 def draw_loss(axes: Axes, ds: xr.Dataset) -> None:

@@ -42,7 +42,7 @@ def figure_7(runs: Runs) -> Figure:
     """
     by_labels = runs.of("mlp").by("labels")
     settings = [setting(f"{labels} labels", by_labels[labels]) for labels in ("true", "random")]
-    steps = steps_of(settings)
+    steps = steps_of(settings, ranks)
     figure = Figure(figsize=(13, 1.4 + 2.9 * len(settings)), layout="constrained")
     grid = figure.subplots(len(settings), 3, squeeze=False)
     for row, labelled in zip(grid, settings, strict=True):

@@ -34,7 +34,12 @@ from rankscope.figures.over_time import (
 )
 from rankscope.figures.seeds import Setting, average, over_seeds, steps_of
 from rankscope.figures.style import COLOURS, legend_below
-from rankscope.figures.training import heat_map_height, select, whole_matrices
+from rankscope.figures.training import (
+    heat_map_height,
+    select,
+    whole_matrices,
+    with_all_directions,
+)
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.settings import base_settings
 
@@ -61,7 +66,7 @@ def figure_1(runs: Runs) -> Figure:
     networks = base_settings(runs)
     figure = Figure(figsize=(1 + 3.9 * len(networks), 3.8), layout="constrained")
     for axes, (name, setting) in zip(row_of(figure, networks), networks.items(), strict=True):
-        steps = steps_of([setting])
+        steps = steps_of([setting], shown_spectrum)
         draw_shades(axes, draw_spectrum(axes, over_seeds(setting, shown_spectrum, steps)))
         axes.set_title(title_of(name, setting, shown(setting, "matrix")), fontsize="medium")
         axes.set_ylabel("singular value")
@@ -82,7 +87,7 @@ def figure_2(runs: Runs) -> Figure:
     size = (1 + 4.4 * len(networks), heat_map_height(rows))
     figure = Figure(figsize=size, layout="constrained")
     for axes, (name, setting) in zip(row_of(figure, networks), networks.items(), strict=True):
-        steps = steps_of([setting])
+        steps = steps_of([setting], ranks)
         mesh = draw_heat_map(axes, average(setting, ranks, steps).to_numpy().T)
         label_rows(axes, whole_matrices(setting.runs[0]))
         axes.set_title(title_of(name, setting), fontsize="medium")
@@ -112,7 +117,7 @@ def figure_3(runs: Runs) -> Figure:
     figure = Figure(figsize=(1 + 4.6 * len(networks), sum(heights) + 0.5), layout="constrained")
     grid = figure.subplots(4, len(networks), squeeze=False, height_ratios=heights)
     for column, (name, setting) in zip(grid.T, networks.items(), strict=True):
-        steps = steps_of([setting])
+        steps = steps_of([setting], shown_diagonal)
         mesh = draw_diagonal(column[0], average(setting, shown_diagonal, steps).to_numpy())
         figure.colorbar(mesh, ax=column[0], label="alignment $A_{ii}$", aspect=20)
         every_pair = average(setting, mean_alignment, steps).to_numpy().T
@@ -231,8 +236,8 @@ def shown_pair(ds: xr.Dataset) -> xr.Dataset:
 
 
 def shown_diagonal(ds: xr.Dataset) -> xr.DataArray:
-    """(step, i): A_ii of the pair that stands for the network."""
-    return shown_pair(ds)["alignment"]
+    """(step, i): A_ii of the pair that stands for the network, where all are stored."""
+    return with_all_directions(shown_pair(ds))["alignment"]
 
 
 def ranks(ds: xr.Dataset) -> xr.DataArray:

@@ -96,7 +96,7 @@ def by_network(
 
 def draw_spectra(part: SubFigure, settings: Sequence[Setting], rows: int) -> None:
     """Draw one network: a row for each setting, in a grid of `rows`."""
-    steps, places = steps_of(settings), part.add_gridspec(rows, 2)
+    steps, places = steps_of(settings, ranks), part.add_gridspec(rows, 2)
     left, right = ([part.add_subplot(places[i, j]) for i in range(len(settings))] for j in (0, 1))
     for axes, setting in zip(left, settings, strict=True):
         shade = draw_spectrum(axes, over_seeds(setting, shown_spectrum, steps), most=LINES)
@@ -112,7 +112,7 @@ def draw_spectra(part: SubFigure, settings: Sequence[Setting], rows: int) -> Non
 
 def draw_alignment(part: SubFigure, settings: Sequence[Setting], rows: int) -> None:
     """Draw one network: two rows for each setting, the paper's heat maps over ours."""
-    places, steps = part.add_gridspec(2 * rows, 2), steps_of(settings)
+    places, steps = part.add_gridspec(2 * rows, 2), steps_of(settings, shown_diagonal)
     shown_pair, all_pairs, levels, relative = (
         [part.add_subplot(places[2 * i + below, j]) for i in range(len(settings))]
         for below in (0, 1)
