@@ -1,14 +1,19 @@
 """Compare the archived runs and verdicts of an earlier revision with those of this checkout.
 
     python tools/compare_verdicts.py 71a5240
+    python tools/compare_verdicts.py 71a5240 --within 0.01
 
 Every value and outcome of every claim, network and seed has to be equal to the bit, and every file
-of a run the same. A claim whose rule was changed is compared by its first rule, "Y3" with
-"Y3-first". Verdicts of the earlier layout (one file per experiment, networks in one label) are read
-too. Prints a line per claim and exits with 1 if something differs.
+of a run the same. With --within, values may differ by this share of the larger one, outcomes not at
+all, and files may be compacted again. Seeds that are new do not count. A claim whose rule was
+changed is compared by its first rule, "Y3" with "Y3-first". Verdicts of the earlier layout (one
+file per experiment, networks in one label) are read too. Prints a line per claim and exits with 1
+if something differs.
 """
 
+import argparse
 import json
+import math
 import subprocess
 import sys
 from collections import Counter
@@ -16,14 +21,16 @@ from pathlib import Path
 
 RESULTS = Path("results")
 PARTS = ("K-Q", "V-O")
-Outcomes = dict[tuple[str, ...], tuple[float | None, bool | None]]
+Outcome = tuple[float | None, bool | None]
+Outcomes = dict[tuple[str, ...], Outcome]
 
 
-def main(revision: str) -> int:
+def main(revision: str, *, within: float | None) -> int:
     before, after = _stored(revision), _present()
     claims = list(dict.fromkeys(place[0] for place in before))
     judged = {place[0] for place in after}
     differing, compared = 0, set()
+    word = "equal" if within is None else f"the same, values within {within:.0%}"
     for claim in claims:
         first = f"{claim}-first" if f"{claim}-first" in judged else claim
         if first not in judged:
@@ -34,11 +41,13 @@ def main(revision: str) -> int:
         }
         compared |= old.keys()
         wrong = {
-            place: (old[place], after.get(place)) for place in old if old[place] != after.get(place)
+            place: (old[place], after.get(place))
+            for place in old
+            if not _alike(old[place], after.get(place), within or 0.0)
         }
         differing += len(wrong)
         print(
-            f"{first}: {len(old) - len(wrong)} of {len(old)} outcomes equal",
+            f"{first}: {len(old) - len(wrong)} of {len(old)} outcomes {word}",
             *wrong.items(),
             sep="\n  ",
         )
@@ -46,6 +55,9 @@ def main(revision: str) -> int:
     new = ", ".join(sorted({place[0] for place in extra})) or "none"
     print(f"outcomes only in this checkout: {len(extra)}, of {new}")
     lost, changed, count = _files(revision)
+    if within is not None:
+        print(f"files of runs: {count - len(lost)} of {count} are there", *lost, sep="\n  ")
+        return 1 if differing or lost else 0
     print(
         f"files of runs: {count - len(lost) - len(changed)} of {count} the same",
         *lost,
@@ -53,6 +65,14 @@ def main(revision: str) -> int:
         sep="\n  ",
     )
     return 1 if differing or lost or changed else 0
+
+
+def _alike(before: Outcome, after: Outcome | None, within: float) -> bool:
+    if after is None or before[1] != after[1] or (before[0] is None) != (after[0] is None):
+        return False
+    if before[0] is None or after[0] is None:
+        return True
+    return before[0] == after[0] or math.isclose(before[0], after[0], rel_tol=within)
 
 
 def _git(*arguments: str) -> str:
@@ -118,4 +138,8 @@ def _files(revision: str) -> tuple[list[str], list[str], int]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("revision")
+    parser.add_argument("--within", type=float, help="share by which values may differ")
+    given = parser.parse_args()
+    sys.exit(main(given.revision, within=given.within))

@@ -1,0 +1,53 @@
+"""Compact the archived runs of a folder again, where their experiment declares less than before.
+
+    python tools/compact_again.py results
+
+A file that has fewer digits or snapshots than declared now cannot be mended; it is named and stays.
+Nothing is judged.
+"""
+
+import sys
+from pathlib import Path
+
+from rankscope import store
+from rankscope.lab.archive.compaction import Thinned, Way, compact, rules_of
+from rankscope.lab.catalogue import load_studies
+from rankscope.lab.running.identity import declaration
+from rankscope.lab.running.stored_run import runs_on_disk
+from rankscope.store.archive import archive_attrs, packed
+from rankscope.store.files import replace_file
+
+
+def main(folder: Path) -> int:
+    before, after, too_short = 0, 0, list[Path]()
+    for experiment in (e for study in load_studies("paper") for e in study.experiments):
+        how = experiment.compaction
+        for stored in runs_on_disk(experiment, folder):
+            former = archive_attrs(stored.path)["compaction"]
+            if former == declaration(how):
+                continue
+            if not is_shorter(how, former):
+                too_short.append(stored.path)
+                continue
+            content = packed(compact(store.open(stored.path), how))
+            before, after = before + stored.path.stat().st_size, after + len(content)
+            replace_file(stored.path, content, durable=False)
+    print(f"{folder}: {before / 1e6:.1f} MB became {after / 1e6:.1f} MB")
+    for path in too_short:
+        print(f"{path} has less than is declared now; archive the run itself")
+    return 1 if too_short else 0
+
+
+def is_shorter(how: Way, former: dict) -> bool:
+    """Whether all that a compaction stores is in files of a former one, which was not thinned."""
+    if former["class"] == Thinned.__name__:
+        return False
+    bits, rules = former["bits"]["mapping"], rules_of(how)
+    shorter = dict.fromkeys(how.grains, 0) if isinstance(how, Thinned) else {}
+    shorter |= rules.bits
+    coarser = all(name in shorter and shorter[name] <= bits[name] for name in bits)
+    return coarser and set(former["ends"]) <= {*rules.ends}
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))
