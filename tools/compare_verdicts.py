@@ -32,7 +32,9 @@ def main(revision: str, *, within: float | None) -> int:
     differing, compared = 0, set()
     word = "equal" if within is None else f"the same, values within {within:.0%}"
     for claim in claims:
-        first = f"{claim}-first" if f"{claim}-first" in judged else claim
+        first = f"{claim}-first"
+        if first in claims or first not in judged:
+            first = claim
         if first not in judged:
             print(f"{claim}: not judged any more")
             continue
