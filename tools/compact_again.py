@@ -1,11 +1,14 @@
 """Compact the archived runs of a folder again, where their experiment declares less than before.
 
     python tools/compact_again.py results
+    python tools/compact_again.py FOLDER --pack
 
 A file that has fewer digits or snapshots than declared now cannot be mended; it is named and stays.
-Nothing is judged.
+With --pack files that are as declared are written again too, as small as they get. Nothing is
+judged.
 """
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -18,15 +21,16 @@ from rankscope.store.archive import archive_attrs, packed
 from rankscope.store.files import replace_file
 
 
-def main(folder: Path) -> int:
+def main(folder: Path, *, pack: bool) -> int:
     before, after, too_short = 0, 0, list[Path]()
     for experiment in (e for study in load_studies("paper") for e in study.experiments):
         how = experiment.compaction
         for stored in runs_on_disk(experiment, folder):
             former = archive_attrs(stored.path)["compaction"]
-            if former == declaration(how):
+            same = former == declaration(how)
+            if same and not pack:
                 continue
-            if not is_shorter(how, former):
+            if not (same or is_shorter(how, former)):
                 too_short.append(stored.path)
                 continue
             content = packed(compact(store.open(stored.path), how))
@@ -50,4 +54,8 @@ def is_shorter(how: Way, former: dict) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--pack", action="store_true", help="write all files again")
+    given = parser.parse_args()
+    sys.exit(main(given.folder, pack=given.pack))

@@ -49,7 +49,7 @@ SIZES: dict[Scale, tuple[int, int, int, int]] = {  # d, tokens, samples, stages
 SECONDS: dict[Scale, int] = {"paper": 3200, "small": 60, "smoke": 5}
 # Figures show entries over time, which are at most about 1; claims read only when they cross the
 # threshold. Small entries are in the log coordinate y.
-FLOWS = Thinned(Compaction({"y": 8}), ("z", "y"), most=120, grains={"z": 2**-11})
+FLOWS = Thinned(Compaction({"y": 7}), ("z", "y"), most=120, grains={"z": 2**-11})
 
 
 def experiment(scale: Scale) -> Experiment:
