@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -60,6 +61,18 @@ def test_keeping_again_changes_nothing(archive: Path) -> None:
     assert keep(archive.parent / "runs", archive, studies=(toy(),))
     assert keep(archive, archive, studies=(toy(),))
     assert {path: path.read_bytes() for path in archive.rglob("*") if path.is_file()} == before
+
+
+def test_pages_name_what_a_seed_lacks(tmp_path: Path) -> None:
+    runs = run(tmp_path / "runs", toy())
+    (gone,) = runs.glob("paper2000/slow-decay/paper/fast/*/seed-2")
+    shutil.rmtree(gone)
+    page = tmp_path / "docs/papers/paper2000/slow-decay.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("# Toy\n<!-- begin: claim P1 -->\n<!-- end: claim P1 -->\n")
+    assert keep(runs, tmp_path / "results", studies=(toy(),))
+    assert "Missing: fast, seed 2: " in page.read_text()
+    assert problems(tmp_path / "results", studies=(toy(),)) == []
 
 
 def test_more_seeds_than_declared_are_kept_from_another_archive(archive: Path) -> None:

@@ -3,10 +3,12 @@
 Everything is made and judged in a temporary folder first, so a refusal leaves no trace.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import xarray as xr
 from rich.console import Console
 
 from rankscope import store
@@ -19,6 +21,7 @@ from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.judging.available_runs import REASONS, AvailableRuns, load_runs
 from rankscope.lab.judging.study import StudyReport, judge_study, verdicts_json, write_json
 from rankscope.lab.running.identity import declaration
+from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import StoredRun, runs_on_disk
 from rankscope.store.archive import archive_attrs, packed
 from rankscope.store.files import replace_file
@@ -120,18 +123,31 @@ def _judge(study: Study, source: Path, archive: Path, staged: Path) -> StudyRepo
 
 
 def _joined(*sources: AvailableRuns) -> AvailableRuns:
-    """Return the runs that are whole in some source; the last one counts."""
-    return AvailableRuns(
-        {
-            key: {
-                seed: entry
-                for runs in sources
-                for seed, entry in runs.entries.get(key, {}).items()
-                if not isinstance(entry, str)
-            }
-            for key in sources[0].entries
-        }
-    )
+    """Return the runs that are whole in some source, of which the last counts.
+
+    Where a seed has a whole run in its experiment, the others have the reason why they are absent.
+    """
+    whole: dict[RunKey, dict[int, xr.Dataset | str]] = {key: {} for key in sources[0].entries}
+    absent: dict[RunKey, dict[int, str]] = {key: {} for key in whole}
+    for key, seed, entry in _entries(sources, whole):
+        if isinstance(entry, str):
+            absent[key][seed] = entry
+        else:
+            whole[key][seed] = entry
+    begun = {(key.experiment, seed) for key, by_seed in whole.items() for seed in by_seed}
+    for key, by_seed in absent.items():
+        for seed, reason in by_seed.items():
+            if (key.experiment, seed) in begun:
+                whole[key].setdefault(seed, reason)
+    return AvailableRuns(whole)
+
+
+def _entries(
+    sources: Iterable[AvailableRuns], keys: Iterable[RunKey]
+) -> Iterator[tuple[RunKey, int, xr.Dataset | str]]:
+    for runs, key in product(sources, keys):
+        for seed, entry in runs.entries.get(key, {}).items():
+            yield key, seed, entry
 
 
 def _with_parent(path: Path) -> Path:
