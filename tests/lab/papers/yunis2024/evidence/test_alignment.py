@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,12 +19,16 @@ def pair(earlier: str, *a: float, kind: str = "linear") -> PairCourse:
     return PairCourse(earlier, "end", course([ratio / 10 for ratio in a]), kind=kind)
 
 
+def by_place(rows: list[dict[str, Any]]) -> dict[tuple[str, int], dict[str, Any]]:
+    """Rows by network and seed. Tables have the seeds of which every run is there."""
+    return {(row["network"], row["seed"]): row for row in rows}
+
+
 def test_pairs_at_chance_are_those_of_y3() -> None:
     *rows, together, _ = table(alignment.at_chance).rows
-    for row, judged in zip(rows, evidence("yunis2024", Y3_FIRST), strict=True):
-        network, seed, _, at_chance, weak = row
-        *place, judged_at_chance, _, judged_weak = list(judged.values())[:5]
-        assert [network, seed] == place
+    judged_at = by_place(evidence("yunis2024", Y3_FIRST))
+    for network, seed, _, at_chance, weak in rows:
+        _, _, judged_at_chance, _, judged_weak = list(judged_at[network, seed].values())[:5]
         assert (at_chance, share(weak)) == pytest.approx((judged_at_chance, judged_weak))
     met, total = np.array([row[2].split(" of ") for row in rows], int).sum(0)
     assert together == ("together", None, f"{met} of {total}", pytest.approx(met / total), None)
@@ -40,9 +45,9 @@ def test_kinds_and_centres_are_those_of_y10_and_y11() -> None:
     at_base = {row[0].split(" (")[0]: row[2] for row in rows}
     _, _, _, *kinds = evidence("yunis2024", Y10)[0].items()  # network, seed, best other
     assert {kind: at_base[kind] for kind, _ in kinds} == pytest.approx(dict(kinds))
-    rows = table(alignment.centres).rows
-    for (*place, raw, unit), judged in zip(rows, evidence("yunis2024", Y11_FIRST), strict=True):
-        assert place == [judged["network"], judged["seed"]]
+    judged_at = by_place(evidence("yunis2024", Y11_FIRST))
+    for network, seed, raw, unit in table(alignment.centres).rows:
+        judged = judged_at[network, seed]
         shares = judged["share"], judged["share, normalised"]
         assert (share(raw), share(unit)) == pytest.approx(shares)
 
