@@ -6,7 +6,7 @@ experiments together and judges claims on all of their runs; each paper is one.
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 from rankscope.lab.archive.compaction import Compaction, Way
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.judging.selected_runs import Needs, Runs, all_runs
+from rankscope.lab.judging.verdict import Table
 from rankscope.lab.running.run_key import Run, RunKey
 
 Scale = Literal["paper", "small", "smoke"]
@@ -47,6 +48,18 @@ class FigureRule:
         while isinstance(function, partial):
             function = function.func
         return inspect.getdoc(function) or ""
+
+
+@dataclass(frozen=True)
+class PageTable:
+    """Tables of a study's page that are made from archived runs.
+
+    name: of the block that they fill. make: gets the runs, and the folder of the archive.
+    """
+
+    name: str
+    make: Callable[[Runs, Path], Sequence[Table]]
+    needs: Needs = all_runs
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,7 @@ class Study:
     name: the paper's key; the names of its experiments begin with it: "key/experiment".
     network_titles: how networks are written for people, by experiment and network. The experiment
     is "" where the title holds in all of them.
+    page_tables: further tables of the study's page in the documentation.
     highlights: names of the figures that a report shows first.
     seen: seeds that had been seen when the changed rules were made. If it is empty, all decide.
     """
@@ -108,6 +122,7 @@ class Study:
     experiments: tuple[Experiment, ...]
     claims: tuple[Rule, ...] = ()
     figures: tuple[FigureRule, ...] = ()
+    page_tables: tuple[PageTable, ...] = ()
     network_titles: Mapping[tuple[str, str], str] = field(default_factory=dict)
     highlights: tuple[str, ...] = ()
     seen: Seen = field(default_factory=dict)
@@ -149,6 +164,7 @@ class Study:
             part,
             claims=tuple(rule for rule in self.claims if rule.needs(part.keys)),
             figures=figures,
+            page_tables=tuple(table for table in self.page_tables if table.needs(part.keys)),
             highlights=tuple(name for name in self.highlights if name in names),
         )
 

@@ -16,7 +16,14 @@ from PIL import Image
 from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.judging.selected_runs import Seeds, all_runs
 from rankscope.lab.judging.study import StudyReport, judge_study
-from rankscope.lab.reporting.markdown import claim_block, claims_table, fill, outcome_table, table
+from rankscope.lab.reporting.markdown import (
+    claim_block,
+    claims_table,
+    fill,
+    outcome_table,
+    table,
+    tables_block,
+)
 from rankscope.lab.reporting.terminal import duration
 from rankscope.lab.running.stored_run import runs_on_disk
 
@@ -41,7 +48,7 @@ def write_documents(archive: Path, reports: Sequence[StudyReport]) -> list[str]:
         shown = tuple(figure for figure in report.study.figures if figure.name in names)
         study = replace(report.study, claims=(), figures=shown, highlights=())
         folder = root / FIGURES / study.name
-        faults += judge_study(study, report.runs, figures=folder, save=_save_png).faults
+        faults += judge_study(study, report.runs, figures=folder, save=save_png).faults
     return faults
 
 
@@ -71,7 +78,13 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
             "trainings": outcome_table(_trainings(reports)),
             "runs": table(*archive_table([report.study for report in reports], archive)),
         },
-        **{f"{PAGES}/{report.study.name}.md": _claim_blocks(report) for report in reports},
+        **{
+            f"{PAGES}/{report.study.name}.md": {
+                **_claim_blocks(report),
+                **_page_tables(report, archive),
+            }
+            for report in reports
+        },
     }
     paths = {root / name: made for name, made in blocks.items() if (root / name).exists()}
     return {path: fill(path.read_text(), made) for path, made in paths.items()}
@@ -91,6 +104,13 @@ def _claim_blocks(report: StudyReport) -> dict[str, str]:
     }
 
 
+def _page_tables(report: StudyReport, archive: Path) -> dict[str, str]:
+    return {
+        entry.name: tables_block(entry.make(report.runs.select(entry.needs)[0], archive))
+        for entry in report.study.page_tables
+    }
+
+
 def _trainings(reports: Iterable[StudyReport]) -> dict[str, Seeds]:
     """The seeds of every archived run, by a title that names its experiment."""
     selected = (report.runs.select(all_runs)[0] for report in reports)
@@ -104,7 +124,7 @@ def _shown_figures(root: Path, study: Study) -> set[str]:
     return {name for text in texts for name in re.findall(pattern, text)}
 
 
-def _save_png(figure: Any, path: Path) -> tuple[Path, ...]:
+def save_png(figure: Any, path: Path) -> tuple[Path, ...]:
     """Write a PNG with a palette, which takes a third of the room."""
     path.parent.mkdir(parents=True, exist_ok=True)
     file, drawn = path.with_name(f"{path.name}.png"), BytesIO()

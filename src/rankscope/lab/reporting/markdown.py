@@ -6,14 +6,30 @@ from textwrap import wrap
 
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging.selected_runs import Seeds
-from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Verdict
-from rankscope.lab.reporting.terminal import OWN_CLAIMS, label, number, span, variants_by_title
+from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Table, Verdict
+from rankscope.lab.reporting.terminal import (
+    OWN_CLAIMS,
+    cell_text,
+    label,
+    number,
+    span,
+    variants_by_title,
+)
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
     lines = [columns, ["---"] * len(columns), *rows]
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
+
+
+def tables_block(tables: Iterable[Table]) -> str:
+    """Return tables below each other, each under its title."""
+    blocks = (
+        (f"*{made.title}*", table(made.columns, [[*map(cell_text, row)] for row in made.rows]))
+        for made in tables
+    )
+    return "\n\n".join("\n\n".join(block) for block in blocks)
 
 
 def claims_table(studies: Iterable[tuple[Study, Sequence[Verdict]]], *, pages: str) -> str:

@@ -4,7 +4,7 @@ and Weight Decay in Neural Networks.
 Its claims speak of all networks, so they are judged on the runs of all experiments together.
 """
 
-from rankscope.lab.experiment import Scale, Study
+from rankscope.lab.experiment import PageTable, Scale, Study
 from rankscope.lab.papers.yunis2024 import grok, lm, lstm, mlp, unet, vgg
 from rankscope.lab.papers.yunis2024.claims.alignment import Y3, Y3_FIRST
 from rankscope.lab.papers.yunis2024.claims.alignment_by_decay import Y5
@@ -18,10 +18,17 @@ from rankscope.lab.papers.yunis2024.claims.labels import Y8, Y8_FIRST, Y8B
 from rankscope.lab.papers.yunis2024.claims.peaks import Y3B, Y3B_FIRST
 from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12
 from rankscope.lab.papers.yunis2024.claims.truncation import Y6, Y6_FIRST
+from rankscope.lab.papers.yunis2024.official.cost import cost_tables
+from rankscope.lab.papers.yunis2024.official.tables import official_tables
+from rankscope.lab.papers.yunis2024.runs import base_runs_of
 
 CLAIMS = (
     *(Y1, Y1_FIRST, Y2, Y3, Y3_FIRST, Y3B, Y3B_FIRST, Y4, Y5, Y5_FIRST, Y6, Y6_FIRST),
     *(Y7, Y7_FIRST, Y8, Y8_FIRST, Y8B, Y9, Y10, Y11, Y11_FIRST, Y12),
+)
+PAGE_TABLES = (
+    PageTable("official", official_tables, base_runs_of("vgg")),
+    PageTable("cost", cost_tables),
 )
 # Seeds of scale paper that had been seen when the changed rules were made.
 SEEN = {
@@ -41,6 +48,7 @@ def study(scale: Scale) -> Study:
         experiments=tuple(module.experiment(scale) for module in (vgg, unet, lstm, lm, mlp, grok)),
         claims=CLAIMS,
         figures=FIGURES,
+        page_tables=PAGE_TABLES,
         network_titles={("", name): title for name, title in (TITLES | {"mlp": "MLP"}).items()},
         highlights=("figure-1", "figure-2", "rank-by-decay"),
         seen={f"yunis2024/{n}": s for n, s in SEEN.items()} if scale == "paper" else {},
