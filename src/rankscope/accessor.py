@@ -77,6 +77,7 @@ class RankscopeAccessor:
     spectral_norm = _method(metrics.spectral_norm)
     nuclear_norm = _method(metrics.nuclear_norm)
     condition_number = _method(metrics.condition_number)
+    distance_from_orthogonal = _method(metrics.distance_from_orthogonal, R=_shorter_side)
 
     def numerical_rank(
         self, *, of: str = "singular_values", floor: float | xr.DataArray | None = None

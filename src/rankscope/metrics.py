@@ -207,6 +207,24 @@ def condition_number(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
 
 
 @_on_arrays
+def distance_from_orthogonal(
+    S: Float[Values, "*batch k"], *, R: PerMatrix | None = None
+) -> Float[Values, "*batch"]:
+    """Return min |W - c Q|_F / |W|_F over numbers c and matrices Q with equal singular values 1.
+
+    It is sqrt(1 - (sum S)^2 / (R |S|_F^2)): 0 when all values are equal, sqrt(1 - 1/R) for rank 1.
+    Muon makes its steps nearly orthogonal (jordan2024).
+
+    R: min(m, n), by default k.
+    """
+    xp = array_namespace(S)
+    relative = _relative(S)
+    total, squares = xp.sum(relative, axis=-1), xp.sum(relative**2, axis=-1)
+    left_out = 1 - total**2 / (squares * _width(S, R))
+    return xp.sqrt(xp.where(left_out < 0, xp.zeros_like(left_out), left_out))
+
+
+@_on_arrays
 def solver_floor(
     S: Float[Values, "*batch k"], m: PerMatrix, n: PerMatrix
 ) -> Float[Values, "*batch"]:

@@ -78,7 +78,8 @@ def train(
     left |= {f"{n}.grad": p.grad for n, p in model.named_parameters()}
     left |= {f"{n}.training": m.training for n, m in model.named_modules()}
     left |= {f"{n}.hooks": hooks(m) for n, m in model.named_modules()}
-    left |= {f"{n}.backward": p._post_accumulate_grad_hooks for n, p in model.named_parameters()}
+    accumulated = {n: p._post_accumulate_grad_hooks for n, p in model.named_parameters()}
+    left |= {f"{n}.backward": len(h or ()) for n, h in accumulated.items()}
     left |= {"optimizers": len(_global_optimizer_pre_hooks) + len(_global_optimizer_post_hooks)}
     left |= {"torch": torch.get_rng_state(), "threads": torch.get_num_threads()}
     return left, history

@@ -1,6 +1,8 @@
 """Measures that a tracker takes beside the spectra of weights: updates, gradients and more."""
 
 from rankscope.measures.activations import Activations as Activations
+from rankscope.measures.gradients import Gradients as Gradients
+from rankscope.measures.moments import Moments as Moments
 from rankscope.measures.protocol import Gauge as Gauge
 from rankscope.measures.protocol import Measure as Measure
 from rankscope.measures.protocol import Moment as Moment

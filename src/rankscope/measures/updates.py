@@ -9,11 +9,11 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from rankscope.matrices import Product, Reading, View, product_change
+from rankscope.matrices import Reading, product_change
 from rankscope.measures.protocol import Gauge, Moment, OptimizerStep, Subject, readable
+from rankscope.measures.spectra import all_values
 from rankscope.snapshot.measuring import change_size, difference
 from rankscope.snapshot.portions import padded, portions
-from rankscope.spectra import decompose
 from rankscope.store import Variable
 
 AFTER = "weights"  # the watched weights after the optimizer step
@@ -84,7 +84,7 @@ class _Updates(Gauge):
         readings = list(readable(self._whole, moment.weights, after))
         for portion in portions(readings, size=lambda reading: reading.m * reading.n):
             updates = {r.name: _moved(r, after, moment.weights) for r in portion}
-            for name, S in _spectra(updates, moment.threads).items():
+            for name, S in all_values(updates, threads=moment.threads).items():
                 spectra[row[name]] = S
             for reading in portion:
                 name, update = reading.name, updates[reading.name]
@@ -117,7 +117,7 @@ class _Updates(Gauge):
                 for product in portion
                 if {reading.parameter for reading in product.readings} <= moment.weights.keys()
             }
-            spectra |= _spectra(changes, moment.threads)
+            spectra |= all_values(changes, threads=moment.threads)
         rows = [spectra.get(product.name, np.empty(0)) for product in self._plan.products]
         return padded(rows, self._plan.k)
 
@@ -125,15 +125,6 @@ class _Updates(Gauge):
 def _moved(reading: Reading, now: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> Tensor:
     W, W0 = (reading.view(tensors[reading.parameter]).W for tensors in (now, before))
     return difference(W, W0.to(W.device))
-
-
-def _spectra(
-    matrices: Mapping[str, Tensor] | Mapping[str, Product], threads: int
-) -> dict[str, np.ndarray]:
-    """Return all singular values by name; NaN where a matrix is not finite."""
-    jobs: dict[str, Tensor | View | Product] = dict(matrices)
-    solved = decompose(jobs, threads=threads, on_failure=lambda names: None)
-    return {name: svd.S.detach().cpu().numpy() for name, svd in solved.items()}
 
 
 def _ratio(update: Num[Tensor, "m n"], W: Num[Tensor, "m n"]) -> float:
