@@ -7,6 +7,7 @@ ON_DEVICE = ("spectra", "tracker")
 BENCHMARKS = (
     *ON_DEVICE,
     "leading",
+    "measures",
     "short_runs",
     "store",
     "theory",

@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "interventions": {"matrices", "metrics", "spectra"},
     "snapshot": {"matrices", "pairs", "spectra", "overlaps", "store"},
     "verification": {"matrices", "pairs"},
-    "measures": {"matrices", "metrics", "spectra", "snapshot", "store"},
+    "measures": {"checkpoints", "matrices", "metrics", "spectra", "snapshot", "store"},
     "tracker": {
         "checkpoints",
         "matrices",

@@ -38,8 +38,10 @@ from rankscope.matrices import products as products
 from rankscope.matrices import view_rule as view_rule
 from rankscope.matrices import views as views
 from rankscope.measures import Activations as Activations
+from rankscope.measures import Attention as Attention
 from rankscope.measures import Gradients as Gradients
 from rankscope.measures import Moments as Moments
+from rankscope.measures import Rotation as Rotation
 from rankscope.measures import Updates as Updates
 from rankscope.overlaps import agreement as agreement
 from rankscope.overlaps import alignment as alignment

@@ -10,6 +10,8 @@ MEASURES = {
     "gradients": rs.Gradients(full=True),
     "raw gradients": rs.Gradients(at="backward"),
     "moments": rs.Moments(full=True),
+    "attention": rs.Attention(queries=3),
+    "rotation": rs.Rotation(leading=3),
     "activations": rs.Activations(["first", "norm", "attention"]),
 }
 

@@ -1,8 +1,6 @@
 """Activations: rank, similarity and dormant units of what chosen modules give out."""
 
-import difflib
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +16,7 @@ from rankscope import metrics
 from rankscope.matrices import unwrap, walk
 from rankscope.measures.activation_sums import ActivationSums
 from rankscope.measures.eager import EAGER
+from rankscope.measures.patterns import names_matching
 from rankscope.measures.protocol import Gauge, Moment, Subject, in_backward
 from rankscope.snapshot.portions import padded
 from rankscope.store import Variable
@@ -73,20 +72,12 @@ class Activations:
 
 def chosen_modules(model: nn.Module, patterns: str | Sequence[str]) -> dict[str, nn.Module]:
     """Return the modules whose names match, each once; * stands for anything but a dot."""
-    modules: dict[str, nn.Module] = {}
-    names = dict(walk(model))
-    for pattern in (patterns,) if isinstance(patterns, str) else patterns:
-        expression = re.compile(re.escape(pattern).replace(r"\*", r"[^.]*"))
-        matching = {name: m for name, m in names.items() if expression.fullmatch(name)}
-        if not matching:
-            close = difflib.get_close_matches(pattern, list(names), n=3, cutoff=0.4)
-            hint = f", close: {', '.join(map(repr, close))}" if close else ""
-            raise ValueError(
-                f"Activations: pattern {pattern!r} matches no module{hint}; names are those of "
-                "model.named_modules(), and * stands for anything but a dot"
-            )
-        modules |= {name: m for name, m in matching.items() if m not in modules.values()}
-    return modules
+    modules = dict(walk(model))
+    names = names_matching(patterns, modules, measure="Activations", kind="module")
+    first_names: dict[int, str] = {}
+    for name in names:
+        first_names.setdefault(id(modules[name]), name)
+    return {name: modules[name] for name in first_names.values()}
 
 
 class _Activations(Gauge):
