@@ -202,6 +202,31 @@ def test_an_environment_variable_is_enough(
     assert second.global_step == 2
 
 
+def test_measures_see_the_steps_of_the_optimizer(tmp_path: Path) -> None:
+    callback = RankCallback(
+        tmp_path / "run", schedule=2, strict=True, measure=[rs.Updates(), rs.Activations("*.0")]
+    )
+    trainer(tmp_path, callback, accumulate_grad_batches=2).fit(Module(), loader())
+    run = rs.open(tmp_path / "run")
+    assert run.step.values.tolist() == [0, 2, 4, 6]
+    measured = np.isfinite(run.update_norm_ratio).any("matrix").values
+    assert measured.tolist() == [True, True, True, False]  # no step leaves the last weights
+    assert np.isfinite(run.activation_effective_rank).any("activation").values[:3].all()
+
+
+def test_a_trainer_that_cannot_tell_what_it_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: RankCallback, *arguments: object) -> None:
+        raise KeyError("lr")
+
+    monkeypatch.setattr(RankCallback, "_scalars", broken)
+    callback = RankCallback(tmp_path / "run", schedule=1)
+    with pytest.warns(RuntimeWarning, match="stores no scalars of the trainer: KeyError: 'lr'"):
+        trainer(tmp_path, callback).fit(Module(), loader())
+    assert rs.open(tmp_path / "run").sizes["step"] == 7
+
+
 def test_a_tracker_that_fails_does_not_end_the_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     training = trainer(tmp_path, RankCallback(tmp_path / "file/run"), max_steps=2)

@@ -193,6 +193,34 @@ def test_two_processes_stop_together(tmp_path: Path, ranks: Ranks, way: str) -> 
         np.testing.assert_allclose(S, expected[name], rtol=1e-4)
 
 
+def test_measures_see_the_steps_of_the_optimizer(tmp_path: Path) -> None:
+    callback = RankCallback(
+        tmp_path / "run",
+        schedule=2,
+        strict=True,
+        measure=[rs.Updates(), rs.Activations("model.layers.*.self_attn.q_proj")],
+    )
+    trainer(tmp_path, callback, gradient_accumulation_steps=2).train()
+    run = rs.open(tmp_path / "run")
+    assert run.step.values.tolist() == [0, 2, 4, 6]
+    measured = np.isfinite(run.update_norm_ratio).any("matrix").values
+    assert measured.tolist() == [True, True, True, False]  # no step leaves the last weights
+    assert np.isfinite(run.activation_effective_rank).any("activation").values[:3].all()
+
+
+def test_a_trainer_that_cannot_tell_what_it_logged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: RankCallback, *arguments: object) -> None:
+        raise KeyError("lr")
+
+    monkeypatch.setattr(RankCallback, "_scalars", broken)
+    callback = RankCallback(tmp_path / "run", schedule=1)
+    with pytest.warns(RuntimeWarning, match="stores no scalars of the trainer: KeyError: 'lr'"):
+        trainer(tmp_path, callback).train()
+    assert rs.open(tmp_path / "run").sizes["step"] == 7
+
+
 def test_a_tracker_that_fails_does_not_end_the_training(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a folder")
     with pytest.warns(RuntimeWarning, match="training goes on: .*Error: .*") as caught:

@@ -16,6 +16,7 @@ from rankscope.tracker.distributed import agreed, several
 from rankscope.tracker.schedules import as_schedule
 
 Gates = StopIf | Sequence[StopIf]
+Scalars = Callable[[], Mapping[str, Any]]
 
 
 class Following:
@@ -47,6 +48,7 @@ class Following:
         self._is_due = as_schedule(options.get("schedule"))
         self._forgiving = forgiving
         self._home = torch.device("cpu")
+        self._lacks_scalars = False
         self._first = 0
         self._last: int | None = None  # the last step observed
 
@@ -69,7 +71,7 @@ class Following:
         except Exception as failure:
             self._warn(f"does not track this training: {type(failure).__name__}: {failure}")
 
-    def observe(self, step: int, scalars: Callable[[], Mapping[str, Any]]) -> None:
+    def observe(self, step: int, scalars: Scalars) -> None:
         """Take a snapshot if one is due at `step` and it is a new one.
 
         Scalars are asked for when they are stored: to compute them a trainer may have to wait.
@@ -78,7 +80,7 @@ class Following:
             return
         self._last = step
         stored = self._is_due(step) or self._options.get("every_step")
-        self.tracker.observe(step, **_storable(scalars() if stored else {}))
+        self.tracker.observe(step, **(self._numbers(scalars) if stored else {}))
 
     def reached(self, step: int) -> bool:
         """Return whether a gate ends the training; it may raise `Stopped` instead.
@@ -99,12 +101,12 @@ class Following:
             raise Stopped(reasons[0] if reasons else "a gate of the first process was reached")
         return bool(stops)
 
-    def snapshot(self, step: int, scalars: Mapping[str, Any]) -> None:
+    def snapshot(self, step: int, scalars: Scalars) -> None:
         """Take the snapshot of the trained weights, unless no step was taken."""
         if self.tracker is not None and self._last is not None:
-            self.tracker.snapshot(step, **_storable(scalars))
+            self.tracker.snapshot(step, **self._numbers(scalars))
 
-    def end(self, step: int, scalars: Mapping[str, Any]) -> None:
+    def end(self, step: int, scalars: Scalars) -> None:
         """Take the last snapshot and close the tracker."""
         if self.tracker is not None and step == self._first:
             self._warn("nothing to track: the trainer took no step; see its limits and data")
@@ -116,6 +118,16 @@ class Following:
         tracker, self.tracker = self.tracker, None
         if tracker is not None:
             tracker.close()
+
+    def _numbers(self, scalars: Scalars) -> dict[str, Any]:
+        """Return what the trainer has logged; a trainer that cannot tell is told once."""
+        try:
+            return _storable(scalars())
+        except Exception as failure:
+            if not self._lacks_scalars:
+                self._lacks_scalars = True
+                self._warn(f"stores no scalars of the trainer: {type(failure).__name__}: {failure}")
+            return {}
 
     def _warn(self, message: str) -> None:
         warnings.warn(f"rankscope, {self._path}: {message}", RuntimeWarning, stacklevel=4)

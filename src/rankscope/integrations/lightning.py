@@ -91,10 +91,10 @@ class RankCallback(Callback):
         # Here, because at the end a callback may have put averaged weights into the model.
         is_last = trainer.current_epoch + 1 == trainer.max_epochs
         if is_last or trainer.should_stop or trainer.global_step == trainer.max_steps:
-            self._following.snapshot(trainer.global_step, self._scalars(trainer))
+            self._following.snapshot(trainer.global_step, lambda: self._scalars(trainer))
 
     def on_train_end(self, trainer: "Trainer", pl_module: "LightningModule") -> None:
-        self._following.end(trainer.global_step, self._scalars(trainer))
+        self._following.end(trainer.global_step, lambda: self._scalars(trainer))
 
     def on_exception(
         self, trainer: "Trainer", pl_module: "LightningModule", exception: BaseException

@@ -70,12 +70,12 @@ class RankCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     ) -> None:
         # Here, because at the end the trainer may have loaded the best weights instead.
         if state.global_step >= state.max_steps or control.should_training_stop:
-            self._following.snapshot(state.global_step, self._scalars(state))
+            self._following.snapshot(state.global_step, lambda: self._scalars(state))
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        self._following.end(state.global_step, self._scalars(state))
+        self._following.end(state.global_step, lambda: self._scalars(state))
 
     def _scalars(self, state: TrainerState) -> dict[str, Any]:
         return {**self._logged, "epoch": state.epoch or 0.0}

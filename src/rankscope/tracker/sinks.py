@@ -27,6 +27,7 @@ class Sinks:
         self._path = path
         self._sinks = (sinks,) if callable(sinks) else tuple(sinks)
         self._worker: Worker | None = None  # until there is something to see
+        self._hangs = False
         self._failed: set[int] = set()
         self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
 
@@ -52,8 +53,11 @@ class Sinks:
                     )
 
     def drain(self) -> None:
-        """Wait until the sinks have seen every snapshot, or for a minute."""
-        if self._worker is not None and not self._worker.drain(timeout=PATIENCE):
+        """Wait until the sinks have seen every snapshot, or for a minute, once."""
+        if self._worker is None or self._hangs:
+            return
+        self._hangs = not self._worker.drain(timeout=PATIENCE)
+        if self._hangs:
             self._unreported.put(
                 f"rankscope, {self._path}: a sink has not returned for {PATIENCE:g} seconds; "
                 "it may miss the last snapshots, which the run holds"
@@ -65,7 +69,8 @@ class Sinks:
 
     def close(self) -> None:
         """End the thread once it is done; a sink that hangs is left behind."""
-        if self._worker is not None and self._worker.drain(timeout=PATIENCE):
+        self.drain()
+        if self._worker is not None and not self._hangs:
             self._worker.close()
 
 
