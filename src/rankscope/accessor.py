@@ -13,6 +13,7 @@ import numpy as np
 import xarray as xr
 
 from rankscope import metrics
+from rankscope.leading_spectra import leading_of, metric_of_leading
 
 # Size of spectra read at a time; a metric needs about ten times that while it works.
 PART_BYTES = 16 * 1024 * 1024
@@ -35,6 +36,8 @@ def _method(
     def method(
         self: "RankscopeAccessor", *, of: str = "singular_values", **options: Any
     ) -> xr.DataArray:
+        if (leading := leading_of(self._dataset, of)) is not None:
+            return metric_of_leading(metric.__name__, leading, **options)
         known = {name: value(self, of) for name, value in from_shape.items()}
         return self.apply(metric, of=of, **known, **options)
 
@@ -87,6 +90,8 @@ class RankscopeAccessor:
         The default floor is the solver's rounding. For changes of weights it is the rounding of
         their dtype, so that a rank-1 change of bfloat16 weights has rank 1.
         """
+        if (leading := leading_of(self._dataset, of)) is not None:
+            return metric_of_leading("numerical_rank", leading)
         if floor is None and of == "change_singular_values":
             floor = self.rounding_floor()
         if floor is not None:
@@ -168,6 +173,8 @@ class RankscopeAccessor:
         S holds no padding. An option that is a DataArray over steps or matrices reaches the
         function as the matching array.
         """
+        if (leading := leading_of(self._dataset, of)) is not None:
+            return metric_of_leading(function.__name__, leading)
         spectra, widths = self._spectra(of), self._widths(of)
         results = [
             _apply_by_width(

@@ -67,12 +67,14 @@ def movement(run: xr.Dataset | str | Path) -> pd.DataFrame:
 
 
 def _require_snapshots(run: xr.Dataset) -> None:
-    if "singular_values" not in run or not run.sizes.get("step"):
+    if not {"singular_values", "leading_values"} & run.keys() or not run.sizes.get("step"):
         raise ValueError("this run has no snapshot with matrices yet; train on, then look again")
 
 
 def _of_run(run: xr.Dataset) -> pd.DataFrame:
     _require_snapshots(run)
+    if "leading_values" in run:
+        return _of_leading(run.isel(step=-1).rankscope.whole().load())
     spectra = [name for name in ("singular_values", "change_singular_values") if name in run]
     last = run.isel(step=-1).rankscope.whole()[spectra].load()  # at once, not matrix by matrix
     has_changes = "change_singular_values" in last
@@ -84,6 +86,26 @@ def _of_run(run: xr.Dataset) -> pd.DataFrame:
         changes = matrix["change_singular_values"].to_numpy()[: min(m, n)] if has_changes else None
         change = np.nan if changes is None else _relative(_norm(changes), _norm(S))
         rows[name] = _row(str(matrix["kind"].item()), (m, n), S, change)
+    return _table(rows)
+
+
+def _of_leading(last: xr.Dataset) -> pd.DataFrame:
+    """Return the table of a run that keeps leading values; what needs all of them is NaN."""
+    norm, stable = last.rankscope.frobenius_norm(), last.rankscope.stable_rank()
+    has_changes = "change_leading_frobenius" in last
+    changed = last["change_leading_frobenius"] if has_changes else norm * np.nan
+    rows = {
+        str(name): {
+            "kind": str(last["kind"].item(row)),
+            "shape": f"{last['m'].item(row)} x {last['n'].item(row)}",
+            "norm": norm.item(row),
+            "effective_rank": np.nan,
+            "stable_rank": stable.item(row),
+            "tail_exponent": np.nan,
+            "change": _relative(changed.item(row), norm.item(row)),
+        }
+        for row, name in enumerate(last["matrix"].to_numpy())
+    }
     return _table(rows)
 
 

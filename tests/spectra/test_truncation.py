@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from torch import Tensor
 
 import rankscope as rs
-from rankscope.spectra import Leading, Operator, leading
+from rankscope.spectra import Leading, Operator, decompose_leading, leading
 
 
 def orthonormal(rows: int, columns: int, seed: int) -> Tensor:
@@ -229,3 +229,20 @@ def test_bad_arguments() -> None:
         leading(torch.ones(3, 3), 1, tolerance=0.0)
     with pytest.raises(ValueError, match="float32 or float64"):
         Operator((2, 2), torch.clone, torch.clone, dtype=torch.bfloat16)
+
+
+def test_many_matrices_by_name() -> None:
+    matrices = {"a": noise(300, 400), "b": noise(20, 30).float(), "c": noise(300, 400, 1)}
+    matrices["c"][0, 0] = math.nan
+    failed: list[str] = []
+    parts = decompose_leading(matrices, 4, ranks={"a": 9}, threads=2, on_failure=failed.extend)
+    assert list(failed) == ["c"] and parts["c"].S.isnan().all()
+    assert parts["a"].S.shape == (9,) and parts["b"].S.shape == (4,)
+    assert_leading(parts["a"].cut(4), matrices["a"], 4)
+    assert_leading(parts["b"], matrices["b"], 4)
+
+
+@pytest.mark.parametrize("rank", [1, 5, 12])
+def test_a_part_can_be_cut(rank) -> None:
+    W = noise(400, 300)
+    assert_leading(leading(W, 12).cut(rank), W, rank)

@@ -102,7 +102,12 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
 def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
     """Draw the lines of `singular_values_over_time`."""
     ds = with_spectra(ds)
-    values = select(ds, "matrix", matrix)["singular_values"].expand_dims("seed")
+    selected = select(ds, "matrix", matrix)
+    if "singular_values" in selected:
+        values = selected["singular_values"]
+    else:  # a run that keeps leading values
+        values = selected["leading_values"].drop_vars("r").rename(r="k")
+    values = values.expand_dims("seed")
     draw_shades(axes, draw_spectrum(axes, values))
     axes.set(title=matrix, ylabel="singular value")
     label_time(axes, ds["step"].to_numpy())
@@ -111,15 +116,21 @@ def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
 def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
     """Draw the heat map of `effective_rank_by_depth`.
 
-    Colours span the measured values, because changes are small beside the range 0 to 1.
+    Colours span the measured values, because changes are small beside the range 0 to 1. A run that
+    keeps leading values shows the stable rank.
     """
     ds, names = with_spectra(ds), whole_matrices(ds)
-    ranks = ds.rankscope.whole().rankscope.normalized_effective_rank()
+    accessor = ds.rankscope.whole().rankscope
+    if "singular_values" in ds:
+        ranks, title = accessor.normalized_effective_rank(), "normalised effective rank"
+        label = "effective rank / min(m, n)"
+    else:
+        ranks, title, label = accessor.stable_rank(), "stable rank", "stable rank"
     mesh = draw_heat_map(axes, ranks.transpose("matrix", "step").to_numpy())
     label_rows(axes, names)
-    axes.set(title="normalised effective rank", ylabel="matrix, in model order")
+    axes.set(title=title, ylabel="matrix, in model order")
     label_time(axes, ds["step"].to_numpy())
-    axes.figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)")
+    axes.figure.colorbar(mesh, ax=axes, label=label)
 
 
 def with_spectra(ds: xr.Dataset) -> xr.Dataset:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -14,10 +14,14 @@ from rankscope.overlaps import Overlap
 from rankscope.overlaps import measure as measure_overlap
 from rankscope.snapshot.planning import Plan, change_name, change_rank
 from rankscope.snapshot.portions import padded, portions
+from rankscope.snapshot.spectrum import MISSING, Spectrum, spectrum_of, values_of, zero
 from rankscope.snapshot.storage import STATUS
-from rankscope.spectra import Carried, Svd, decompose
+from rankscope.spectra import Carried, Svd, decompose, decompose_leading
 
-Solve = Callable[..., dict[str, Svd]]
+Solve = Callable[..., dict[str, Any]]  # Svd, or Leading
+
+# Of leading parts: the norm of what they leave out exceeds the least possible one by 0.01%.
+TOLERANCE = 1e-4
 
 
 class Snapshot(NamedTuple):
@@ -48,16 +52,16 @@ def measure(
     carried: what earlier snapshots of the same plan and reference know of frozen tensors.
     """
     failed: list[str] = []
-    solve: Solve = partial(decompose, threads=threads, on_failure=failed.extend)
+    solve: Solve = partial(_solver(plan), threads=threads, on_failure=failed.extend)
     if carried is not None and plan.frozen:
         solve = carried.around(solve, tensors, frozen=plan.frozen, sources=plan.sources)
     spectra, changes, vectors = _matrices(plan, tensors, reference, solve)
     values = {
-        "singular_values": padded(spectra, plan.k),
-        "status": np.array([_status(S) for S in spectra], dtype=np.int8),
+        **values_of(spectra, plan),
+        "status": np.array([_status(spectrum.S) for spectrum in spectra], dtype=np.int8),
     }
     if reference is not None:
-        values["change_singular_values"] = padded(changes, plan.k)
+        values |= values_of(changes, plan, prefix="change_")
     if plan.products:
         values |= _products(plan, tensors, reference, solve)
     if plan.pairs:
@@ -66,18 +70,24 @@ def measure(
     return Snapshot(values, tuple(failed), directions)
 
 
+def _solver(plan: Plan) -> Solve:
+    if plan.leading is None:
+        return decompose
+    return partial(decompose_leading, rank=plan.leading, tolerance=TOLERANCE)
+
+
 def _matrices(
     plan: Plan,
     tensors: Mapping[str, Tensor],
     reference: Mapping[str, Tensor] | None,
     solve: Solve,
-) -> tuple[list[np.ndarray], list[np.ndarray], dict[str, Svd]]:
+) -> tuple[list[Spectrum], list[Spectrum], dict[str, Svd]]:
     # Query heads that share a key head name the same matrix; it is decomposed under one name.
     names: dict[Reading, str] = {}
     first_name = {r.name: names.setdefault(replace(r, name=""), r.name) for r in plan.readings}
     paired = {first_name[name] for pair in plan.pairs for name in (pair.earlier, pair.later)}
-    spectra: dict[str, np.ndarray] = {}
-    changes: dict[str, np.ndarray] = {}
+    spectra: dict[str, Spectrum] = {}
+    changes: dict[str, Spectrum] = {}
     vectors: dict[str, Svd] = {}
     unique = [reading for reading in plan.readings if first_name[reading.name] == reading.name]
     for portion in portions(unique, size=lambda reading: reading.m * reading.n):
@@ -91,17 +101,18 @@ def _matrices(
             if moved.any():
                 jobs[change_name(reading.name)] = moved
             else:  # at the first snapshot, and of frozen weights
-                changes[reading.name] = np.zeros(min(moved.shape))
+                changes[reading.name] = zero(min(moved.shape), plan)
         ranks = {reading.name: plan.top for reading in portion if reading.name in paired}
         for reading in portion:
             if (rank := plan.directions.get(reading.name, 0)) > ranks.get(reading.name, 0):
                 ranks[reading.name] = rank
         svds = solve(jobs, ranks=ranks)
         for reading in portion:
-            spectra[reading.name] = _array(svds[reading.name].S)
+            spectra[reading.name] = spectrum_of(svds[reading.name], plan)
             change = svds.get(change_name(reading.name))
-            changes.setdefault(reading.name, np.empty(0) if change is None else _array(change.S))
-        vectors |= {name: svds[name] for name in ranks}
+            stored = MISSING if change is None else spectrum_of(change, plan)
+            changes.setdefault(reading.name, stored)
+        vectors |= {name: Svd(svds[name].U, svds[name].S, svds[name].Vh) for name in ranks}
     order = [first_name[reading.name] for reading in plan.readings]
     by_name = {name: vectors[first] for name, first in first_name.items() if first in vectors}
     return [spectra[name] for name in order], [changes[name] for name in order], by_name
@@ -124,7 +135,7 @@ def _products(
     reference: Mapping[str, Tensor] | None,
     solve: Solve,
 ) -> dict[str, np.ndarray]:
-    spectra: dict[str, np.ndarray] = {}
+    spectra: dict[str, Spectrum] = {}
     for portion in portions(plan.products, size=change_size):
         jobs: dict[str, Tensor | View | Product] = {}
         for reading in portion:
@@ -135,15 +146,15 @@ def _products(
                 continue
             before = reading.product(reference)
             if _same(now, before):
-                spectra[change_name(reading.name)] = np.zeros(change_rank(reading))
+                spectra[change_name(reading.name)] = zero(change_rank(reading), plan)
             else:
                 jobs[change_name(reading.name)] = product_change(now, before)
-        spectra |= {name: _array(svd.S) for name, svd in solve(jobs).items()}
+        spectra |= {name: spectrum_of(svd, plan) for name, svd in solve(jobs).items()}
     names = [reading.name for reading in plan.products]
-    values = {"product_singular_values": padded([spectra[n] for n in names], plan.k)}
+    values = values_of([spectra[n] for n in names], plan, prefix="product_")
     if reference is not None:
-        changes = [spectra.get(change_name(n), np.empty(0)) for n in names]
-        values["product_change_singular_values"] = padded(changes, plan.k)
+        changes = [spectra.get(change_name(n), MISSING) for n in names]
+        values |= values_of(changes, plan, prefix="product_change_")
     return values
 
 

@@ -14,6 +14,7 @@ class Plan:
     """Matrices (whole ones, and the parts that pairs need), products and pairs to measure.
 
     top: number of leading directions that enter an overlap.
+    leading: number of leading values to keep of each spectrum; None keeps all.
     directions: number of leading directions to return for each named matrix, on its shorter side,
         beside the stored values.
     effective: those of the tensors that are computed from stored ones.
@@ -27,6 +28,7 @@ class Plan:
     directions: Mapping[str, int] = field(default_factory=dict)
     effective: tuple[Effective, ...] = ()
     frozen: frozenset[str] = frozenset()
+    leading: int | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from rankscope.matrices import ProductReading, Reading
 from rankscope.overlaps import chance_overlap
 from rankscope.pairs import Pair
 from rankscope.snapshot.planning import Plan, length, meeting
+from rankscope.snapshot.spectrum import variables_of
 from rankscope.store import Variable
 
 Coordinates = dict[str, tuple[tuple[str, ...], np.ndarray]]
@@ -28,17 +29,19 @@ def layout(
     """
     real = np.dtype("float64" if torch.float64 in dtypes.values() else "float32")
     coords = {**_matrix_coords(plan.readings, dtypes), "k": (("k",), np.arange(plan.k))}
+    if plan.leading is not None:
+        coords["r"] = (("r",), np.arange(1, plan.leading + 1))
     variables = {
-        "singular_values": Variable(("step", "matrix", "k"), real),
+        **variables_of(plan, "matrix", real),
         "status": Variable(("step", "matrix"), np.dtype("int8"), fill=2, attrs=STATUS_FLAGS),
     }
     if change:
-        variables["change_singular_values"] = Variable(("step", "matrix", "k"), real)
+        variables |= variables_of(plan, "matrix", real, prefix="change_")
     if plan.products:
         coords |= _product_coords(plan.products)
-        variables["product_singular_values"] = Variable(("step", "product", "k"), real)
+        variables |= variables_of(plan, "product", real, prefix="product_")
         if change:
-            variables["product_change_singular_values"] = Variable(("step", "product", "k"), real)
+            variables |= variables_of(plan, "product", real, prefix="product_change_")
     if plan.pairs:
         coords |= {**_pair_coords(plan), "i": (("i",), np.arange(1, plan.top + 1))}
         for name in ("alignment", "alignment_normalized"):

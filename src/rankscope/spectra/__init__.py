@@ -4,7 +4,7 @@ from rankscope.spectra.carried import Carried
 from rankscope.spectra.decomposition import decompose, singular_values, svd
 from rankscope.spectra.operator import Operator
 from rankscope.spectra.solvers import Svd
-from rankscope.spectra.truncation import Leading, leading
+from rankscope.spectra.truncation import Leading, decompose_leading, leading
 
 __all__ = [
     "Carried",
@@ -12,6 +12,7 @@ __all__ = [
     "Operator",
     "Svd",
     "decompose",
+    "decompose_leading",
     "leading",
     "singular_values",
     "svd",

@@ -11,9 +11,7 @@ import torch
 from jaxtyping import Num
 from torch import Tensor
 
-from rankscope.spectra.solvers import Svd
-
-Solve = Callable[..., dict[str, Svd]]
+Solve = Callable[..., dict[str, Any]]  # Svd, or Leading
 
 # Even, so that factors are odd, and spread over 64 bits; portions bound the memory for the factors.
 SPREAD = 0x1E3779B97F4A7C16
@@ -25,7 +23,7 @@ class Carried:
 
     def __init__(self) -> None:
         self._fingerprints: dict[str, int] = {}
-        self._svds: dict[str, Svd] = {}
+        self._svds: dict[str, Any] = {}
 
     def around(
         self,
@@ -43,7 +41,7 @@ class Carried:
         same = {name for name in now if self._fingerprints.get(name) == now[name]}
         self._fingerprints = now
 
-        def solve_changed(jobs: Mapping[str, Any], **options: Any) -> dict[str, Svd]:
+        def solve_changed(jobs: Mapping[str, Any], **options: Any) -> dict[str, Any]:
             known = {
                 name: self._svds[name]
                 for name in jobs

@@ -6,7 +6,9 @@ from the directions of the first, and then the full solver takes over.
 """
 
 import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 
 import torch
 from jaxtyping import Float, Int
@@ -19,6 +21,7 @@ from rankscope.spectra.decomposition import Matrix, factors_of, svd
 from rankscope.spectra.krylov import Ritz, excess_of, leading_vectors
 from rankscope.spectra.operator import Operator, of_tensor
 from rankscope.spectra.tasks import warn_of_failure
+from rankscope.spectra.workers import spread
 
 # Below this many values, or this many per wanted direction, the full solver takes less time.
 SMALL, PER_DIRECTION = 256, 5
@@ -57,6 +60,23 @@ class Leading:
         """Leading part of the transposed matrix."""
         return replace(self, U=self.Vh.mT, Vh=self.U.mT)
 
+    def cut(self, rank: int) -> "Leading":
+        """Return the part of the first `rank` directions, with what it leaves out."""
+        if rank >= self.S.shape[-1]:
+            return self
+        rest = self.S[..., rank:]
+        # What is cut off and what was left out share no rows and columns but for the residuals.
+        remainder = rest[..., 0].maximum(self.remainder) + self.residuals.norm(dim=-1)
+        return replace(
+            self,
+            U=self.U[..., :rank],
+            S=self.S[..., :rank],
+            Vh=self.Vh[..., :rank, :],
+            residuals=self.residuals[..., :rank],
+            remainder=remainder,
+            remainder_norm=rest.norm(dim=-1).hypot(self.remainder_norm),
+        )
+
 
 def leading(x: Matrix | Operator, rank: int, *, tolerance: float = 1e-6) -> Leading:
     """Return the `rank` leading singular values and directions, or all that the matrix has.
@@ -65,10 +85,7 @@ def leading(x: Matrix | Operator, rank: int, *, tolerance: float = 1e-6) -> Lead
     as far as residuals tell. Directions are as good as that needs. Factors of a Product are never
     multiplied out. Matrices may have leading axes. Non-finite entries give NaN, with a warning.
     """
-    if rank < 1:
-        raise ValueError(f"rank: expected a number of directions, 1 or more, got {rank}")
-    if not 0 < tolerance < 1:
-        raise ValueError(f"tolerance: expected a number between 0 and 1, got {tolerance}")
+    _check(rank, tolerance)
     name = x.name if isinstance(x, View) else "x"
     if isinstance(x, Operator):
         results, shape = [_of_operator(x, rank, tolerance)], torch.Size()
@@ -84,6 +101,45 @@ def leading(x: Matrix | Operator, rank: int, *, tolerance: float = 1e-6) -> Lead
         for f in fields(Leading)
     }
     return Leading(**{name: x.reshape((*shape, *x.shape[1:])) for name, x in columns.items()})
+
+
+def decompose_leading(
+    matrices: Mapping[str, Matrix],
+    rank: int,
+    *,
+    ranks: Mapping[str, int] = MappingProxyType({}),
+    tolerance: float = 1e-6,
+    threads: int | None = None,
+    on_failure: Callable[[Sequence[str]], None] = warn_of_failure,
+) -> dict[str, Leading]:
+    """Return the leading part of each matrix, which has two axes, by name.
+
+    ranks: number of directions of single matrices, where it is above `rank`.
+    threads, on_failure: as in `decompose`.
+    """
+    _check(rank, tolerance)
+    factors = {name: factors_of(name, x) for name, x in matrices.items()}
+
+    def solve(name: str) -> Leading:
+        return _of_factors(factors[name], max(rank, ranks.get(name, 0)), tolerance)
+
+    def cost(name: str) -> float:
+        return float(sum(factor.numel() for factor in factors[name]))
+
+    on_gpu = [name for name in factors if factors[name][0].device.type != "cpu"]
+    on_cpu = [name for name in factors if name not in on_gpu]
+    parts = {name: solve(name) for name in on_gpu}
+    parts |= zip(on_cpu, spread(solve, on_cpu, cost=cost, threads=threads), strict=True)
+    if failed := [name for name in matrices if not parts[name].frobenius.isfinite()]:
+        on_failure(failed)
+    return parts
+
+
+def _check(rank: int, tolerance: float) -> None:
+    if rank < 1:
+        raise ValueError(f"rank: expected a number of directions, 1 or more, got {rank}")
+    if not 0 < tolerance < 1:
+        raise ValueError(f"tolerance: expected a number between 0 and 1, got {tolerance}")
 
 
 def _of_factors(factors: tuple[Tensor, ...], rank: int, tolerance: float) -> Leading:

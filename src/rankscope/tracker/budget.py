@@ -127,13 +127,17 @@ def chosen_budget(
 
 def expected_seconds(plan: snapshot.Plan) -> float:
     """Return a rough cost of the first snapshot: an overhead per matrix, and the arithmetic."""
-    operations = sum(_operations(r.m, r.n) for r in plan.readings)
+    operations = sum(_operations(r.m, r.n, plan.leading) for r in plan.readings)
     operations += sum(_operations(p.left.m + p.right.m, 2 * p.left.n) for p in plan.products)
     matrices = len(plan.readings) + len(plan.products) + len(plan.pairs)
     return 0.003 + 0.0005 * matrices + operations / OPERATIONS_PER_SECOND
 
 
-def _operations(m: int, n: int) -> int:
-    """Operations of a Gram matrix and its eigenvalues, weighted for their lower speed."""
+def _operations(m: int, n: int, leading: int | None = None) -> int:
+    """Operations of a Gram matrix and its eigenvalues, weighted for their lower speed.
+
+    Or those of the Krylov space of leading directions, which is some times larger than these.
+    """
     k = min(m, n)
-    return 2 * (m * n * k + 10 * k**3)
+    full = 2 * (m * n * k + 10 * k**3)
+    return full if leading is None else min(full, 4 * m * n * 8 * leading)

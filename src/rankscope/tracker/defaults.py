@@ -1,6 +1,7 @@
 """Defaults of a tracker: which pairs, which device, which measurer, how many threads."""
 
 import os
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -11,6 +12,9 @@ from rankscope.matrices import Views, unwrap
 from rankscope.pairs import Pair, inside_pairs
 
 MeasurerKind = Literal["thread", "process"]
+
+# Up to this shorter side, all singular values of a model's matrices are kept; else the leading 64.
+FULL_SIDE, LEADING = 4096, 64
 
 # Up to this shorter side, the host decomposes the matrices of a model that trains on a GPU.
 HOST_SIDE = 1024
@@ -28,6 +32,21 @@ def default_pairs(model: nn.Module, chosen: Views) -> tuple[Pair, ...]:
         for pair in pairs
         if {parameters.get(pair.earlier), parameters.get(pair.later)} <= chosen_parameters
     )
+
+
+def cut_to_leading(plan: snapshot.Plan, spectrum: int | str) -> snapshot.Plan:
+    """Return the plan with as many values of each spectrum as a user asked for."""
+    if spectrum == "auto":
+        largest = max((min(reading.m, reading.n) for reading in plan.readings), default=0)
+        spectrum = "full" if largest <= FULL_SIDE else LEADING
+    if spectrum == "full":
+        return plan
+    if isinstance(spectrum, str) or spectrum < 1:
+        raise ValueError(
+            'spectrum: expected "full", "auto" or a number of leading values, 1 or more, got '
+            f"{spectrum!r}"
+        )
+    return replace(plan, leading=spectrum, top=min(plan.top, spectrum))
 
 
 def measuring_device(home: torch.device, plan: snapshot.Plan) -> torch.device:

@@ -64,7 +64,7 @@ def _spread_out(
             spread[name] = np.full(len(row_of), fill, measured.dtype)
             spread[name][rows] = measured
         else:
-            width = plan.top if kind == "pairs" else plan.k
+            width = plan.top if kind == "pairs" else plan.leading or plan.k
             spread[name] = np.full((len(row_of), width), fill, measured.dtype)
             spread[name][rows, : measured.shape[1]] = measured
     return spread

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -13,7 +13,7 @@ from rankscope.measures import Measure, Subject
 from rankscope.measures.protocol import Warn
 from rankscope.pairs import Pair
 from rankscope.tracker.budget import Budget
-from rankscope.tracker.defaults import MeasurerKind, default_pairs, measuring_device
+from rankscope.tracker.defaults import MeasurerKind, cut_to_leading, default_pairs, measuring_device
 from rankscope.tracker.gauging import Gauges
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.reference import Reference, describe_reference
@@ -43,6 +43,7 @@ class Setup:
         """Return the attributes of the run."""
         return {
             "schedule": repr(schedule),
+            "spectrum": self.plan.leading or "full",
             **({} if budget is None else {"budget": budget.share}),
             "reference": describe_reference(reference),
             "coverage": str(self.chosen.coverage),
@@ -61,6 +62,7 @@ def set_up(
     pairs: Sequence[Pair] | None,
     products: bool,
     top: int,
+    spectrum: int | Literal["auto", "full"],
     probe: Probe | None,
     device: torch.device | str | None,
     beside: MeasurerKind | None,
@@ -77,6 +79,7 @@ def set_up(
         top=top,
         directions={} if probe is None else probe.directions,
     )
+    plan = cut_to_leading(plan, spectrum)
     subject = Subject(model, plan, chosen.manifest.attentions, warn)
     gauges = Gauges(measures, subject)
     asked = {

@@ -68,6 +68,7 @@ class Tracker:
     example: inputs of the model for `verify`; heads that it refutes are left out.
     include, exclude, raw: which matrices, as in `views`; products and default pairs follow.
     top: number of leading directions that enter an overlap.
+    spectrum: "full", or number of leading values to keep. "auto" keeps 64 above a side of 4096.
     every_step: names of scalars to store at every step, not only at snapshots.
     probe: a function of the weights that is called at each snapshot, beside training: see `Probe`.
     sinks: functions of the run so far, or one, called after each snapshot, beside training.
@@ -114,6 +115,7 @@ class Tracker:
         exclude: str | Sequence[str] | None = None,
         raw: bool = False,
         top: int = 100,
+        spectrum: int | Literal["auto", "full"] = "auto",
         every_step: str | Sequence[str] = (),
         example: Any = None,
         probe: Probe | None = None,
@@ -154,6 +156,7 @@ class Tracker:
             pairs=pairs,
             products=products,
             top=top,
+            spectrum=spectrum,
             probe=probe,
             device=device,
             beside=beside,
