@@ -38,6 +38,8 @@ SETS: dict[str, Sequence[rs.measures.Measure]] = {
 }
 SHORT = ("weights alone", "updates, gradients, activations")
 BAR = 0.03
+Clocks = tuple[float, float]  # seconds that pass, and of all cores together
+CLOCKS = (0, 1)
 
 
 def main(*, layers: int = 12, rounds: int = 3, sets: Sequence[str] = SHORT) -> None:
@@ -51,17 +53,28 @@ def main(*, layers: int = 12, rounds: int = 3, sets: Sequence[str] = SHORT) -> N
         f"Measures: {size:.0f}M parameters, batch {BATCH} x {CONTEXT}, a snapshot every {EVERY} "
         f"steps; {processor()}, {torch.get_num_threads()} of {os.cpu_count()} cores"
     )
-    rows = table(title, "measured", "step", "snapshot, training thread", "snapshot, all", "share")
-    alone = 0.0
+    columns = (
+        "step",
+        "wait",
+        "snapshot",
+        "share",
+        "CPU of a step",
+        "of a snapshot",
+        "share of CPU",
+    )
+    rows = table(title, "measured", *columns)
+    alone = (0.0, 0.0)
     for name in sets or SETS:  # none given: all
-        step, waited, extra = measure(model, optimizer, tokens, SETS[name], rounds)
-        share = extra / (EVERY * step)
-        alone = extra if name == "weights alone" else alone
-        own = "" if name == "weights alone" else f" (own {(extra - alone) / (EVERY * step):.2%})"
-        row = (f"{step:.2f} s", f"{waited:.2f} s", f"{extra:.1f} s", f"{share:.2%}{own}")
+        step, wait, extra = measure(model, optimizer, tokens, SETS[name], rounds)
+        shares = [extra[clock] / (EVERY * step[clock]) for clock in CLOCKS]
+        alone = shares if name == "weights alone" else alone
+        own = [share - without for share, without in zip(shares, alone, strict=True)]
+        told = [f"{share:.2%} (own {o:.2%})" for share, o in zip(shares, own, strict=True)]
+        row = (f"{step[0]:.2f} s", f"{wait[0]:.2f} s", f"{extra[0]:.1f} s", told[0])
+        row += (f"{step[1]:.2f} s", f"{extra[1]:.1f} s", told[1])
         print(name, *row, flush=True)
         rows.add_row(name, *row)
-    Console(width=150).print(rows)
+    Console(width=170).print(rows)
     print(f"bar: {BAR:.0%} for updates, gradients and activations")
 
 
@@ -71,8 +84,8 @@ def measure(
     tokens: torch.Tensor,
     measures: Sequence[rs.measures.Measure],
     rounds: int,
-) -> tuple[float, float, float]:
-    """Return medians of the seconds of a step, and of a snapshot: in the loop, and in all."""
+) -> tuple[Clocks, Clocks, Clocks]:
+    """Return medians for a step, and for a snapshot: what the loop waits, and what it takes."""
     plain, waits, extras = [], [], []
     with tempfile.TemporaryDirectory() as folder:
         path, options = Path(folder) / "run", {"pairs": (), "measure": measures}
@@ -85,11 +98,14 @@ def measure(
                     model, optimizer, tokens, tracker, start + GROUP, steps=GROUP
                 )
                 if turn:  # the first snapshot stores the reference, and allocates all copies
-                    plain.append(bare[1] / GROUP)
-                    waits.append(with_snapshot[0] - bare[0])
-                    extras.append(with_snapshot[1] - bare[1])
+                    plain.append([bare[1][clock] / GROUP for clock in CLOCKS])
+                    waits.append([with_snapshot[0][clock] - bare[0][clock] for clock in CLOCKS])
+                    extras.append([with_snapshot[1][clock] - bare[1][clock] for clock in CLOCKS])
             assert tracker.failed is None, tracker.failed
-    return tuple(statistics.median(seconds) for seconds in (plain, waits, extras))
+    return tuple(
+        tuple(statistics.median(seconds) for seconds in zip(*turns, strict=True))
+        for turns in (plain, waits, extras)
+    )
 
 
 def train_group(
@@ -100,9 +116,9 @@ def train_group(
     start: int,
     *,
     steps: int,
-) -> tuple[float, float]:
+) -> tuple[Clocks, Clocks]:
     """Return the seconds of the first step, and of all until the tracker is idle."""
-    began, first = time.perf_counter(), 0.0
+    began, first = clocks(), None
     for step in range(start, start + steps):
         logits = model(tokens[:, :-1]).logits
         loss = nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
@@ -111,10 +127,19 @@ def train_group(
             tracker.observe(step, loss=loss)
         optimizer.step()
         optimizer.zero_grad()
-        first = first or time.perf_counter() - began
+        first = first or clocks()
     if tracker is not None:
         tracker.flush()
-    return first, time.perf_counter() - began
+    last = clocks()
+    return tuple(since(began, moment) for moment in (first, last))
+
+
+def clocks() -> Clocks:
+    return time.perf_counter(), time.process_time()
+
+
+def since(began: Clocks, ended: Clocks) -> Clocks:
+    return ended[0] - began[0], ended[1] - began[1]
 
 
 def processor() -> str:

@@ -95,7 +95,7 @@ METRICS = {
 
 
 def test_every_metric_is_there_and_explained() -> None:
-    assert len(METRICS) == 12
+    assert len(METRICS) == 18
     for name in METRICS:
         method = getattr(accessor.RankscopeAccessor, name)
         assert name in dir(accessor.RankscopeAccessor)
@@ -129,10 +129,10 @@ def test_metrics_are_those_of_each_spectrum(run: xr.Dataset, of: str, name: str)
         m, n = (SHAPES if SPECTRA[of] == "matrix" else PRODUCTS)[label][:2]
         for step in range(STEPS):
             S = torch.tensor(spectrum(step, row, width))
-            if name.startswith("normalized"):
-                expected = METRICS[name](S, R=max(1, min(m, n)))
-            else:
-                expected = METRICS[name](S, **options)
+            shape = {"m": m, "n": n, "R": max(1, min(m, n))}
+            wanted = inspect.signature(METRICS[name]).parameters
+            from_shape = {key: value for key, value in shape.items() if key in wanted}
+            expected = METRICS[name](S, **options, **from_shape)
             value = values.isel(step=step).sel({SPECTRA[of]: label})
             np.testing.assert_allclose(value, expected, rtol=1e-5, err_msg=f"{label} at {step}")
 

@@ -283,3 +283,56 @@ def test_limits_of_types_are_those_of_torch(name: str) -> None:
 def test_rounding_floor_takes_the_name_of_a_type(name: str) -> None:
     floor = metrics.rounding_floor(getattr(torch, name), 2.0, 9, 16)
     assert metrics.rounding_floor(name, 2.0, 9, 16) == floor
+
+
+def test_tail_fits_agree_with_weightwatcher() -> None:
+    """WeightWatcher fits the eigenvalues of W^T W, which are S^2."""
+    powerlaw = pytest.importorskip("weightwatcher.WW_powerlaw")
+    generator = np.random.default_rng(0)
+    for k, alpha in ((200, 2.2), (400, 3.5)):
+        x = (1 - generator.random(k)) ** (-1 / (alpha - 1))
+        fit = powerlaw.pl_fit(x, xmin=None, xmax=None, verbose=False, distribution="power_law")
+        S = np.sqrt(x)
+        assert metrics.tail_exponent(S) == pytest.approx(fit.alpha, rel=1e-6)
+        assert metrics.tail_distance(S) == pytest.approx(fit.D, abs=1e-6)
+
+
+@pytest.mark.parametrize("alpha", [2.0, 3.5])
+def test_hill_exponent_of_a_power_law(alpha: float) -> None:
+    x = (np.arange(1, 4001) / 4001) ** (-1 / (alpha - 1))
+    for fraction in (0.05, 0.3):
+        assert metrics.hill_exponent(np.sqrt(x), fraction=fraction) == pytest.approx(alpha, rel=0.1)
+    assert np.isnan(metrics.hill_exponent(np.array([1.0, 1.0, 0.0])))
+    with pytest.raises(ValueError, match="fraction in"):
+        metrics.hill_exponent(x, fraction=1.0)
+
+
+@pytest.mark.parametrize("shape", [(300, 300), (200, 800), (900, 100)])
+@pytest.mark.parametrize("planted", [0, 1, 5])
+def test_values_beyond_noise_are_those_that_were_planted(shape, planted: int) -> None:
+    torch.manual_seed(planted)
+    m, n = shape
+    W = 0.1 * torch.randn(m, n, dtype=torch.float64)
+    edge = 0.1 * (np.sqrt(m) + np.sqrt(n))
+    U, V = (torch.linalg.qr(torch.randn(d, 5, dtype=torch.float64)).Q for d in shape)
+    strengths = edge * torch.tensor([9.0, 7, 5, 4, 3], dtype=torch.float64)
+    strengths[planted:] = 0
+    S = torch.linalg.svdvals(W + U @ torch.diag(strengths) @ V.mT)
+    assert float(metrics.values_beyond_noise(S, m, n)) == planted
+    assert float(metrics.marchenko_pastur_edge(S, m, n)) == pytest.approx(edge, rel=0.01)
+    numpy = metrics.values_beyond_noise(S.numpy(), m, n)
+    assert float(numpy) == planted
+
+
+def test_noise_seldom_has_values_beyond_its_edge() -> None:
+    torch.manual_seed(0)
+    S = torch.linalg.svdvals(torch.randn(400, 60, 90, dtype=torch.float64))
+    counts = metrics.values_beyond_noise(S, torch.full((400,), 60), torch.full((400,), 90))
+    assert counts.gt(0).double().mean() < 0.03
+    assert float(metrics.values_beyond_noise(torch.zeros(4), 4, 4)) == 0
+
+
+def test_mup_scale_is_of_order_one_at_every_width() -> None:
+    for m, n in ((64, 256), (1024, 256), (512, 512)):
+        W = torch.eye(m, n, dtype=torch.float64) * np.sqrt(m / n)
+        assert float(metrics.mup_scale(torch.linalg.svdvals(W), m, n)) == pytest.approx(1)

@@ -52,6 +52,14 @@ def _shorter_side(accessor: "RankscopeAccessor", of: str) -> xr.DataArray:
     return _smaller(*accessor._shape(of))
 
 
+def _outputs(accessor: "RankscopeAccessor", of: str) -> xr.DataArray:
+    return accessor._shape(of)[0]
+
+
+def _inputs(accessor: "RankscopeAccessor", of: str) -> xr.DataArray:
+    return accessor._shape(of)[1]
+
+
 class Measured(NamedTuple):
     """One measure of a run: its name, the names of its variables, and its options."""
 
@@ -76,6 +84,11 @@ class RankscopeAccessor:
     stable_rank = _method(metrics.stable_rank)
     energy_rank = _method(metrics.energy_rank)
     tail_exponent = _method(metrics.tail_exponent)
+    tail_distance = _method(metrics.tail_distance)
+    hill_exponent = _method(metrics.hill_exponent)
+    marchenko_pastur_edge = _method(metrics.marchenko_pastur_edge, m=_outputs, n=_inputs)
+    values_beyond_noise = _method(metrics.values_beyond_noise, m=_outputs, n=_inputs)
+    mup_scale = _method(metrics.mup_scale, m=_outputs, n=_inputs)
     frobenius_norm = _method(metrics.frobenius_norm)
     spectral_norm = _method(metrics.spectral_norm)
     nuclear_norm = _method(metrics.nuclear_norm)

@@ -159,15 +159,20 @@ def tail_exponent(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     alpha = 1 + n / sum(log(x / x_min)) over its n values: Clauset, Shalizi and Newman (2009), and
     WeightWatcher's alpha. NaN with fewer than two different values above 0.
     """
-    xp = array_namespace(S)
-    spectra = np.asarray(to_device(xp.astype(S, xp.float64), "cpu")).reshape(-1, S.shape[-1])
-    exponents = [_tail_exponent(np.sort(row[row > 0] ** 2)) for row in spectra]
-    result = xp.asarray(exponents, dtype=S.dtype, device=device(S))
-    return xp.where(xp.any(xp.isnan(S), axis=-1), math.nan, xp.reshape(result, S.shape[:-1]))
+    return _by_row(S, lambda row: _tail_fit(np.sort(row[row > 0] ** 2))[0])
 
 
-def _tail_exponent(x: Float[np.ndarray, " k"]) -> float:
-    """Fit the exponent to positive values in rising order."""
+@_on_arrays
+def tail_distance(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
+    """Kolmogorov-Smirnov distance of the tail that `tail_exponent` fits; WeightWatcher's D.
+
+    Between 0 and 1. Small values say that the largest x = S^2 follow a power law.
+    """
+    return _by_row(S, lambda row: _tail_fit(np.sort(row[row > 0] ** 2))[1])
+
+
+def _tail_fit(x: Float[np.ndarray, " k"]) -> tuple[float, float]:
+    """Fit the exponent to positive values in rising order; return it and the distance."""
     logs = np.log(x)
     best_distance, best = math.inf, math.nan
     for start in range(len(x) - 1):
@@ -178,7 +183,102 @@ def _tail_exponent(x: Float[np.ndarray, " k"]) -> float:
         distance = np.abs(-np.expm1(-slope * excess) - np.arange(len(excess)) / len(excess)).max()
         if distance < best_distance:
             best_distance, best = distance, 1 + slope
-    return best
+    return best, (math.nan if math.isnan(best) else best_distance)
+
+
+@_on_arrays
+def hill_exponent(
+    S: Float[Values, "*batch k"], *, fraction: float = 0.1
+) -> Float[Values, "*batch"]:
+    """Exponent alpha of p(x) ~ x^-alpha over a fixed share of the largest x = S^2: hill1975.
+
+    alpha = 1 + r / sum over i <= r of log(x_i / x_(r+1)), with r = `fraction` of the positive
+    values, at least one. Unlike `tail_exponent`, it does not look for where the tail begins. NaN
+    with fewer than two different values above 0.
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"hill_exponent: expected a fraction in (0, 1), got {fraction}")
+
+    def exponent(row: Float[np.ndarray, " k"]) -> float:
+        logs = 2 * np.log(np.sort(row[row > 0])[::-1])
+        r = max(1, int(fraction * len(logs)))
+        spread = float((logs[:r] - logs[r]).sum()) if len(logs) > r else 0.0
+        return 1 + r / spread if spread > 0 else math.nan
+
+    return _by_row(S, exponent)
+
+
+@_on_arrays
+def marchenko_pastur_edge(
+    S: Float[Values, "*batch k"], m: PerMatrix, n: PerMatrix
+) -> Float[Values, "*batch"]:
+    """Largest singular value that noise of the size of the bulk would have: marchenko1967.
+
+    A matrix of independent entries of deviation s has values up to s (sqrt(m) + sqrt(n)). The bulk
+    is what `values_beyond_noise` leaves, which gives s.
+    """
+    return _by_row(S, lambda row, m, n: _bulk(row, int(m), int(n))[0], m, n)
+
+
+@_on_arrays
+def values_beyond_noise(
+    S: Float[Values, "*batch k"], m: PerMatrix, n: PerMatrix
+) -> Float[Values, "*batch"]:
+    """Number of values above the Marchenko-Pastur edge of the rest, beyond what chance allows.
+
+    The largest value of noise exceeds the edge by chance; a value counts if noise has one as large
+    in less than one of a hundred matrices (Tracy-Widom, johnstone2001). Values are taken out of the
+    bulk until their number no longer changes.
+    """
+    return _by_row(S, lambda row, m, n: float(_bulk(row, int(m), int(n))[1]), m, n)
+
+
+TRACY_WIDOM = 2.02  # 99% quantile for real matrices
+
+
+def _bulk(row: Float[np.ndarray, " k"], m: int, n: int) -> tuple[float, int]:
+    """Return the edge of the bulk, and the number of values beyond it."""
+    if min(m, n) == 0:
+        return math.nan, 0
+    x = np.sort(row)[::-1] ** 2
+    left = np.append(np.cumsum(x[::-1])[::-1], 0.0)  # energy without the r largest
+    edge = (math.sqrt(m) + math.sqrt(n)) ** 2
+    spread = (math.sqrt(m) + math.sqrt(n)) * (1 / math.sqrt(m) + 1 / math.sqrt(n)) ** (1 / 3)
+    beyond, variance = 0, 0.0
+    while beyond < min(m, n):
+        variance = left[beyond] / ((m - beyond) * (n - beyond))
+        count = int((x > variance * (edge + TRACY_WIDOM * spread)).sum())
+        if count <= beyond:
+            break
+        beyond = count
+    return math.sqrt(variance * edge), beyond
+
+
+@_on_arrays
+def mup_scale(S: Float[Values, "*batch k"], m: PerMatrix, n: PerMatrix) -> Float[Values, "*batch"]:
+    """sqrt(n / m) times the largest value: of order 1 at every width under muP.
+
+    m outputs and n inputs. yang2023, condition 1: the spectral norm of a weight, and of its update,
+    goes like sqrt(m / n).
+    """
+    xp = array_namespace(S)
+    ratio = xp.astype(_beside(n, S), S.dtype) / xp.astype(_beside(m, S), S.dtype)
+    return xp.sqrt(ratio) * xp.max(S, axis=-1)
+
+
+def _by_row(
+    S: Float[Values, "*batch k"], function: Callable[..., float], *options: PerMatrix
+) -> Float[Values, "*batch"]:
+    """Apply a function of one spectrum, in float64 on the host; NaN for spectra with NaN."""
+    xp = array_namespace(S)
+    batch = S.shape[:-1]
+    rows = np.asarray(to_device(xp.astype(S, xp.float64), "cpu")).reshape(-1, S.shape[-1])
+    columns = [np.broadcast_to(np.asarray(o), batch).reshape(-1) for o in options]
+    results = [
+        math.nan if np.isnan(row).any() else function(row, *values)
+        for row, *values in zip(rows, *columns, strict=True)
+    ]
+    return xp.reshape(xp.asarray(results, dtype=S.dtype, device=device(S)), batch)
 
 
 @_on_arrays
