@@ -214,6 +214,20 @@ def test_measures_see_the_steps_of_the_optimizer(tmp_path: Path) -> None:
     assert np.isfinite(run.activation_effective_rank).any("activation").values[:3].all()
 
 
+def test_gradients_are_those_of_the_same_step(tmp_path: Path) -> None:
+    norms: list[float] = []
+
+    class Keep(lightning.pytorch.Callback):
+        def on_before_optimizer_step(self, trainer, module, optimizer) -> None:
+            norms.append(float(module.layers[0].weight.grad.norm()))
+
+    callback = RankCallback(tmp_path / "run", schedule=1, strict=True, measure=rs.Gradients())
+    trainer(tmp_path, Keep(), callback).fit(Module(), loader())
+    measured = rs.open(tmp_path / "run").gradient_norm.sel(matrix="layers.0")
+    np.testing.assert_allclose(measured[:6], norms, rtol=1e-5)
+    assert np.isnan(measured[6])
+
+
 def test_a_trainer_that_cannot_tell_what_it_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

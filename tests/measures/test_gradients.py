@@ -166,3 +166,32 @@ def test_bad_options_are_refused(tmp_path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             rs.Tracker(model, tmp_path / "run", measure=[measure])
+
+
+@pytest.mark.parametrize("by_name", [False, True], ids=["position", "name"])
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.LBFGS])
+def test_gradients_of_a_closure_are_those_of_its_first_run(tmp_path, kind, by_name: bool) -> None:
+    """Lightning and LBFGS compute gradients inside the optimizer's step."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(9, 7), nn.Tanh(), nn.Linear(7, 4))
+    optimizer, history = kind(model.parameters(), lr=0.1), []
+    with rs.Tracker(
+        model, tmp_path / "run", schedule=1, measure=rs.Gradients(), strict=True
+    ) as tracker:
+        for step in range(3):
+            tracker.observe(step)
+            inputs, runs = torch.randn(16, 9), []
+
+            def closure(inputs: Tensor = inputs, runs: list[Tensor] = runs) -> Tensor:
+                optimizer.zero_grad()
+                loss = model(inputs).square().mean()
+                loss.backward()
+                runs.append(model[0].weight.grad.clone())
+                return loss
+
+            loss = optimizer.step(closure=closure) if by_name else optimizer.step(closure)
+            assert loss.ndim == 0 and (kind is torch.optim.SGD or len(runs) > 1)
+            history.append(runs[0])
+    ds = rs.open(tmp_path / "run")
+    for step, gradient in enumerate(history):
+        assert_spectra(ds, step, "0", gradient)

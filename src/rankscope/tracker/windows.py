@@ -10,6 +10,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ from rankscope.measures import Gauge, OptimizerStep
 from rankscope.measures.protocol import Warn, in_backward
 from rankscope.tracker.budget import Budget
 from rankscope.tracker.buffers import Buffer
+from rankscope.tracker.closures import Arguments, looking_after
 from rankscope.tracker.distributed import gathered
 from rankscope.tracker.gauging import failure_of
 from rankscope.tracker.state import State
@@ -88,10 +90,15 @@ class Windows:
         """Hook all optimizers' steps; the hooks do not keep this object alive."""
         here = weakref.ref(self)
 
-        def before(optimizer: Optimizer, args: object, kwargs: object) -> None:
+        def before(optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
             windows = here()
-            if windows is not None and not torch.compiler.is_compiling():
-                windows._before_step(optimizer)
+            if windows is None or torch.compiler.is_compiling() or not windows._looks_at(optimizer):
+                return None
+            look = partial(windows._before_step, optimizer)
+            arguments = looking_after(args, kwargs, look)
+            if arguments is None:
+                look()
+            return arguments
 
         def after(optimizer: Optimizer, args: object, kwargs: object) -> None:
             windows = here()
@@ -148,8 +155,12 @@ class Windows:
         self._disarm()
         _end(self._handles, tuple(self._gauges))
 
+    def _looks_at(self, optimizer: Optimizer) -> bool:
+        """Tell whether the step of an optimizer lies in the window of a snapshot."""
+        return self._pending is not None and not self._rests and self._holds_parameters(optimizer)
+
     def _before_step(self, optimizer: Optimizer) -> None:
-        if self._pending is None or self._rests or not self._holds_parameters(optimizer):
+        if self._pending is None:
             return
         if in_backward():
             self._in_backward = True
