@@ -47,7 +47,7 @@ def create(path: Path, *, names: tuple[str, ...] = NAMES, **attrs: Any) -> Write
         variables={
             "singular_values": Variable(("step", "matrix", "k")),
             "change_singular_values": Variable(("step", "matrix", "k")),
-            "status": Variable(("step", "matrix"), np.int8),
+            "status": Variable(("step", "matrix"), np.int8, attrs={"flag_meanings": "ok zero"}),
             "alignment": Variable(("step", "pair", "i")),
             "alignment_background": Variable(("step", "pair")),
             "surprise": Variable(("step", "matrix")),

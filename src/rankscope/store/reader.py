@@ -14,7 +14,7 @@ from xarray.core import indexing
 from rankscope.store.archive import SUFFIX, archive_source
 from rankscope.store.chunk import Damage
 from rankscope.store.metadata import ROOT
-from rankscope.store.source import Folder, Remote, leads_into
+from rankscope.store.source import ArchiveFile, Folder, Remote, Source, leads_into
 from rankscope.store.stored_run import Absent, StoredRun, damaged
 
 COORDINATES = "coordinates"  # names of coordinates that are not an index, such as m(matrix)
@@ -23,7 +23,7 @@ COORDINATES = "coordinates"  # names of coordinates that are not an index, such 
 ARCHIVE_BYTES = 1024**3
 
 
-def open(path: str | Path, *, within: Path | None = None) -> xr.Dataset:
+def open(path: str | Path, *, within: Path | None = None, at_once: bool = True) -> xr.Dataset:
     """Open the run at `path`: a folder, a URL that fsspec can read, or a `.zarr.zip` archive.
 
     Values are read when they are used; those of an archive at once. A run that is being written
@@ -34,12 +34,13 @@ def open(path: str | Path, *, within: Path | None = None) -> xr.Dataset:
     a damaged or foreign file raises ValueError, here or when its values are used.
 
     within: a folder without links in its path; a file that a link leads out of it is refused.
+    at_once: read the values of an archive now, not when they are used.
     """
     path = os.path.expanduser(path)
     if path.endswith(SUFFIX) and "://" not in path:
         if within is not None and not leads_into(Path(path), within):
             raise ValueError(f"{path} is a link to a file outside {within}; copy it there")
-        return open_archive(Path(path))
+        return open_archive(Path(path), at_once=at_once)
     source = Remote.at(path) if "://" in path else Folder(Path(path), within=within)
     try:
         run = StoredRun.at(source)
@@ -60,9 +61,10 @@ def is_run(path: str | Path) -> bool:
     return path.name.endswith(SUFFIX) or (path / ROOT).is_file()
 
 
-def open_archive(path: Path) -> xr.Dataset:
-    """Read the Dataset in the archive at `path`, all of it."""
-    with archive_source(path) as source:
+def open_archive(path: Path, *, at_once: bool = True) -> xr.Dataset:
+    """Read the Dataset in the archive at `path`, all of it or as its values are used."""
+    with archive_source(path) as opened:
+        source: Source = opened if at_once else ArchiveFile(path)
         try:
             run = StoredRun.at(source, lenient=True)
             declared = sum(array.nbytes for array in run.root.arrays.values())
@@ -72,7 +74,7 @@ def open_archive(path: Path) -> xr.Dataset:
             raise ValueError(
                 f"{path} is damaged ({damage}); restore it, or keep the run again"
             ) from None
-        return _dataset(run).load()
+        return _dataset(run).load() if at_once else _dataset(run)
 
 
 def _dataset(run: StoredRun) -> xr.Dataset:

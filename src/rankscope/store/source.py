@@ -140,6 +140,24 @@ class Archive:
 
 
 @dataclass(frozen=True)
+class ArchiveFile:
+    """A run in a zip file that is opened for each file that is read, and not held open."""
+
+    path: Path
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def open(self, name: str, *, most_bytes: int) -> File | None:
+        """Return the file, or None if there is none; Damage if it is no file of that size."""
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return Archive(self.path, archive).open(name, most_bytes=most_bytes)
+        except DAMAGED_ZIP as damage:
+            raise Damage(f"the archive cannot be read: {damage}".rstrip(".")) from None
+
+
+@dataclass(frozen=True)
 class Remote:
     """A run at a URL that fsspec can read."""
 
@@ -176,4 +194,4 @@ class Remote:
         return BytesIO(data)
 
 
-Source = Folder | Archive | Remote
+Source = Folder | Archive | ArchiveFile | Remote

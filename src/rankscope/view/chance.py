@@ -34,4 +34,5 @@ def expected_values(m: int, n: int, frobenius: float) -> np.ndarray:
     mass = np.sin(angle) ** 2 / squares
     share = np.cumsum(mass) / mass.sum()
     wanted = (np.arange(k) + 0.5) / k
-    return np.sqrt(np.interp(wanted, share - 0.5 * mass / mass.sum(), squares))
+    values = np.sqrt(np.interp(wanted, share - 0.5 * mass / mass.sum(), squares))
+    return values * (frobenius / float(np.linalg.norm(values)))  # the law is that of large matrices

@@ -33,12 +33,12 @@ class Span:
         if len(inside) <= self.width:
             return np.arange(inside.start, inside.stop)
         if not self.log:
-            return np.unique(np.linspace(inside.start, inside.stop - 1, self.width).round()).astype(
-                int
-            )
+            # Every n-th, so that a snapshot that is appended changes no other column.
+            stride = -(-(len(inside) - 1) // (self.width - 1))
+            return np.unique([*inside[::stride], inside[-1]])
         part = x[inside.start : inside.stop].astype(np.float64)
         least = part[part > 0].min(initial=math.inf)
-        wanted = np.geomspace(max(least, 1e-300), max(part[-1], least), self.width)
+        wanted = np.geomspace(max(least, 1e-300), max(part[-1], least), self.width - 2)
         nearest = inside.start + np.searchsorted(part, wanted).clip(0, len(part) - 1)
         return np.unique([inside.start, *nearest, inside.stop - 1])
 

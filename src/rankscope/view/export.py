@@ -64,7 +64,7 @@ def python_lines(query: Query, panel: str) -> str:
 def _code(query: Query, panel: str, run: str) -> Iterator[str]:
     opened = query.library.open(query.texts("run")[0])
     along, first, last = opened.along, query.number("from"), query.number("to")
-    if first is not None or last is not None:
+    if panel != "spectrum" and (first is not None or last is not None):
         yield f"{run} = {run}.sel({along}=slice({first}, {last}))"
     if panel == "scalars":
         names = query.texts("name") or list(opened.scalars())

@@ -76,7 +76,7 @@ class Scale:
                 low, high, numbers = math.log(low), math.log(high), np.log(numbers)
             share = (numbers - low) / ((high - low) or 1.0)
         codes = 1 + np.round(np.clip(share, 0, 1) * 254)
-        return np.where(np.isnan(values), 0, codes).astype(np.uint8)
+        return np.where(np.isnan(share), 0, codes).astype(np.uint8)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "low": self.low, "high": self.high}

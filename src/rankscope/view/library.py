@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.view.discovery import Place, Search, find_runs
-from rankscope.view.opened import MOST_BYTES, Opened, TooLarge
+from rankscope.view.opened import Kept, Opened
 from rankscope.view.summary import damaged_summary, summary
 from rankscope.view.tables import Tables
 
@@ -27,6 +27,7 @@ class Library:
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = list(folders)
         self.tables = Tables()
+        self._kept = Kept()
         self._lock = threading.RLock()
         self._search = Search({}, 0)
         self._searched, self._pause = float("-inf"), 0.0
@@ -71,15 +72,11 @@ class Library:
         with self._lock:
             opened = self._opened.get(key)
             if opened is None or opened.commit != commit:
-                opened = Opened(place)
-                if place.is_archive and opened.ds.nbytes > MOST_BYTES:
-                    raise TooLarge(
-                        f"{place.name} unpacks to {opened.ds.nbytes // 2**20} MiB; unzip it to "
-                        "look at it"
-                    )
+                opened = Opened(place, self._kept)
                 self._opened[key] = opened
             self._opened.move_to_end(key)
-            self._bound()
+            while len(self._opened) > MOST_OPEN:
+                self._opened.popitem(last=False)
             return opened
 
     def versions(self, keys: Sequence[str]) -> dict[str, str | None]:
@@ -111,13 +108,3 @@ class Library:
     def close(self) -> None:
         """End the thread that computes metrics."""
         self.tables.close()
-
-    def _bound(self) -> None:
-        """Close what was looked at longest ago. The values of archives are in memory."""
-
-        def held() -> int:
-            runs = self._opened.values()
-            return sum(run.ds.nbytes for run in runs if run.place.is_archive)
-
-        while len(self._opened) > MOST_OPEN or (held() > MOST_BYTES and len(self._opened) > 1):
-            self._opened.popitem(last=False)

@@ -1,11 +1,14 @@
 """A run that is open in the viewer: its Dataset at one commit, its axes, its rows by plain name."""
 
 import json
-from collections.abc import Hashable
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import xarray as xr
 
 from rankscope import store
 from rankscope.view.discovery import Place
@@ -13,6 +16,7 @@ from rankscope.view.names import PlainName, plain_names, plain_pairs
 
 # What is read or held at once; a metric is computed part by part.
 MOST_BYTES = 128 * 1024 * 1024
+KEPT_BYTES = 64 * 1024 * 1024
 MOST_ROWS = 100_000  # matrices, pairs or products of one run
 MOST_SNAPSHOTS = 5_000_000
 
@@ -21,12 +25,38 @@ class TooLarge(ValueError):
     """More was asked for than the viewer reads at once."""
 
 
+class Kept:
+    """Arrays of archives, which are read whole; those used last stay in memory."""
+
+    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+        self._arrays: OrderedDict[tuple[str, str, str], xr.DataArray] = OrderedDict()
+        self._most_bytes = most_bytes
+        self._lock = threading.Lock()
+
+    def get(self, opened: "Opened", name: str) -> xr.DataArray:
+        """Return an array of an archive with its values."""
+        key = (opened.place.key, opened.commit, name)
+        with self._lock:
+            array = self._arrays.get(key)
+        if array is None:
+            array = opened.ds[name].load()
+        with self._lock:
+            self._arrays[key] = array
+            self._arrays.move_to_end(key)
+            while sum(one.nbytes for one in self._arrays.values()) > self._most_bytes:
+                self._arrays.popitem(last=False)
+        return array
+
+
 class Opened:
     """One run at one commit. The Dataset reads its values when they are used."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: Place, kept: Kept) -> None:
         self.place, self.commit = place, place.commit
-        self.ds = store.open(place.path, within=place.root)
+        self._kept = kept
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._whole: dict[str, np.ndarray] = {}
+        self.ds = store.open(place.path, within=place.root, at_once=False)
         axes = self.ds.attrs.get("append_axes", "[]")
         growing = json.loads(axes) if isinstance(axes, str) else list(axes)
         known = [axis for axis in ("step", "time", *growing) if axis in self.ds.sizes]
@@ -35,6 +65,10 @@ class Opened:
             most = MOST_SNAPSHOTS if dim in growing else MOST_ROWS
             if size > most:
                 raise TooLarge(f"the run declares {size} entries along {dim!r}, more than {most}")
+        # Once, since every part of a variable has them.
+        self.ds = self.ds.assign_coords(
+            {name: coord.load() for name, coord in self.ds.coords.items()}
+        )
 
     @cached_property
     def x(self) -> np.ndarray:
@@ -77,6 +111,11 @@ class Opened:
 
     def rows_of(self, axis: str) -> list[dict[str, Any]]:
         """Return what is known of each row of an axis: names, shape, kind."""
+        if axis not in self._rows:
+            self._rows[axis] = self._describe(axis)
+        return self._rows[axis]
+
+    def _describe(self, axis: str) -> list[dict[str, Any]]:
         prefix = "product_" if axis == "product" else ""
         m, n, r = (self.numbers(f"{prefix}{name}") for name in "mnr")
         kinds = self._along(f"{axis}_kind" if axis != "matrix" else "kind", axis)
@@ -105,10 +144,12 @@ class Opened:
 
     def whole(self, axis: str) -> np.ndarray:
         """Return the positions of rows that are no part of another."""
-        parts = self._along("part_of", axis)
-        if parts is None:
-            return np.arange(self.ds.sizes[axis])
-        return np.flatnonzero([part == "" for part in parts])
+        if axis not in self._whole:
+            parts = self._along("part_of", axis)
+            size = self.ds.sizes[axis]
+            is_whole = [part == "" for part in parts] if parts else [True] * size
+            self._whole[axis] = np.flatnonzero(is_whole)
+        return self._whole[axis]
 
     def row(self, axis: str, name: str) -> int:
         """Return the position of a name; ValueError if there is none."""
@@ -119,12 +160,22 @@ class Opened:
 
     def read(self, name: str, **selection: Any) -> np.ndarray:
         """Return a part of a variable; TooLarge if it is more than is read at once."""
-        part = self.ds[name].isel(selection)
+        return np.asarray(self._part(name, selection).to_numpy())
+
+    def part(self, names: Iterable[str], **selection: Any) -> xr.Dataset:
+        """Return a part of some variables with its values, and the coordinates they have."""
+        return xr.Dataset({name: self._part(name, selection) for name in names}).load()
+
+    def _part(self, name: str, selection: Mapping[str, Any]) -> xr.DataArray:
+        array = self.ds[name]
+        part = array.isel(selection)
         if part.nbytes > MOST_BYTES:
             raise TooLarge(
                 f"that is {part.nbytes // 2**20} MiB of {name!r}; choose a shorter interval"
             )
-        return np.asarray(part.to_numpy())
+        if self.place.is_archive and array.nbytes <= KEPT_BYTES:
+            part = self._kept.get(self, name).isel(selection)
+        return part
 
     def scalars(self) -> dict[str, str]:
         """Return the axis of each scalar, by its name; what tracking cost is none."""

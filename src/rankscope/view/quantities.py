@@ -140,7 +140,8 @@ def measured(part: xr.Dataset, of: str, metric: str, along: str) -> np.ndarray:
         values = part[of]
     else:
         known = METRICS.get(metric) or ALIGNMENTS[metric]
-        values = known.method(part.rankscope, of=of)
+        # Not part.rankscope: the two would hold each other, and large arrays wait for collection.
+        values = known.method(RankscopeAccessor(part), of=of)
     return np.asarray(values.transpose(along, ...).to_numpy(), np.float32)
 
 

@@ -4,23 +4,15 @@ import math
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from rankscope import metrics
 from rankscope.view.chance import edges, expected_values
 from rankscope.view.frames import packed
 from rankscope.view.opened import Opened
-from rankscope.view.quantities import METRICS
 from rankscope.view.query import Query
 from rankscope.view.spectra import length_of, spectrum_of
 
 SHARES = (50, 90, 99)
-NAMED = {
-    "effective": "effective_rank",
-    "stable": "stable_rank",
-    "numerical": "numerical_rank",
-    **{str(share): f"energy_rank_{share}" for share in SHARES},
-}
 
 
 def spectrum(query: Query) -> bytes:
@@ -29,6 +21,7 @@ def spectrum(query: Query) -> bytes:
     stored, axis = spectrum_of(query, opened)
     row = query.row(opened, axis)
     position = _position(query, opened)
+    info = opened.rows_of(axis)[row] if axis in opened.names else {}
     k = length_of(opened, stored, axis, row)
     now, start = (_read(opened, stored, axis, row, place, k) for place in (position, 0))
     change_of = _change_of(opened, stored)
@@ -36,14 +29,14 @@ def spectrum(query: Query) -> bytes:
     if change_of and (axis != "matrix" or row in opened.whole(axis)):
         change_k = length_of(opened, change_of, axis, row)
         change = _read(opened, change_of, axis, row, position, change_k)
-    meta, chance = _noise(opened, stored, axis, row, now)
+    rounding = _rounding_floor(opened, info, axis, row, position)
+    is_change = stored == "change_singular_values"
+    noise, chance = _noise(info, axis, now)
+    if noise is not None:
+        noise |= {"solver_floor": _solver_floor(info, now), "rounding_floor": rounding}
     arrays = {"now": now, "start": start, "change": change, "chance": chance}
     arrays |= {f"energy_{name}": _energy(arrays[name]) for name in ("now", "start", "change")}
-    ranks = {
-        "now": _ranks(opened, stored, axis, row, position),
-        "start": _ranks(opened, stored, axis, row, 0),
-        "change": _ranks(opened, change_of, axis, row, position) if change.size else None,
-    }
+    meta: dict[str, Any] = {key: info.get(key) for key in ("name", "label", "m", "n")}
     meta |= {
         "x": opened.x[position],
         "position": position,
@@ -52,7 +45,14 @@ def spectrum(query: Query) -> bytes:
         "row": row,
         "axis": axis,
         "status": _status(opened, axis, row, position),
-        "ranks": ranks,
+        "ranks": {
+            "now": _ranks(now, rounding if is_change else _solver_floor(info, now)),
+            "start": _ranks(start, rounding if is_change else _solver_floor(info, start)),
+            "change": _ranks(change, rounding if axis == "matrix" else _solver_floor(info, change))
+            if change.size
+            else None,
+        },
+        "noise": noise,
         "commit": opened.commit,
     }
     return packed({name: array.astype(np.float32) for name, array in arrays.items()}, meta)
@@ -87,24 +87,40 @@ def _energy(S: np.ndarray) -> np.ndarray:
     return np.cumsum(squares) / total if total > 0 else np.full(len(S), np.nan)
 
 
-def _ranks(
-    opened: Opened, of: str | None, axis: str, row: int, position: int
-) -> dict[str, float | None]:
-    """Return the ranks of one spectrum, computed as everywhere else."""
-    if of is None or axis not in ("matrix", "product"):
+def _ranks(S: np.ndarray, floor: float | None) -> dict[str, float | None]:
+    """Return the ranks of one spectrum. floor: what counts as rounding."""
+    if not S.size:
         return {}
-    names = {of, "singular_values"} if of == "change_singular_values" else {of}
-    part = opened.ds[sorted(names)].isel({opened.along: [position], axis: [row]}).load()
-    if "m" not in part and "product_m" not in part:
-        return {}
-    return {
-        name: _one(METRICS[metric].method(part.rankscope, of=of)) for name, metric in NAMED.items()
+    ranks = {
+        "effective": metrics.effective_rank(S),
+        "stable": metrics.stable_rank(S),
+        "numerical": metrics.numerical_rank(S, floor=floor) if floor is not None else np.nan,
+        **{str(share): metrics.energy_rank(S, share / 100) for share in SHARES},
     }
+    return {name: _finite(float(rank)) for name, rank in ranks.items()}
 
 
-def _one(value: xr.DataArray) -> float | None:
-    number = float(value.item())
+def _finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
+
+
+def _solver_floor(info: dict[str, Any], S: np.ndarray) -> float | None:
+    """Return the level below which values may be the solver's rounding."""
+    if not info.get("m") or not info.get("n") or not S.size:
+        return None
+    return _finite(float(metrics.solver_floor(S, info["m"], info["n"])))
+
+
+def _rounding_floor(
+    opened: Opened, info: dict[str, Any], axis: str, row: int, position: int
+) -> float | None:
+    """Return the level below which a change of weights is rounding, from the norm of W."""
+    stored = info.get("dtype")
+    if axis != "matrix" or stored not in metrics.LIMITS or "singular_values" not in opened.ds:
+        return None
+    W = _read(opened, "singular_values", axis, row, position, int(info["k"]))
+    norm = float(np.linalg.norm(W.astype(np.float64)))
+    return _finite(float(metrics.rounding_floor(stored, norm, info["m"], info["n"])))
 
 
 def _status(opened: Opened, axis: str, row: int, position: int) -> str | None:
@@ -116,31 +132,15 @@ def _status(opened: Opened, axis: str, row: int, position: int) -> str | None:
 
 
 def _noise(
-    opened: Opened, of: str, axis: str, row: int, now: np.ndarray
-) -> tuple[dict[str, Any], np.ndarray]:
-    """Return name, shape and noise levels, and the spectrum of a random matrix."""
-    info = opened.rows_of(axis)[row] if axis in opened.names else {}
-    meta: dict[str, Any] = {key: info.get(key) for key in ("name", "label", "m", "n")}
-    m, n = info.get("m"), info.get("n")
-    norm = float(np.linalg.norm(now.astype(np.float64)))
+    info: dict[str, Any], axis: str, S: np.ndarray
+) -> tuple[dict[str, Any] | None, np.ndarray]:
+    """Return the spread of a random matrix of the same norm, and its spectrum."""
+    m, n, norm = info.get("m"), info.get("n"), float(np.linalg.norm(S.astype(np.float64)))
     if not m or not n or axis != "matrix" or not math.isfinite(norm):
-        return meta | {"noise": None}, np.zeros(0)
+        return None, np.zeros(0)
     noise: dict[str, Any] = {
         "marchenko_pastur": edges(m, n, norm),
         "scale": norm / math.sqrt(m * n),
         "label": "a random matrix of the same norm",
-        "solver_floor": float(metrics.solver_floor(now, m, n)),
-        "rounding_floor": _rounding_floor(opened, info),
     }
-    return meta | {"noise": noise}, expected_values(m, n, norm)
-
-
-def _rounding_floor(opened: Opened, info: dict[str, Any]) -> float | None:
-    """Return the level below which a change is rounding, from the norm of the weights."""
-    stored = info.get("dtype")
-    if stored not in metrics.LIMITS or "singular_values" not in opened.ds:
-        return None
-    row, k = opened.row("matrix", info["name"]), int(info["k"])
-    last = _read(opened, "singular_values", "matrix", row, len(opened.x) - 1, k)
-    norm = float(np.linalg.norm(last.astype(np.float64)))
-    return float(metrics.rounding_floor(stored, norm, info["m"], info["n"]))
+    return noise, expected_values(m, n, norm)

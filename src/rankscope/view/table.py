@@ -5,14 +5,13 @@ from collections import OrderedDict
 from collections.abc import Iterator
 
 import numpy as np
-import xarray as xr
 
 from rankscope.view.columns import coarse_first
 from rankscope.view.opened import Opened, TooLarge
 from rankscope.view.quantities import inputs, measured
 
 CELLS = 50_000_000  # values of one metric
-PART_BYTES = 8 * 1024 * 1024  # spectra that metrics see at once
+PART_BYTES = 2 * 1024 * 1024  # spectra that metrics see at once
 
 
 class Column:
@@ -73,6 +72,7 @@ class Table:
         self.columns: OrderedDict[str, Column] = OrderedDict()
         self.damage = ""
         self._rows = opened.ds.sizes[axis]
+        self._lock = threading.RLock()
         self.take(opened)
 
     def take(self, opened: Opened) -> None:
@@ -83,9 +83,10 @@ class Table:
                 f"{length} snapshots of {self._rows} rows are more than the viewer can show; "
                 "open the run with rankscope.open"
             )
-        self.opened = opened
-        for column in self.columns.values():
-            column.grow(length)
+        with self._lock:
+            for column in self.columns.values():
+                column.grow(length)
+            self.opened = opened
 
     def continues(self, opened: Opened) -> bool:
         """Return whether `opened` only has more snapshots than this table."""
@@ -100,22 +101,37 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        return sum(column.nbytes for column in self.columns.values())
+        with self._lock:
+            return sum(column.nbytes for column in self.columns.values())
 
     def column(self, metric: str) -> Column:
         """Return the column of a metric, which is then the one used last."""
-        column = self.columns.get(metric)
-        if column is None:
-            column = self.columns[metric] = Column(self._rows)
-            column.grow(len(self.opened.x))
-        self.columns.move_to_end(metric)
-        return column
+        with self._lock:
+            column = self.columns.get(metric)
+            if column is None:
+                column = self.columns[metric] = Column(self._rows)
+                column.grow(len(self.opened.x))
+            self.columns.move_to_end(metric)
+            return column
+
+    def drop(self, *, above: int) -> None:
+        """Give up the columns that were used longest ago until the size is kept."""
+        with self._lock:
+            while self.nbytes > above and len(self.columns) > 1:
+                self.columns.popitem(last=False)
+
+    def known(self, metric: str, positions: np.ndarray) -> bool:
+        """Return whether a metric is known at all of some positions."""
+        return bool(self.column(metric).known[positions].all())
 
     def units(self) -> np.ndarray:
-        """Return the first position of each chunk along time, and the end."""
-        chunks = self.opened.ds[self.of].encoding.get("preferred_chunks", {})
+        """Return the first position of each unit of work along time, and the end: whole chunks."""
+        array = self.opened.ds[self.of]
+        chunks = array.encoding.get("preferred_chunks", {})
         rows = max(1, int(chunks.get(self.opened.along, 1)))
         length = len(self.opened.x)
+        bytes_of_chunk = max(1, rows * array.nbytes // max(1, length))
+        rows *= max(1, PART_BYTES // bytes_of_chunk)
         return np.array([*range(0, length, rows), length])
 
     def work(self, metrics: list[str], wanted: np.ndarray | None) -> Iterator[None]:
@@ -123,7 +139,8 @@ class Table:
 
         wanted: positions that matter, by default all.
         """
-        edges = self.units()
+        with self._lock:
+            opened, edges = self.opened, self.units()
         order = coarse_first(len(edges) - 1)
         for coarse in (True, False) if wanted is not None else (False,):
             for unit in order:
@@ -132,34 +149,29 @@ class Table:
                     inside = np.intersect1d(inside, wanted, assume_unique=True)
                 if coarse and len(inside) > 1:
                     inside = inside[-1:] if unit == len(edges) - 2 else inside[:1]
-                lacking = [name for name in metrics if not self.column(name).known[inside].all()]
+                lacking = [name for name in metrics if not self.known(name, inside)]
                 if lacking and len(inside):
-                    yield from self._compute(lacking, inside)
+                    yield from self._compute(opened, lacking, inside)
 
-    def _compute(self, metrics: list[str], positions: np.ndarray) -> Iterator[None]:
+    def _compute(self, opened: Opened, metrics: list[str], positions: np.ndarray) -> Iterator[None]:
         """Compute some metrics at neighbouring positions, which are read once."""
-        opened = self.opened
         names = sorted({name for metric in metrics for name in inputs(opened.ds, self.of, metric)})
         first, last = int(positions[0]), int(positions[-1]) + 1
         try:
-            loaded = opened.ds[names].isel({opened.along: slice(first, last)}).load()
+            loaded = opened.part(names, **{opened.along: slice(first, last)})
             if len(positions) < last - first:
                 loaded = loaded.isel({opened.along: positions - first})
             per_row = max(1, loaded[self.of].nbytes // max(1, len(positions)))
             rows = max(1, PART_BYTES // per_row)
             for start in range(0, len(positions), rows):
                 part = loaded.isel({opened.along: slice(start, start + rows)})
-                self._measure(metrics, positions[start : start + rows], part)
-                yield
+                for metric in metrics:
+                    if not self.known(metric, positions[start : start + rows]):
+                        values = measured(part, self.of, metric, opened.along)
+                        self.column(metric).put(positions[start : start + rows], values)
+                        yield
         except Exception as damage:  # whatever a file holds, the rest of the run is shown
             self.damage = str(damage)
             for metric in metrics:
                 self.column(metric).put(positions, np.full(self._rows, np.nan, np.float32))
             yield
-
-    def _measure(self, metrics: list[str], positions: np.ndarray, part: xr.Dataset) -> None:
-        for metric in metrics:
-            column = self.column(metric)
-            if not column.known[positions].all():
-                values = measured(part, self.of, metric, self.opened.along)
-                column.put(positions, values)

@@ -13,7 +13,7 @@ from rankscope.view.quantities import METRICS, Quantity
 from rankscope.view.table import Table
 
 MOST_BYTES = 192 * 1024 * 1024  # of all tables
-PATIENCE = 0.3  # seconds that an answer waits for numbers
+PATIENCE = 0.35  # seconds that an answer waits for numbers
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,7 @@ class Wish:
 
     @property
     def met(self) -> bool:
-        column = self.table.columns.get(self.metric)
-        return column is None or bool(column.known[self.positions].all())
+        return self.table.known(self.metric, self.positions)
 
 
 class Tables:
@@ -115,8 +114,7 @@ class Tables:
         """Drop what was used longest ago until the size is kept."""
         while self.nbytes > self._most_bytes and len(self._tables) > 1:
             self._tables.popitem(last=False)
-        while current.nbytes > self._most_bytes and len(current.columns) > 1:
-            current.columns.popitem(last=False)
+        current.drop(above=self._most_bytes)
 
     def _start(self) -> None:
         if self._thread is None:
@@ -158,16 +156,17 @@ class Tables:
 
     def _worthwhile(self, table: Table) -> list[str]:
         """Return the metrics of a table that are to be known before they are asked for."""
-        names = [name for name in table.columns if name not in METRICS]
+        asked = list(table.columns)
+        names = [name for name in asked if name not in METRICS]
         if table.axis in ("matrix", "product") and table.of.endswith("singular_values"):
             names += [name for name, metric in METRICS.items() if not metric.expensive]
         size = max(1, len(table.opened.x) * table.opened.ds.sizes[table.axis] * 5)
         room = max(1, int(self._most_bytes * 0.8) // size)
         if room < len(names):
-            names = list(table.columns)[-room:]
+            names = asked[-room:]
         return [
             name
             for name in names
-            if (name not in table.columns or table.columns[name].missing().size)
+            if table.column(name).missing().size
             and not (name in METRICS and METRICS[name].expensive)
         ]
