@@ -8,6 +8,7 @@ BENCHMARKS = (
     *ON_DEVICE,
     "leading",
     "measures",
+    "lora",
     "short_runs",
     "store",
     "theory",

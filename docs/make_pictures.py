@@ -4,7 +4,7 @@
 
 A network with three hidden layers learns scikit-learn's digits twice, with and without weight
 decay. Every picture is drawn for a light and for a dark page, into docs/pictures. The pictures of
-the pages "Getting started" and "Look at a run" come from those pages' own code.
+the pages "Getting started", "Look at a run" and "Rank of fine-tunes and LoRA" come from their code.
 """
 
 import sys
@@ -215,7 +215,10 @@ def main() -> None:
         run_first_block("getting-started.md", Path(scratch))
         run_first_block("howto/look.md", Path(scratch))
         plain, decayed = (rs.open(Path(scratch) / name) for name in ("plain", "decayed"))
+        run_first_block("howto/lora.md", Path(scratch))
+        growth = rs.lora.growth(Path(scratch) / "finetune")
         drawn = {
+            "lora-growth": figures.change_ranks_over_steps(growth),
             "first-run": figures.overview(rs.open(Path(scratch) / "first"), "0"),
             "heads": figures.head_ranks_over_time(plain),
             "comparison": figures.compare_runs({"no decay": plain, "decay 3": decayed}),

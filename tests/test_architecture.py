@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "provenance",
     },
     "tables": {"matrices", "metrics", "spectra", "store", "accessor"},
-    "lora": {"matrices", "spectra", "checkpoints"},
+    "lora": {"matrices", "spectra", "metrics", "checkpoints"},
     "scanning": {
         "checkpoints",
         "matrices",

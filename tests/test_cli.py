@@ -49,6 +49,12 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rankscope.lab.catalogue.PAPERS", "lab.toy_papers")
 
 
+LORA = [
+    *["--base", "--resize", "--energy", "--merge", "--base", "--diff"],  # in the text
+    *["--out", "--base", "--energy", "--error", "--noise", "--max-rank", "--budget"],
+    *["--round", "--resize", "--merge", "--diff", "--names", "--prefix", "--dtype"],
+    *["--matrices-only", "--pattern", "--figure", "--overwrite", "--json", "--help"],
+]
 WHERE = ["--data", "--device", "--on"]
 
 
@@ -66,6 +72,7 @@ WHERE = ["--data", "--device", "--on"]
                 *("--leading", "--revision", "--like", "--device", "--json", "--csv", "--help"),
             ],
         ),
+        ("lora", LORA),
         ("report", ["--scale", "--out", "--help"]),
         ("list", ["--out", "--verbose", "--json", "--help"]),
         ("results", ["--help"]),

@@ -49,7 +49,7 @@ def test_energy_rank_is_the_smallest_that_suffices(values: list[float], share: f
 def test_unknown_energy_ranks_say_so() -> None:
     spectrum = Spectrum(torch.tensor([3.0, 1.0]), 8, 8, rest=math.sqrt(2.0))
     assert spectrum.energy_rank(0.5) == 1 and spectrum.energy_rank(0.9) is None
-    assert spectrum.energy_ranks() == ("1", ">2", ">2")
+    assert spectrum.energy_ranks() == (1, ">2", ">2")
 
 
 def test_a_zero_change_has_no_error() -> None:

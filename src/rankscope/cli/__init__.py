@@ -5,6 +5,7 @@ import sys
 import typer
 
 from rankscope.cli import laboratory as laboratory
+from rankscope.cli import lora as lora
 from rankscope.cli import runs as runs
 from rankscope.cli import scanning as scanning
 from rankscope.cli import viewing as viewing

@@ -1,6 +1,7 @@
 """Figures of any Tracker run: one function per kind of figure, stored run in, figure out."""
 
 from rankscope.figures.comparison import compare_matrices, compare_runs
+from rankscope.figures.growth import change_ranks_over_steps
 from rankscope.figures.heads import head_ranks_over_time, product_spectra_over_time
 from rankscope.figures.seeds import Setting
 from rankscope.figures.snapshot import spectra_by_matrix
@@ -17,6 +18,7 @@ from rankscope.figures.training import (
 __all__ = [
     "Setting",
     "alignment_over_time",
+    "change_ranks_over_steps",
     "compare_matrices",
     "compare_runs",
     "effective_rank_by_depth",

@@ -77,10 +77,10 @@ class Spectrum:
         """Number of known singular values above the noise floor."""
         return int((self.noise < self.S).sum())
 
-    def energy_ranks(self) -> tuple[str, ...]:
-        """Ranks at 50, 90 and 99% of the energy, as text; ">64" where only 64 values are known."""
+    def energy_ranks(self) -> tuple[int | str, ...]:
+        """Ranks at 50, 90 and 99% of the energy; ">64" where 64 known values hold less."""
         ranks = (self.energy_rank(fraction) for fraction in ENERGIES)
-        return tuple(f">{len(self.S)}" if rank is None else str(rank) for rank in ranks)
+        return tuple(f">{len(self.S)}" if rank is None else rank for rank in ranks)
 
 
 def noise_edge(spectrum: Spectrum) -> float:
@@ -89,8 +89,10 @@ def noise_edge(spectrum: Spectrum) -> float:
     A matrix of independent entries of deviation s has singular values up to s (sqrt(m) + sqrt(n)),
     the edge of the Marchenko-Pastur law, plus fluctuations (Johnstone 2001): one noise matrix in a
     hundred is above. The deviation comes from what is left without the values above the edge; they
-    are taken away until none is left to take.
+    are taken away until none is left to take. A vector has no bulk, so its edge is 0.
     """
+    if min(spectrum.m, spectrum.n) == 1:
+        return 0.0
     tails, signal = spectrum.tails(), 0
     while (rows := spectrum.m - signal) > 0 and (columns := spectrum.n - signal) > 0:
         deviation = math.sqrt(tails[signal] / (rows * columns))

@@ -1,0 +1,313 @@
+"""The command lora: ranks of changes, adapters out of fine-tuned models, smaller adapters."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from rankscope.cli.options import app, local
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@app.command()
+def lora(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="BASE TUNED: two checkpoints. ADAPTER: one adapter. A folder of checkpoints or "
+            "adapters in step order. With --diff two adapters."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", callback=local, help="Where to write the adapter or model."),
+    ] = None,
+    base: Annotated[
+        Path | None,
+        typer.Option(callback=local, help="Model that an adapter or a series started from."),
+    ] = None,
+    energy: Annotated[
+        float | None, typer.Option(help="Share of each change's energy that is kept.")
+    ] = None,
+    error: Annotated[
+        float | None, typer.Option(help="Relative error of each change that is allowed.")
+    ] = None,
+    noise: Annotated[
+        bool, typer.Option("--noise", help="Leave out directions below the noise floor.")
+    ] = False,
+    max_rank: Annotated[
+        int, typer.Option(min=0, help="Largest rank of a matrix; 0 for no limit.")
+    ] = 64,
+    budget: Annotated[
+        int | None, typer.Option(help="Number of parameters of the whole adapter.")
+    ] = None,
+    round_to: Annotated[
+        str, typer.Option("--round", help="Round ranks up to a multiple, or to vllm's sizes.")
+    ] = "1",
+    resize: Annotated[
+        int | None, typer.Option(min=1, help="Write the adapter with at most this rank.")
+    ] = None,
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Write the base with the adapter added to it.")
+    ] = False,
+    diff: Annotated[
+        bool, typer.Option("--diff", help="Compare two adapters, module by module.")
+    ] = False,
+    names: Annotated[
+        Literal["peft", "kohya"] | None,
+        typer.Option(help="Names in the resized adapter.", show_default="as they are"),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(help="Put before module names, such as 'transformer.' or 'lora_unet'.")
+    ] = "",
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"], typer.Option(help="Format of the factors.")
+    ] = "float32",
+    matrices_only: Annotated[
+        bool,
+        typer.Option("--matrices-only", help="Leave out norms, embeddings, biases, as vLLM wants."),
+    ] = False,
+    pattern: Annotated[
+        str | None, typer.Option(help="Names that belong to a series, such as 'checkpoint-*'.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(callback=local, help="Draw the growth of a series here.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Tell how many directions a change has; write, shrink, merge and compare LoRA adapters.
+
+    **lora BASE TUNED** shows the spectrum of every change. With **-o adapter/** it writes an
+    adapter for PEFT, reads it back and shows the error of each matrix.
+
+    **lora ADAPTER** shows how many directions of an adapter are used, and with **--base** which of
+    them are new to the base. **--resize 8 -o small/** or **--energy 0.9 -o small/** writes a
+    smaller one, **--merge --base BASE -o model/** the merged model.
+
+    **lora FOLDER** shows how the rank of the change grew over the checkpoints in a folder.
+    """
+    paths = [path.expanduser() for path in paths]
+    for path in paths:
+        if not path.exists():
+            raise ValueError(f"{path} does not exist; give a checkpoint, an adapter or a folder")
+    rules: dict[str, Any] = {
+        "energy": energy,
+        "budget": budget,
+        "round_to": _rounding(round_to),
+    }
+    if len(paths) > 2 or (diff and len(paths) != 2):
+        raise ValueError("give one path, or two: BASE TUNED, or with --diff two adapters")
+    if diff:
+        _compare(paths[0], paths[1], json)
+    elif len(paths) == 2:
+        limit = {"error": error, "noise": noise, "max_rank": max_rank or None}
+        options = {"dtype": dtype, "prefix": prefix, "matrices_only": matrices_only}
+        pair = paths[0], paths[1]
+        _extract(pair, out, {**rules, **limit}, options, overwrite=overwrite, json=json)
+    elif _is_adapter(paths[0]):
+        if error is not None or noise:
+            raise ValueError("--error and --noise need BASE TUNED; an adapter takes --energy")
+        if merge:
+            _merge(paths[0], base, out, overwrite=overwrite)
+        elif resize or energy or budget:
+            rules |= {"rank": resize, "style": names}
+            _resize(paths[0], base, out, rules, prefix, overwrite=overwrite, json=json)
+        else:
+            _describe(paths[0], base, json)
+    else:
+        _grow(paths[0], base, pattern, figure, json)
+
+
+def _rounding(text: str) -> int | str:
+    if text != "vllm" and not text.isdecimal():
+        raise ValueError(f"--round takes a number or vllm, got {text!r}")
+    return text if text == "vllm" else int(text)
+
+
+def _is_adapter(path: Path) -> bool:
+    """Tell an adapter from a folder of several; a single checkpoint is neither."""
+    from rankscope.checkpoints import open_checkpoint
+    from rankscope.checkpoints.series import series_in
+    from rankscope.lora.adapter import is_adapter
+
+    if path.is_dir() and not (path / "adapter_config.json").exists():
+        members, _ = series_in(path)
+        if len(members) > 1 or members[0].path != str(path):
+            return False
+    if not is_adapter(open_checkpoint(path)):
+        raise ValueError(
+            f"{path} is one checkpoint; give BASE TUNED, an adapter, or a folder of checkpoints"
+        )
+    return True
+
+
+def _extract(
+    pair: tuple[Path, Path],
+    out: Path | None,
+    rules: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    from rankscope.lora import changes, choose_ranks, extract
+    from rankscope.lora.columns import noise_columns, shape_column, table_of
+
+    base, tuned = pair
+    if out is None:
+        spectra = changes(base, tuned, max_rank=rules["max_rank"])
+        if not spectra:
+            raise ValueError(f"no matrix changed from {base} to {tuned}; compare other checkpoints")
+        ranks = choose_ranks(spectra, **rules)
+        rows = {
+            name: {**shape_column(s.m, s.n), **noise_columns(s), "rank": ranks[name]}
+            for name, s in spectra.items()
+        }
+        _show(table_of(rows), json, title=f"{tuned} - {base}")
+        return
+    with _progress() as report:
+        result = extract(base, tuned, out, **rules, **options, overwrite=overwrite, progress=report)
+    _show(result.table, json, title=f"{tuned} - {base}")
+    for name, reason in result.left_out.items():
+        typer.echo(f"left out: {name}: {reason}", err=True)
+    whole = f", {len(result.saved)} modules saved whole" if result.saved else ""
+    typer.echo(
+        f"{result.path}: {result.parameters} parameters{whole}; read back, the error of all "
+        f"changes together is {result.error:.3g}",
+        err=True,
+    )
+
+
+def _progress() -> Any:
+    """Return a context that shows progress on a terminal's stderr, and gives what reports it."""
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    @contextmanager
+    def shown() -> Any:
+        console = Console(stderr=True)
+        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
+            task = bar.add_task("")
+            yield lambda name, number, total: bar.update(
+                task, description=name, completed=number, total=total
+            )
+
+    return shown()
+
+
+def _describe(path: Path, base: Path | None, json: bool) -> None:
+    from rankscope.lora import intruders, used_directions
+
+    table = used_directions(path)
+    if base is not None:
+        table = table.join(intruders(path, base).drop(columns="shape"))
+    _show(table, json, title=str(path))
+
+
+def _compare(a: Path, b: Path, json: bool) -> None:
+    from rankscope.lora import difference_of
+
+    table = difference_of(a, b)
+    if not json:  # a terminal is narrow
+        table = table.drop(columns=["stable_rank", "effective_rank"])
+    _show(table, json, title=f"{b} - {a}")
+
+
+def _resize(
+    path: Path,
+    base: Path | None,
+    out: Path | None,
+    rules: Mapping[str, Any],
+    prefix: str,
+    *,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    from rankscope.lora import open_adapter, resize
+    from rankscope.lora.columns import table_of
+
+    adapter = open_adapter(_needed(path, "the adapter"))
+    renamed = _renamed(adapter, rules["style"], base, prefix)
+    result = resize(adapter, _needed(out, "-o"), **rules, names=renamed, overwrite=overwrite)
+    rows: dict[str, dict[str, object]] = {
+        m: {"r": pair.rank, "rank": result.ranks[m], "error": result.errors[m]}
+        for m, pair in adapter.pairs.items()
+    }
+    _show(table_of(rows), json, title=str(result.path))
+
+
+def _renamed(adapter: Any, style: str | None, base: Path | None, prefix: str) -> Any:
+    """Return the change of names from PEFT's to kohya's or back, which needs the base's names."""
+    from rankscope.checkpoints import open_checkpoint
+    from rankscope.lora.kohya import module_name
+    from rankscope.lora.targets import targets
+
+    if style in (None, adapter.style):
+        return None
+    if style == "kohya":
+        return lambda module: module_name(module, prefix or "lora_unet")
+    checkpoint = open_checkpoint(_needed(base, "--base, whose names have dots"))
+    tensors = targets(adapter, checkpoint)
+    return lambda module: prefix + tensors[module].tensor.removesuffix(".weight")
+
+
+def _merge(path: Path, base: Path | None, out: Path | None, *, overwrite: bool) -> None:
+    from rankscope.lora import merge
+
+    result = merge(path, _needed(base, "--base"), _needed(out, "-o"), overwrite=overwrite)
+    added = f", {', '.join(result.added)} added" if result.added else ""
+    typer.echo(f"{result.path}: {len(result.changed)} tensors changed{added}", err=True)
+
+
+def _grow(
+    path: Path, base: Path | None, pattern: str | None, figure: Path | None, json: bool
+) -> None:
+    from rankscope.lora import growth
+
+    table = growth(path, base=base, pattern=pattern)
+    for problem in table.attrs["problems"]:
+        typer.echo(problem, err=True)
+    if figure is not None:
+        from rankscope.figures import change_ranks_over_steps, save
+
+        png, _ = save(change_ranks_over_steps(table), figure)
+        typer.echo(f"{png}", err=True)
+    _show(table.set_index("matrix"), json, title=str(path))
+
+
+def _needed(path: Path | None, name: str) -> Path:
+    if path is None:
+        raise ValueError(f"this needs {name}")
+    return path
+
+
+def _show(table: "pd.DataFrame", json: bool, *, title: str) -> None:
+    if json:
+        typer.echo(table.reset_index().to_json(orient="records", indent=1))
+        return
+    from rich.console import Console
+
+    from rankscope.lab.judging.verdict import Table
+    from rankscope.lab.reporting.terminal import filled_table
+
+    console = Console()
+    if console.width < 100:
+        table = table.drop(columns=[c for c in ("norm", "r50", "lowest_cosine") if c in table])
+    table = table.assign(shape=table["shape"].str.replace(" ", "")) if "shape" in table else table
+    rows = tuple(
+        (str(name), *map(_cell, row)) for name, row in zip(table.index, table.values, strict=True)
+    )
+    columns = ("matrix", *(str(column).replace("_", " ") for column in table.columns))
+    lines = filled_table(Table(columns, rows), title=title)
+    lines.columns[0].no_wrap, lines.columns[0].overflow = True, "fold"
+    console.print(lines)
+
+
+def _cell(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,200 @@
+"""Changes between two checkpoints: which tensors pair up, and the spectrum of each difference."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor
+
+from rankscope.checkpoints import Checkpoint, StoredTensor, open_checkpoint
+from rankscope.lora.spectrum import Spectrum, rounding_level
+from rankscope.matrices.reading import Reading
+from rankscope.matrices.state_dict import assumed_manifest
+from rankscope.matrices.wrappers import strip_wrappers
+from rankscope.spectra import leading, singular_values
+
+Path_ = str | os.PathLike[str]
+MAX_RANK = 64  # directions that are computed if nothing else is asked for
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """Two checkpoints of one model, read side by side, one tensor at a time.
+
+    names: for each tensor that both have, its name in the base and in the tuned checkpoint.
+    readings: how their matrices are read, with the tuned checkpoint's names.
+    left_out: why other tensors are not compared.
+    """
+
+    base: Checkpoint
+    tuned: Checkpoint
+    names: Mapping[str, tuple[str, str]]
+    readings: tuple[Reading, ...]
+    left_out: Mapping[str, str]
+    _latest: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
+
+    def pair(self, tensor: str) -> tuple[Num[Tensor, "..."], Num[Tensor, "..."]]:
+        """Read a tensor before and after; the latest pair stays in memory."""
+        if tensor not in self._latest:
+            self._latest.clear()
+            base_name, tuned_name = self.names[tensor]
+            pair = self.base.read(base_name), self.tuned.read(tuned_name)
+            for checkpoint, weight in zip((self.base, self.tuned), pair, strict=True):
+                if weight.is_floating_point() and not bool(weight.isfinite().all()):
+                    raise ValueError(
+                        f"{checkpoint.source}: tensor {tensor!r} holds NaN or infinity"
+                    )
+            self._latest[tensor] = pair
+        return self._latest[tensor]
+
+    def matrix(self, reading: Reading) -> tuple[Num[Tensor, "m n"], Num[Tensor, "m n"]]:
+        """Read a matrix before and after."""
+        before, after = self.pair(reading.parameter)
+        return reading.view(before).W, reading.view(after).W
+
+    def changed(self, tensor: str) -> bool:
+        """Tell whether any number of a tensor differs."""
+        before, after = self.pair(tensor)
+        dtype = torch.promote_types(before.dtype, after.dtype)
+        return not torch.equal(before.to(dtype), after.to(dtype))
+
+
+def open_changes(base: Path_ | Checkpoint, tuned: Path_ | Checkpoint) -> Changes:
+    """Return what two checkpoints of one model have in common; only headers are read."""
+    base, tuned = (
+        source if isinstance(source, Checkpoint) else open_checkpoint(source)
+        for source in (base, tuned)
+    )
+    for checkpoint in (base, tuned):
+        if checkpoint.problems:
+            raise ValueError(f"{checkpoint.source}: {checkpoint.problems[0]}")
+    before, after = _plain_names(base), _plain_names(tuned)
+    before = _with_prefix_of(before, after)
+    left_out: dict[str, str] = {}
+    names: dict[str, tuple[str, str]] = {}
+    for name, tuned_name in after.items():
+        if tuned.tensors[tuned_name].tied_to is not None:
+            continue  # the name that is stored first stands for both
+        reason = _why_not(name, before, base, tuned.tensors[tuned_name])
+        if reason is None:
+            names[name] = (before[name], tuned_name)
+        else:
+            left_out[name] = reason
+    left_out |= {name: "not in the tuned checkpoint" for name in before.keys() - after.keys()}
+    if not names:
+        raise ValueError(
+            f"{base.source} and {tuned.source} have no tensor in common; the first are "
+            f"{next(iter(before), None)!r} and {next(iter(after), None)!r}"
+        )
+    shapes = {n: tuned.tensors[t] for n, (_, t) in names.items()}
+    empty = {n: torch.empty(t.shape, dtype=t.dtype, device="meta") for n, t in shapes.items()}
+    manifest = assumed_manifest(empty)
+    readings = tuple(r for r in manifest.readings if r.part_of is None)
+    return Changes(base, tuned, names, readings, left_out)
+
+
+def _plain_names(checkpoint: Checkpoint) -> dict[str, str]:
+    """Return the stored names by names without wrappers; a leading "module." is one too."""
+    stored = [name for name, tensor in checkpoint.tensors.items() if tensor.part_of is None]
+    wrapped = bool(stored) and all(name.startswith("module.") for name in stored)
+    return {strip_wrappers(n.removeprefix("module.") if wrapped else n): n for n in stored}
+
+
+def _with_prefix_of(names: dict[str, str], others: Mapping[str, str]) -> dict[str, str]:
+    """Rename tensors like `others` if only a prefix differs, such as "transformer."."""
+    if not names or names.keys() & others.keys():
+        return names
+    first = max(names, key=len)
+    for other in others:
+        if other.endswith(f".{first}"):
+            prefix = other.removesuffix(first)
+            return {f"{prefix}{name}": stored for name, stored in names.items()}
+    for other in sorted(others, key=len, reverse=True):
+        if first.endswith(f".{other}"):
+            prefix = first.removesuffix(other)
+            return {name.removeprefix(prefix): stored for name, stored in names.items()}
+    return names
+
+
+def _why_not(
+    name: str, before: Mapping[str, str], base: Checkpoint, tuned: StoredTensor
+) -> str | None:
+    """Say why a tensor cannot be compared; None if it can."""
+    if name not in before:
+        return "not in the base"
+    start = base.tensors[before[name]]
+    if start.refusal or tuned.refusal:
+        return start.refusal or tuned.refusal
+    if start.shape != tuned.shape:
+        return f"its shape changed from {start.shape} to {tuned.shape}; resize the base first"
+    if not (start.dtype.is_floating_point and tuned.dtype.is_floating_point):
+        return None if start.dtype == tuned.dtype else "its number format changed"
+    return None
+
+
+def difference(before: Num[Tensor, "m n"], after: Num[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """Return after - before, rounded once: float32 for weights of 32 bits or fewer.
+
+    The difference of two float32 numbers is then the float32 number next to the true one.
+    """
+    wide = torch.float64 in (before.dtype, after.dtype)
+    dtype = torch.float64 if wide else torch.float32
+    return after.to(dtype) - before.to(dtype)
+
+
+@dataclass(frozen=True)
+class Directions:
+    """Leading directions of a change: U (m, r) and Vh (r, n), and its spectrum."""
+
+    U: Float[Tensor, "m r"]
+    Vh: Float[Tensor, "r n"]
+    spectrum: Spectrum
+
+
+def decomposed(
+    before: Num[Tensor, "m n"], after: Num[Tensor, "m n"], *, kind: str, max_rank: int | None
+) -> Directions:
+    """Return the leading directions of after - before, all of them without a `max_rank`."""
+    dW = difference(before, after)
+    m, n = dW.shape
+    rank = min(m, n) if max_rank is None else min(max_rank, m, n)
+    result = leading(dW, rank)
+    spectrum = Spectrum(
+        result.S,
+        m,
+        n,
+        rest=0.0 if rank == min(m, n) else float(result.remainder_norm),
+        rounding=rounding_level(before, after),
+        kind=kind,
+    )
+    return Directions(result.U, result.Vh, spectrum)
+
+
+def changes(
+    base: Path_ | Checkpoint, tuned: Path_ | Checkpoint, *, max_rank: int | None = MAX_RANK
+) -> dict[str, Spectrum]:
+    """Return the spectrum of tuned - base of every matrix that changed, by its name.
+
+    max_rank: number of leading singular values; the norm of what is left is known too. None means
+        all of them.
+    """
+    return dict(spectra_of(open_changes(base, tuned), max_rank=max_rank))
+
+
+def spectra_of(both: Changes, *, max_rank: int | None) -> Iterator[tuple[str, Spectrum]]:
+    """Yield the spectra of the matrices that changed, one after the other."""
+    for reading in both.readings:
+        if not both.changed(reading.parameter):
+            continue
+        before, after = both.matrix(reading)
+        yield reading.name, _spectrum(before, after, reading.kind, max_rank)
+
+
+def _spectrum(before: Tensor, after: Tensor, kind: str, max_rank: int | None) -> Spectrum:
+    m, n = before.shape
+    if max_rank is not None and max_rank < min(m, n):
+        return decomposed(before, after, kind=kind, max_rank=max_rank).spectrum
+    S = singular_values(difference(before, after))
+    return Spectrum(S, m, n, rounding=rounding_level(before, after), kind=kind)

@@ -1,0 +1,71 @@
+"""Places of changes in an adapter: two factors, a whole module, a bias, or none."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from rankscope.lora.changes import Changes
+from rankscope.matrices.reading import Reading
+
+# Kinds of matrices for which PEFT has layers with two factors.
+FACTORED = ("linear", "conv")
+EXPERTS = "a stack of experts; PEFT's adapters of stacks are not written"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Places for the tensors of two checkpoints, before anybody knows which of them changed.
+
+    factored: matrices that become two factors.
+    saved: tensors that are stored whole, by the module that owns them (`modules_to_save`).
+    biases: biases of layers with factors.
+    left_out: why an adapter cannot hold the others.
+    """
+
+    factored: tuple[Reading, ...]
+    saved: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    biases: tuple[str, ...] = ()
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
+    """Return the place of each tensor; with `matrices_only`, all but factors are left out."""
+    factored = tuple(r for r in both.readings if r.kind in FACTORED and "." in f".{r.parameter}")
+    factored = tuple(r for r in factored if r.parameter.endswith(".weight"))
+    layers = {owner(r.parameter) for r in factored}
+    packed = {owner(r.parameter) for r in both.readings if r.kind == "attention"}
+    # A packed attention is stored whole, with the output projection inside it.
+    factored = tuple(r for r in factored if not _inside(owner(r.parameter), packed))
+    layers = {owner(r.parameter) for r in factored}
+    experts = {r.parameter for r in both.readings if r.kind == "expert"}
+    saved: dict[str, list[str]] = {}
+    biases: list[str] = []
+    left_out: dict[str, str] = {}
+    for name in both.names:
+        module = next((p for p in packed if _inside(owner(name), [p])), owner(name))
+        if any(r.parameter == name for r in factored):
+            continue
+        if matrices_only:
+            left_out[name] = "no matrix of a layer with factors, and only those are wanted"
+        elif name in experts:
+            left_out[name] = EXPERTS
+        elif module in layers:
+            if name.endswith(".bias"):
+                biases.append(name)
+            else:
+                left_out[name] = f"PEFT has no place for it beside the factors of {module!r}"
+        elif not module or any(_inside(layer, [module]) for layer in layers):
+            left_out[name] = "a parameter of its own in a module whose layers have factors"
+        else:
+            saved.setdefault(module, []).append(name)
+    return Placement(
+        factored, {m: tuple(names) for m, names in saved.items()}, tuple(biases), left_out
+    )
+
+
+def owner(tensor: str) -> str:
+    """Return the name of the module that a tensor belongs to; empty for the root."""
+    return tensor.rpartition(".")[0]
+
+
+def _inside(name: str, modules: Iterable[str]) -> bool:
+    return any(name == module or name.startswith(f"{module}.") for module in modules)
