@@ -101,6 +101,14 @@ class Handover:
         self._worker.drain()
         self._sinks.drain()
 
+    def note_seconds(self, wall: float) -> None:
+        """Let the worker store how long the run took, and what tracking has cost it."""
+        seconds = {"wall_seconds": wall}
+        if self._budget is not None:
+            seconds["tracking_seconds"] = self._budget.seconds
+        self.submit(lambda recorder: recorder.note(seconds))
+        self.submit(lambda recorder: recorder.note_memory())
+
     def new_failures(self) -> list[str]:
         """Return a warning for each trouble of a matrix or a sink that has not been reported."""
         return [*filter(None, [self._recorder.new_failures()]), *self._sinks.new_failures()]

@@ -18,6 +18,7 @@ from rankscope import snapshot
 from rankscope.store import Variable, Writer
 from rankscope.store.files import ROOT
 from rankscope.tracker.buffers import Buffer, BufferPool, Handoff
+from rankscope.tracker.cost import Cost, bytes_of
 from rankscope.tracker.defaults import MeasurerKind
 from rankscope.tracker.gauging import Gauges
 from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
@@ -29,6 +30,8 @@ from rankscope.tracker.same_model import require_same_matrices
 from rankscope.tracker.shared_memory import Layout, SharedMemory
 
 EVERY_STEP = "train_step"
+
+BYTES = "tracker_bytes"  # attribute of a run: memory that its tracker held
 
 # Largest number of steps listed in an attribute, which is written again at each commit.
 MOST_STEPS = 10_000
@@ -74,6 +77,8 @@ class Recorder:
         self._failed_matrices: set[str] = set()
         self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stream: torch.cuda.Stream | None = None
+        self._buffers = options.buffers
+        self.cost = Cost()
 
     @property
     def committed(self) -> int | None:
@@ -120,12 +125,19 @@ class Recorder:
                 probed = self._probe(buffer.tensors, directions)
                 numbers |= {name: float(value) for name, value in probed.items()}
             buffer.mark_measured()
+        measuring = time.perf_counter() - began
         numbers |= {
             "tracker_copy_seconds": buffer.copy_seconds,
             "tracker_wait_seconds": wait_seconds,
-            "tracker_compute_seconds": time.perf_counter() - began,
+            "tracker_compute_seconds": measuring,
         }
         self._writer.append(step, values, scalars=numbers)
+        reference = self._measurer.reference or {}
+        self.cost = self.cost.with_snapshot(
+            lost=wait_seconds + buffer.copy_seconds,
+            measuring=measuring,
+            bytes=self._buffers * bytes_of(buffer.tensors) + bytes_of(reference),
+        )
         for name in measured.failed:
             if name not in self._failed_matrices:
                 self._failed_matrices.add(name)
@@ -167,6 +179,12 @@ class Recorder:
             else:
                 joined[name] = stored.get(name, 0.0) + value
         self._writer.set_attrs(joined)
+
+    def note_memory(self) -> None:
+        """Store the most memory that copies and the reference held."""
+        stored = self._writer.attrs.get(BYTES, 0)
+        if self.cost.bytes > stored:
+            self._writer.set_attrs({BYTES: self.cost.bytes})
 
     def forget_from(self, step: int) -> None:
         """Give up the snapshots from `step` on: a resumed training takes them again.

@@ -28,6 +28,7 @@ from rankscope.store.source import local_path
 from rankscope.tracker.budget import Budget, chosen_budget
 from rankscope.tracker.buffers import RowBuffer
 from rankscope.tracker.changes import ChangeReport
+from rankscope.tracker.cost import Cost
 from rankscope.tracker.defaults import MeasurerKind, measurer_kind, worker_threads
 from rankscope.tracker.distributed import is_sharded, is_writer
 from rankscope.tracker.gauging import checked_measures, reduced
@@ -238,6 +239,11 @@ class Tracker:
         return self._state.failed
 
     @property
+    def cost(self) -> Cost:
+        """Cost of tracking so far: seconds of training lost, memory."""
+        return Cost() if self._recorder is None else self._recorder.cost
+
+    @property
     def committed(self) -> int | None:
         """The last step whose snapshot is safely on disk; None before the first."""
         return self._recorder.committed if self._recorder is not None else None
@@ -284,8 +290,7 @@ class Tracker:
 
     def _observe(self, step: int | None, scalars: Mapping[str, Any]) -> None:
         self._begin(step)
-        number = self._steps.observe(step)
-        if number is None:
+        if (number := self._steps.observe(step)) is None:
             return
         self._staging.finish()
         if self._rows.names:
@@ -319,8 +324,7 @@ class Tracker:
     def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> bool:
         """Take the snapshot of `step` if it is wanted, and return whether it was."""
         self._report_worker()
-        wanted = asked or self._affords(step)
-        wanted = self._state.all_want(step, wanted)
+        wanted = self._state.all_want(step, asked or self._affords(step))
         if self._state.stopped or (self._worker is None and not self._state.sharded):
             return False
         if not wanted:
@@ -370,7 +374,7 @@ class Tracker:
     def close(self) -> None:
         """Commit what is waiting and close the run; safe to call twice."""
         self._staging.close()
-        if self._worker is None or self._recorder is None or not self._worker.alive:
+        if self._worker is None or self._handover is None or not self._worker.alive:
             self._state.stopped = self._state.stopped or (self._worker is None and not self._pauses)
             return
         wall = time.perf_counter() - self._began
@@ -378,11 +382,7 @@ class Tracker:
             self.flush()
         finally:
             if not self._pauses:
-                seconds = {"wall_seconds": wall}
-                if self._budget is not None:
-                    seconds["tracking_seconds"] = self._budget.seconds
-                recorder = self._recorder
-                self._worker.submit(lambda: recorder.note(seconds))
+                self._handover.note_seconds(wall)
                 self._finalize()
                 self._state.stopped = True
 

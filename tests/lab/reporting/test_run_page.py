@@ -48,6 +48,7 @@ def test_titles_tell_runs_apart() -> None:
 
 
 def test_facts(tmp_path: Path) -> None:
-    snapshots, values, cost = run_facts(rs.open(tracked(tmp_path / "run")))
+    snapshots, values, cost, beside = run_facts(rs.open(tracked(tmp_path / "run")))
     assert snapshots == "2 snapshots, from step 0 to step 2."
     assert values == "Last values: loss 0.333." and "training waited" in cost
+    assert "beside training; copies held" in beside and beside.endswith("MiB.")

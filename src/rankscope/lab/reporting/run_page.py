@@ -60,6 +60,11 @@ def run_facts(ds: xr.Dataset) -> list[str]:
     if isinstance(wall, float) and costs:
         waited = float(sum(ds[name].sum() for name in costs))
         facts.append(f"It took {duration(wall)}; training waited {waited:.2g} s for the tracker.")
+    if "tracker_compute_seconds" in ds:
+        beside = float(ds["tracker_compute_seconds"].sum())
+        held = ds.attrs.get("tracker_bytes")
+        memory = f"; copies held {held / 2**20:.3g} MiB" if isinstance(held, int) else ""
+        facts.append(f"Measuring took {beside:.2g} s beside training{memory}.")
     return facts
 
 
