@@ -79,6 +79,21 @@ def test_peaks_are_told_apart_by_kind() -> None:
     assert rows["not qk"] == rows["w1-w2"] and rows["all"][0] == "2 of 5"
 
 
+def test_trends_are_medians_over_pairs_of_rank_correlations() -> None:
+    levels = {0.0: (1, 1, 4), 0.1: (2, 2, 3), 1.0: (3, 3, 2), 10.0: (4, 5, 1)}
+    runs = swept(
+        "lm",
+        {
+            decay: training_run(
+                pairs=[pair(name, 1, a) for name, a in zip("abc", ends, strict=True)]
+            )
+            for decay, ends in levels.items()
+        },
+    )
+    (row,) = alignment.trends(runs).rows
+    assert row == ("lm", 0, pytest.approx(1), pytest.approx(1))
+
+
 def test_shown_pairs_stay_under_their_decay_where_a_run_collapsed() -> None:
     def ends(shown: float, **options) -> xr.Dataset:
         pairs = [pair("other", 1, 9), pair("shown", 1, shown)]

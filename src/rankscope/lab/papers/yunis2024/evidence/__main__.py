@@ -9,7 +9,7 @@ MEASURES: dict[str, tuple[Measure, ...]] = {
     "Y2": (ranks.lm_falls,),
     "Y3": (alignment.at_chance,),
     "Y3b": (alignment.lm_peaks_by_kind,),
-    "Y5": (alignment.shown_pairs, alignment.lm_overlaps),
+    "Y5": (alignment.trends, alignment.shown_pairs, alignment.lm_overlaps),
     "Y6": (losses.unet_costs, losses.lm_course),
     "Y7": (),
     "Y8": (ranks.label_spectra,),

@@ -1,8 +1,11 @@
 """Y3, Y3b, Y5, Y10, Y11: alignment of neighbouring matrices."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import xarray as xr
 
+from rankscope.lab.judging.correlation import rank_correlation
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import Tally
 from rankscope.lab.judging.verdict import Table
@@ -17,7 +20,12 @@ from rankscope.lab.papers.yunis2024.evidence.runs import (
     decay_columns,
     sweeps_of,
 )
-from rankscope.lab.papers.yunis2024.runs import BASE, relative_alignment
+from rankscope.lab.papers.yunis2024.runs import (
+    BASE,
+    neighbours,
+    overlaps,
+    relative_alignment,
+)
 from rankscope.lab.reporting.evidence import Row, out_of
 
 RANDOM_PAIRS = 200_000
@@ -97,6 +105,33 @@ def shown_pairs(runs: Runs) -> Table:
     return Table(columns, tuple(rows), "a / background by decay")
 
 
+def trends(runs: Runs) -> Table:
+    """Spearman(decay, final alignment), median over pairs: raw, and over the background."""
+    rows: list[Row] = []
+    for network in BASE:
+        for seed, sweep in sweeps_of(runs, network).by_seed.items():
+            raw, relative = (
+                median_trend({decay: read(ds) for decay, ds in sweep.items()})
+                for read in (final_alignment, final_relative_alignment)
+            )
+            rows.append((network, seed, raw, relative))
+    columns = ("network", "seed", "raw a", "a / background")
+    return Table(columns, tuple(rows), "median over pairs of Spearman(decay, alignment at the end)")
+
+
+def final_alignment(ds: xr.Dataset) -> xr.DataArray:
+    """(pair): raw a at the end."""
+    end = neighbours(overlaps(ds.isel(step=[-1])))
+    alignment: xr.DataArray = end.rankscope.mean_alignment().isel(step=0, drop=True)
+    return alignment
+
+
+def median_trend(by_decay: Mapping[float, xr.DataArray]) -> float:
+    """Median over pairs of Spearman's correlation of decay with a value; NaN pairs left out."""
+    values = np.stack([values.to_numpy() for values in by_decay.values()])
+    return float(np.nanmedian(rank_correlation(np.array([*by_decay]), values)))
+
+
 def lm_overlaps(runs: Runs) -> Table:
     """Transformer: overlaps of single directions of q-k, and of the first ten inside the MLP."""
 
@@ -107,8 +142,8 @@ def lm_overlaps(runs: Runs) -> Table:
     return sweeps_of(runs, "lm").table(
         "overlap A_ii at the end",
         {
-            "q-k, first two, mean": lambda ds: float(overlap(ds, "qk", 1, 2).mean()),
-            "q-k, tenth, mean": lambda ds: float(overlap(ds, "qk", 10).mean()),
+            "q-k, first two, median": lambda ds: float(overlap(ds, "qk", 1, 2).median()),
+            "q-k, tenth, median": lambda ds: float(overlap(ds, "qk", 10).median()),
             "inside the MLP, first ten, median": lambda ds: float(
                 overlap(ds, "w1-w2", *range(1, 11)).median()
             ),
