@@ -120,9 +120,13 @@ class StopIf:
 
     def _rows(self, run: xr.Dataset) -> tuple[str, list[int]]:
         """Return the dimension of the spectra's names, and the positions of those that match."""
-        if self._of not in run:
+        # A run of a large model has the leading values alone.
+        stored = [
+            name for name in (self._of, self._of.replace("singular", "leading")) if name in run
+        ]
+        if not stored:
             raise ValueError(f"this run has no spectra {self._of!r} for the gate; change its of=")
-        dim = next(str(dim) for dim in run[self._of].dims if dim not in ("step", "k"))
+        dim = next(str(dim) for dim in run[stored[0]].dims if dim not in ("step", "k", "r"))
         names = [str(name) for name in run[dim].to_numpy()]
         rows = [
             row

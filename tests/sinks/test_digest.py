@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import xarray as xr
 from torch import nn
 
 import rankscope as rs
@@ -70,7 +71,7 @@ def test_there_are_at_most_forty(tmp_path: Path) -> None:
         tracker.observe(0)
     run = rs.open(tmp_path / "run")
     assert len(set(run.rankscope.whole().kind.values)) >= 7
-    for count in (1, 3, 7, len(METRICS)):
+    for count in (1, 3, 7, 12):
         metrics = METRICS[:count]
         assert count < len(digest(run, metrics=metrics).scalars) <= MOST == 40
     assert "stable_rank/kind/linear" in digest(run).scalars  # the most frequent kind stays
@@ -92,6 +93,36 @@ def test_matrices_without_values_are_left_out(tmp_path: Path) -> None:
         for name in ("mean", "lowest", "highest", "kind/linear", "matrix/1")
     }
     assert heat_map(rs.open(tmp_path / "run")).shape[-1] == 3
+
+
+def test_a_run_of_leading_values_has_a_digest_too(tmp_path: Path) -> None:
+    leading = known_run(tmp_path / "leading", spectrum=2)
+    full = known_run(tmp_path / "full")
+    assert "singular_values" not in leading
+    exact = digest(full, metrics=["stable_rank", "spectral_norm", "frobenius_norm"])
+    snapshot = digest(leading)
+    assert snapshot.scalars == pytest.approx(exact.scalars, rel=1e-3, abs=1e-6)
+    assert snapshot.names.keys() == exact.names.keys()
+    assert heat_map(leading).std() > 10
+    with pytest.raises(ValueError, match="effective_rank needs the full spectrum"):
+        digest(leading, metrics=["effective_rank"])
+    assert rs.StopIf("stable_rank < 3", matrices="b").check(leading)
+    assert rs.StopIf("stable_rank < 3", of="change_singular_values").check(leading)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_each_metric_can_be_logged_and_watched(shared: xr.Dataset, metric: str) -> None:
+    values = getattr(shared.rankscope, metric)().isel(step=-1)
+    mean = digest(shared, metrics=[metric]).scalars.get(f"{metric}/mean", math.nan)
+    finite = values.where(np.isfinite(values))
+    assert mean == pytest.approx(float(finite.mean()), rel=1e-5, nan_ok=True)
+    expected = bool((values > 1).any())
+    assert rs.StopIf(f"{metric} > 1").check(shared) == expected
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> xr.Dataset:
+    return known_run(tmp_path_factory.mktemp("shared") / "run").load()
 
 
 def test_bad_metrics_are_refused() -> None:

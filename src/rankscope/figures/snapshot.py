@@ -19,20 +19,23 @@ def spectra_by_matrix(ds: xr.Dataset) -> Figure:
 
     From left to right the singular values fall. Colours show their ratio to the largest: a row
     that is dark early has few large values. The zero matrix is grey. Of more than 200 matrices some
-    are left out, at equal distances.
+    are left out, at equal distances. A run that keeps leading values shows those.
     """
     names = whole_matrices(ds)
     names = [names[row] for row in evenly(len(names), MOST_ROWS)]
     snapshot = ds.isel(step=-1).sel(matrix=names)
     figure = Figure(figsize=(6.5, heat_map_height(len(names))), layout="constrained")
     axes = figure.add_subplot()
+    full = "singular_values" in ds
+    S = snapshot["singular_values" if full else "leading_values"].to_numpy()
     widths = np.minimum(snapshot["m"].to_numpy(), snapshot["n"].to_numpy())
-    rows = _log_ratios(snapshot["singular_values"].to_numpy(), widths)
+    rows = _log_ratios(S, np.minimum(widths, S.shape[1]))
     mesh = draw_heat_map(axes, rows, lowest=SMALLEST, highest=0.0)
     label_rows(axes, names)
     ticks = np.linspace(0, COLUMNS, 5)
     axes.set_xticks(ticks - 0.5, labels=[f"{tick / COLUMNS:.0%}" for tick in ticks])
-    axes.set_xlabel("place in the spectrum, largest value first")
+    values = "spectrum" if full else f"spectrum's leading {S.shape[1]} values"
+    axes.set_xlabel(f"place in the {values}, largest value first")
     axes.set_title(f"step {int(snapshot['step'])}", fontsize="medium")
     bar = figure.colorbar(mesh, label="singular value / largest", extend="min")
     bar.set_ticks(

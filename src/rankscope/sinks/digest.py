@@ -17,6 +17,7 @@ PREFIX = "rankscope"
 MOST = 40  # scalars of a digest, without those of single matrices
 ROLL_UPS = ("mean", "lowest", "highest")
 DEFAULT = ("normalized_effective_rank", "stable_rank", "spectral_norm")
+OF_LEADING = ("stable_rank", "spectral_norm", "frobenius_norm")
 CHANGE = "relative_change"
 Matrices = str | Sequence[str]
 
@@ -39,18 +40,23 @@ class Digest:
         return {f"{PREFIX}/{name}": value for name, value in self.scalars.items()} | names
 
 
-def digest(run: xr.Dataset, *, metrics: Sequence[str] = DEFAULT, matrices: Matrices = ()) -> Digest:
+def digest(
+    run: xr.Dataset, *, metrics: Sequence[str] | None = None, matrices: Matrices = ()
+) -> Digest:
     """Return the digest of the last snapshot of `run`.
 
     Each metric has its mean, its lowest and its highest value over whole matrices, and its mean
     over the matrices of each kind: at most 40 scalars, for which rare kinds are left out. The
     relative change |W - W0| / |W| counts as a metric if the run has a reference.
 
-    metrics: names of metrics of `run.rankscope`.
+    metrics: names of metrics of `run.rankscope`; by default normalised effective rank, stable rank
+        and spectral norm, or those that leading values suffice for.
     matrices: patterns of matrices whose own values are added, beyond the 40.
     """
-    check_metrics(metrics)
     last = run.isel(step=[-1])
+    if metrics is None:
+        metrics = DEFAULT if "singular_values" in run else OF_LEADING
+    check_metrics(metrics)
     values = _values(last, metrics)
     whole = last["part_of"].to_numpy() == ""
     names = last["matrix"].to_numpy().astype(str)
@@ -78,8 +84,9 @@ def digest(run: xr.Dataset, *, metrics: Sequence[str] = DEFAULT, matrices: Matri
     return Digest(int(last["step"][0]), scalars, extremes)
 
 
-def check_metrics(metrics: Sequence[str]) -> None:
+def check_metrics(metrics: Sequence[str] | None) -> None:
     """Raise ValueError for a metric that does not exist, or for too many."""
+    metrics = metrics or ()
     for metric in metrics:
         if metric not in METRICS:
             raise ValueError(f"there is no metric {metric!r}; there are {', '.join(METRICS)}")
@@ -99,7 +106,7 @@ def _values(last: xr.Dataset, metrics: Sequence[str]) -> dict[str, np.ndarray]:
     """Return each metric of each matrix."""
     accessor = last.rankscope
     values = {name: getattr(accessor, name)().to_numpy()[0] for name in metrics}
-    if "change_singular_values" in last:
+    if "change_singular_values" in last or "change_leading_values" in last:
         change = accessor.frobenius_norm(of="change_singular_values").to_numpy()[0]
         norm = accessor.frobenius_norm().to_numpy()[0]
         with np.errstate(divide="ignore", invalid="ignore"):

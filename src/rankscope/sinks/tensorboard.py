@@ -8,7 +8,6 @@ import xarray as xr
 from torch.utils.tensorboard import SummaryWriter
 
 from rankscope.sinks.digest import (
-    DEFAULT,
     PREFIX,
     Digest,
     Matrices,
@@ -29,12 +28,12 @@ class TensorBoard:
         self,
         writer: SummaryWriter | str | Path,
         *,
-        metrics: Sequence[str] = DEFAULT,
+        metrics: Sequence[str] | None = None,
         matrices: Matrices = (),
     ) -> None:
         check_metrics(metrics)
         self._writer = writer
-        self._metrics, self._matrices = tuple(metrics), matrices
+        self._metrics, self._matrices = metrics, matrices
 
     def __call__(self, run: xr.Dataset) -> None:
         """Log the last snapshot of `run`."""

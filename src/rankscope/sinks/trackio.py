@@ -7,7 +7,7 @@ import xarray as xr
 from trackio import context_vars
 from trackio.run import Run
 
-from rankscope.sinks.digest import DEFAULT, PREFIX, Matrices, check_metrics, digest, heat_map
+from rankscope.sinks.digest import PREFIX, Matrices, check_metrics, digest, heat_map
 
 
 class Trackio:
@@ -21,12 +21,12 @@ class Trackio:
         self,
         run: Run | None = None,
         *,
-        metrics: Sequence[str] = DEFAULT,
+        metrics: Sequence[str] | None = None,
         matrices: Matrices = (),
     ) -> None:
         check_metrics(metrics)
         self._run = run
-        self._metrics, self._matrices = tuple(metrics), matrices
+        self._metrics, self._matrices = metrics, matrices
 
     def __call__(self, run: xr.Dataset) -> None:
         """Log the last snapshot of `run`."""

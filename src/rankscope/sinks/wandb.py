@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import wandb
 import xarray as xr
 
-from rankscope.sinks.digest import DEFAULT, PREFIX, Matrices, check_metrics, digest, heat_map
+from rankscope.sinks.digest import PREFIX, Matrices, check_metrics, digest, heat_map
 
 
 class WandB:
@@ -22,12 +22,12 @@ class WandB:
         self,
         run: "wandb.Run | None" = None,
         *,
-        metrics: Sequence[str] = DEFAULT,
+        metrics: Sequence[str] | None = None,
         matrices: Matrices = (),
     ) -> None:
         check_metrics(metrics)
         self._run, self._is_ready = run, False
-        self._metrics, self._matrices = tuple(metrics), matrices
+        self._metrics, self._matrices = metrics, matrices
 
     def __call__(self, run: xr.Dataset) -> None:
         """Log the last snapshot of `run`."""
