@@ -121,7 +121,7 @@ def test_papers_lead_to_numbers_and_runs(site: Watched) -> None:
     claim = site.page.locator('[data-panel="claim"]')
     assert "groks" in claim.inner_text()
     assert re.search(r"seed 0: \S+", claim.inner_text())
-    claim.get_by_role("button", name="run 1").click()
+    claim.locator("[data-open]").first.click()
     site.page.wait_for_selector(".runline")
 
 
@@ -236,7 +236,7 @@ def test_keyboard_alone_suffices(site: Watched) -> None:
         "before => document.querySelector('h1').innerText !== before", arg=heading
     )
     page.keyboard.press("?")
-    assert page.get_by_role("dialog", name="Keys").is_visible()
+    page.get_by_role("dialog", name="Keys").wait_for()
     page.keyboard.press("Escape")
     page.wait_for_function("() => !document.querySelector('dialog')")
     dark = page.evaluate("() => document.documentElement.dataset.theme")

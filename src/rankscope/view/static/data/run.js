@@ -37,10 +37,13 @@ export function formatFor(info, rows) {
   return rows * Math.min(info.snapshots, MOST_COLUMNS) <= MOST_FLOATS ? "float32" : "uint8";
 }
 
-/** Return the rows of an axis that a heat map shows: whole matrices, or all of another axis. */
+/** Return whether some matrices are cut from others. */
+export const hasParts = (info) => Boolean(info.axes.matrix?.rows.some((row) => row.part_of));
+
+/** Return the rows of an axis that a heat map shows: whole matrices unless parts are wanted. */
 export function shownRows(info, axis) {
   const rows = info.axes[axis]?.rows ?? [];
-  return axis === "matrix" ? rows.filter((row) => !row.part_of) : rows;
+  return axis === "matrix" && !state.parts.value ? rows.filter((row) => !row.part_of) : rows;
 }
 
 /** Return the view and values that show a row of an axis by itself. */

@@ -29,6 +29,7 @@ const FIELDS = {
   to: number(),
   at: number(), // the cursor; null is the last snapshot
   order: choice("model", "kind", "moved"),
+  parts: choice("", "1"), // whether rows that are cut from others are shown too
   scalars: list(),
   matrix: text(""),
   spectrum: text(""), // which spectra the image of a matrix shows

@@ -1,11 +1,11 @@
 /** Small controls that several views use. */
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/index.js";
-import { state } from "../data/state.js";
+import { hasParts } from "../data/run.js";
+import { state, zoomed } from "../data/state.js";
 import { short } from "../data/format.js";
 import { cssColour } from "../draw/colours.js";
 import { resetZoom } from "./timepanel.js";
-import { zoomed } from "../data/state.js";
 
 /** One of a few options. options: [[value, text], ...]. */
 export function Segments({ label, value, options, onChange }) {
@@ -37,8 +37,9 @@ const keyOf = ({ of, metric }) => `${of} ${metric}`;
 export function chosenQuantity(info, allowed = () => true) {
   const known = info.quantities.filter(allowed);
   const named = known.find(({ of, metric }) => of === state.of.value && metric === state.metric.value);
+  const usual = known.find(({ of, metric }) => of === "singular_values" && metric === "normalized_effective_rank");
   const fallback = known.find((one) => keyOf(one) === keyOf(info.default));
-  return named ?? fallback ?? known[0] ?? null;
+  return named ?? usual ?? fallback ?? known[0] ?? null;
 }
 
 /** Choose what is measured, and of what. */
@@ -54,6 +55,13 @@ export function QuantitySelect({ info, quantity, allowed = () => true, hideLabel
     state.metric.value = one.metric;
   };
   return html`<${Select} label="Measure" hideLabel=${hideLabel} value=${quantity && keyOf(quantity)} groups=${[...groups]} onChange=${choose} />`;
+}
+
+/** Show heads and other parts beside the matrices they are cut from. */
+export function PartsToggle({ info }) {
+  if (!hasParts(info)) return null;
+  const shown = Boolean(state.parts.value);
+  return html`<button class="chip" aria-pressed=${shown} onClick=${() => (state.parts.value = shown ? "" : "1")}>parts too</button>`;
 }
 
 /** The scale of the time axis, and a button that shows all of it. */

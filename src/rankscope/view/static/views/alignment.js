@@ -3,6 +3,7 @@
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { short, when } from "../data/format.js";
+import { withoutEmptyColumns } from "../data/frame.js";
 import { windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { fieldOf } from "../draw/heat.js";
@@ -24,8 +25,9 @@ function DiagonalPanel({ info, time, answer, request, row }) {
   const kind = state.index.value;
   const drawn = useMemo(() => {
     if (!answer.data) return null;
-    const { arrays } = answer.data;
-    const field = fieldOf(answer.data, { kind: "linear" });
+    const filled = withoutEmptyColumns(answer.data);
+    const { arrays } = filled;
+    const field = fieldOf(filled, { kind: "linear" });
     const stored = withValues(arrays, arrays.x.length);
     const index = stored[0] > 0 ? stored.map((i) => i - 1) : stored;
     return { field, index, x: arrays.x, order: Uint32Array.from(index, (_, i) => i), k: index[index.length - 1] + 1 };
@@ -47,7 +49,7 @@ function DiagonalPanel({ info, time, answer, request, row }) {
 
 function MeanPanel({ info, time, answer, request, row }) {
   const { accent, muted } = palette.value;
-  const { data } = answer;
+  const data = useMemo(() => answer.data && withoutEmptyColumns(answer.data), [answer.data]);
   const x = data?.arrays.x;
   const chance = data?.meta.chance ?? row.chance;
   const series = data ? [

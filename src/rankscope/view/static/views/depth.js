@@ -3,16 +3,19 @@
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { short, when } from "../data/format.js";
+import { withoutEmptyColumns } from "../data/frame.js";
 import { detailOf, formatFor, shownRows, windowOf } from "../data/run.js";
 import { go, state } from "../data/state.js";
+import { MISSING } from "../draw/cells.js";
 import { drawHeat, fieldOf, layoutRows, rowAt, topOf } from "../draw/heat.js";
 import { palette } from "../draw/palette.js";
 import { nearest } from "../draw/time.js";
-import { chosenQuantity, Heading, Nothing, QuantitySelect, ScaleLegend, Segments, TimeControls } from "../ui/controls.js";
+import { chosenQuantity, Heading, Nothing, PartsToggle, QuantitySelect, ScaleLegend, Segments, TimeControls } from "../ui/controls.js";
 import { WITH_NAMES } from "../ui/panel.js";
 import { cursorOf, hovered, TimePanel } from "../ui/timepanel.js";
 import { ScalarsPanel } from "./scalars.js";
 
+const FEW = 0.1; // share of snapshots with values below which a row is left out
 const ORDERS = [["model", "by depth"], ["kind", "by kind"], ["moved", "by movement"]];
 
 /** Return the height of a heat map with so many rows. */
@@ -20,6 +23,17 @@ export const heatHeight = (rows) => Math.max(150, Math.min(620, rows * 19)) + 30
 
 /** Ratios to chance have their middle at 1 and colours of their own. */
 export const isRatio = (quantity) => /relative_|over_|ratio/.test(quantity.metric);
+
+/** Return the rows of a field that have values, and not only here and there while others have many. */
+function rowsWithValues({ codes, rows, columns }) {
+  const counts = Array.from({ length: rows }, (_, row) => {
+    let count = 0;
+    for (let i = row * columns; i < (row + 1) * columns; i++) if (codes[i] !== MISSING) count++;
+    return count;
+  });
+  const least = Math.max(1, Math.max(...counts) > columns / 2 ? columns * FEW : 1);
+  return counts.map((_, row) => row).filter((row) => counts[row] >= least);
+}
 
 function ratioRange(values) {
   let high = 2;
@@ -32,28 +46,30 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
   const rows = shownRows(info, quantity.axis);
   const request = {
     run, of: quantity.of, metric: quantity.metric, order, format: formatFor(info, rows.length), ...windowOf(info),
+    ...(quantity.axis === "matrix" ? { parts: state.parts.value } : {}),
   };
   const answer = useAnswer(url("heat", request), [run]);
   const drawn = useMemo(() => {
     if (!answer.data?.arrays.values.length) return null;
-    const { meta, arrays } = answer.data;
+    const stored = withoutEmptyColumns(answer.data);
+    const { meta, arrays } = stored;
     const all = info.axes[meta.axis ?? quantity.axis]?.rows ?? [];
-    const shown = Array.from(arrays.rows, (row) => all[row]);
-    if (shown.some((row) => !row)) return null; // of another axis; its answer is on the way
     const ratio = isRatio(quantity) && arrays.values instanceof Float32Array;
-    const field = fieldOf(answer.data, ratio ? { kind: "log", range: ratioRange(arrays.values) } : { kind: quantity.scale });
+    const field = fieldOf(stored, ratio ? { kind: "log", range: ratioRange(arrays.values) } : { kind: quantity.scale });
+    const indices = Uint32Array.from(rowsWithValues(field));
+    const shown = Array.from(indices, (i) => all[arrays.rows[i]]);
+    if (!shown.length || shown.some((row) => !row)) return null; // of another axis; its answer is on the way
     const groups = shown.map((row) => (order === "moved" ? "" : order === "kind" ? row.kind_label : row.block));
-    return { field, shown, groups, x: arrays.x, map: ratio ? "ratios" : "viridis" };
+    return { field, shown, groups, indices, x: arrays.x, map: ratio ? "ratios" : "viridis", empty: field.rows - shown.length };
   }, [answer.data, order, quantity.of, quantity.metric]);
   const height = heatHeight(drawn?.shown.length ?? rows.length);
   const layout = useMemo(() => drawn && layoutRows(drawn.groups, height - 30), [drawn, height]);
-  const indices = useMemo(() => drawn && Uint32Array.from(drawn.shown, (_, i) => i), [drawn]);
   const under = (x, y, { plot }) => (drawn && x >= plot.x ? rowAt(layout, y - plot.y) : -1);
   const tip = (x, y, box) => {
     const row = under(x, y, box);
     if (row < 0) return null;
-    const { field, shown } = drawn;
-    const value = field.value(row, nearest(drawn.x, cursorOf(time)));
+    const { field, shown, indices } = drawn;
+    const value = field.value(indices[row], nearest(drawn.x, cursorOf(time)));
     return [
       [shown[row].label], [shown[row].name],
       [quantity.label, (field.exact ? "" : "≈ ") + short(value)], [info.along, when(cursorOf(time))],
@@ -65,13 +81,13 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     if (target) go({ ...target, of: quantity.of, metric: quantity.metric });
   };
   const legend = drawn && html`<${ScaleLegend} map=${drawn.map} ...${drawn.field} />`;
-  return html`<${TimePanel} name="heat" title=${title} note=${note} legend=${legend} height=${height} margins=${margins}
+  return html`<${TimePanel} name="heat" title=${title} note=${drawn?.empty ? `${note} · ${drawn.empty} with few values or none left out` : note} legend=${legend} height=${height} margins=${margins}
     time=${time} answer=${answer} tip=${tip} pick=${open}
     label=${`${quantity.label} of ${rows.length} rows over ${info.along}`}
     empty=${answer.data && !drawn ? `No values of ${quantity.label} are stored here. Choose another measure.` : null}
     exports=${{ request: { panel: "heat", ...request, format: null, width: null }, subtitle: info.summary.name }}
     draw=${drawn && ((surface, { plot }, colours) => drawHeat(surface, plot, time.scale, {
-      ...drawn, layout, order: indices, labels: drawn.shown.map((row) => row.label), colours, timeLabel: info.along,
+      ...drawn, layout, order: drawn.indices, labels: drawn.shown.map((row) => row.label), colours, timeLabel: info.along,
     }))}
     overlay=${(surface, { plot }) => {
       const here = hovered.value;
@@ -95,6 +111,7 @@ export function Depth(context) {
     <div class="bar">
       <${QuantitySelect} info=${info} quantity=${quantity} />
       <${Segments} label="Order of rows" value=${state.order.value} options=${ORDERS} onChange=${(value) => (state.order.value = value)} />
+      ${quantity.axis === "matrix" && html`<${PartsToggle} info=${info} />`}
       <span class="push" /><${TimeControls} along=${info.along} />
     </div>
     <${ScalarsPanel} ...${context} margins=${WITH_NAMES} />

@@ -1,8 +1,9 @@
 /** Heads: K-Q and V-O products of every layer and head as small multiples, and one head's spectrum. */
 
-import { html } from "../vendor/index.js";
+import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { short, when } from "../data/format.js";
+import { withoutEmptyColumns } from "../data/frame.js";
 import { windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { extent } from "../draw/axes.js";
@@ -31,7 +32,7 @@ function cellPlot({ plot }, columns, line, column) {
 function GridPanel({ run, info, time, quantity, selected }) {
   const request = { run, of: quantity.of, metric: quantity.metric, ...windowOf(info, 1024) };
   const answer = useAnswer(url("heads", request), [run]);
-  const { data } = answer;
+  const data = useMemo(() => answer.data && withoutEmptyColumns(answer.data), [answer.data]);
   const kinds = data?.meta.kinds ?? [];
   const kind = kinds.includes(state.heads.value) ? state.heads.value : kinds[0];
   const cells = (data?.meta.grid ?? []).filter((cell) => cell.kind === kind);

@@ -3,9 +3,9 @@
 import { html } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { count, plural, short, when } from "../data/format.js";
-import { detailOf } from "../data/run.js";
+import { detailOf, shownRows } from "../data/run.js";
 import { go, state, zoomed } from "../data/state.js";
-import { chosenQuantity, Heading, Nothing, QuantitySelect, Spark, TimeControls } from "../ui/controls.js";
+import { chosenQuantity, Heading, Nothing, PartsToggle, QuantitySelect, Spark, TimeControls } from "../ui/controls.js";
 import { ExportMenu } from "../ui/export.js";
 import { VirtualTable } from "../ui/table.js";
 import { ScalarsPanel } from "./scalars.js";
@@ -84,14 +84,14 @@ function Rollup({ title, entries, name }) {
 export function Moved(context) {
   const { run, info } = context;
   const quantity = chosenQuantity(info);
-  const request = quantity && { run, of: quantity.of, metric: quantity.metric, from: state.from.value, to: state.to.value };
+  const request = quantity && { run, of: quantity.of, metric: quantity.metric, from: state.from.value, to: state.to.value, parts: state.parts.value };
   const answer = useAnswer(quantity && url("moved", { ...request, limit: MOST }), [run]);
   if (!quantity) return html`<${Nothing} title="This run stores no spectra"><p>Its scalars and theory are in the other views.</p></${Nothing}>`;
   const data = answer.data;
   const interval = zoomed.value ? `between ${info.along} ${when(context.time.scale.first)} and ${when(context.time.scale.last)}` : "over the whole run";
-  const note = `${info.summary.name} · ${count(info.axes[quantity.axis]?.size ?? 0)} rows, ranked by how far each moved ${interval}`;
+  const note = `${info.summary.name} · ${count(data?.total ?? shownRows(info, quantity.axis).length)} rows, ranked by how far each moved ${interval}`;
   return html`<${Heading} title="What moved" note=${note} />
-    <div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} /><span class="push" /><${TimeControls} along=${info.along} /></div>
+    <div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} />${quantity.axis === "matrix" && html`<${PartsToggle} info=${info} />`}<span class="push" /><${TimeControls} along=${info.along} /></div>
     <${ScalarsPanel} ...${context} height=${132} />
     ${answer.error && html`<p class="notice" role="alert">${answer.error}</p>`}
     <div class="moved ${answer.loading ? "loading" : ""}">

@@ -5,12 +5,14 @@ import { url, useAnswer } from "../data/api.js";
 import { short } from "../data/format.js";
 import { go, openRun, state } from "../data/state.js";
 import { Heading, Nothing } from "../ui/controls.js";
+import { runList, titleOf } from "./runs.js";
 
 const MARKS = {
   holds: ["✔", "good", "holds"], met: ["✔", "good", "holds"], fails: ["✘", "bad", "fails"], "not met": ["✘", "bad", "fails"],
   mixed: ["◐", "warm", "seeds disagree"], "holds so far": ["○", "good", "holds so far"], "fails so far": ["●", "bad", "fails so far"],
   "mixed so far": ["◐", "warm", "seeds disagree so far"], "no data": ["–", "muted", "no data"], "-": ["–", "muted", "no data"],
 };
+const MOST_RUNS = 4; // of a network, as links
 const MOST_COLUMNS = 7;
 const markOf = (verdict) => MARKS[verdict] ?? ["–", "muted", verdict ?? "no data"];
 
@@ -25,19 +27,26 @@ function Table({ columns, rows, title }) {
     <tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td class=${typeof cell === "number" ? "number" : ""}>${typeof cell === "number" ? short(cell) : String(cell ?? "–")}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
-function Claim({ claim }) {
+/** Say which runs are missing: text, or {network, runs, seeds, reason}. */
+function missingText(one) {
+  if (typeof one === "string") return one;
+  const seeds = one.seeds?.length ? `seed${one.seeds.length > 1 ? "s" : ""} ${one.seeds.join(", ")} of ` : "";
+  return `${seeds}${(one.runs ?? [one.network]).join(", ")}: ${one.reason ?? "missing"}`;
+}
+
+function Claim({ claim, titles }) {
   return html`<section class="panel claim" data-panel="claim"><header><div class="titles"><h2>${claim.claim}</h2><p class="note">${claim.quantity}; bound ${claim.bound}</p></div>
       <button class="button quiet" onClick=${() => (state.claim.value = "")}>Close</button></header>
     <p class="sentence">${claim.sentence}</p>
     ${claim.headline && html`<p>${claim.headline}</p>`}${claim.reason && html`<p class="muted">${claim.reason}</p>`}
     ${claim.networks.map((part) => html`<div class="verdict" key=${`${part.network}${part.part ?? ""}`}>
-      <h3>${part.network}${part.part ? `, ${part.part}` : ""} <${Mark} verdict=${part.verdict} /> ${markOf(part.verdict)[2]}</h3>
+      <h3>${networkTitle(titles, part.network)}${part.part ? `, ${part.part}` : ""} <${Mark} verdict=${part.verdict} /> ${markOf(part.verdict)[2]}</h3>
       <p class="seeds">${part.seeds.map((seed) => html`<span class=${seed.met ? "good" : seed.met === false ? "bad" : "muted"}>seed ${seed.seed}: <b>${short(seed.value)}</b></span>`)}
         ${!part.seeds.length && html`<span class="muted">no seed can tell</span>`}</p>
-      ${part.runs?.length > 0 && html`<p class="links">${part.runs.slice(0, 12).map((run, i) => html`<button class="chip" onClick=${() => openRun(run)}>run ${i + 1}</button>`)}
+      ${part.runs?.length > 0 && html`<p class="links">${part.runs.slice(0, MOST_RUNS).map((run, i) => html`<button class="chip" data-open=${run} onClick=${() => openRun(run)}>${runTitle(run, i)}</button>`)}
         ${part.runs.length > 1 && html`<button class="chip" onClick=${() => go({ view: "compare", runs: part.runs })}>compare all ${part.runs.length}</button>`}</p>`}
     </div>`)}
-    ${(claim.missing ?? []).length > 0 && html`<p class="muted">Missing: ${claim.missing.map((one) => (typeof one === "string" ? one : JSON.stringify(one))).join(", ")}</p>`}
+    ${(claim.missing ?? []).length > 0 && html`<p class="muted">${claim.missing.map(missingText).join(" · ")}</p>`}
     ${(claim.remarks ?? []).map((remark) => html`<p class="muted">${remark}</p>`)}
     ${(claim.tables ?? []).map((table) => html`<${Table} ...${table} />`)}
     ${(claim.figures ?? []).map((path) => html`<figure><img src=${url("figure", { path })} alt=${`Figure for ${claim.claim}: ${claim.sentence}`} loading="lazy" /></figure>`)}
@@ -48,16 +57,28 @@ function Claim({ claim }) {
 const earlierShown = signal(false);
 const isEarlier = (claim) => claim.claim.endsWith("-first");
 
+/** Return the last two parts of a run's path, which tell it from others. */
+function runTitle(id, i) {
+  const run = runList.value?.runs.find((one) => one.id === id);
+  return run ? titleOf(run).split("/").slice(-2).join(" / ") : `run ${i + 1}`;
+}
+
+/** Return the name of a network, or of a part of it: "vgg, scale 1" with titles {vgg: "VGG"}. */
+function networkTitle(titles, key) {
+  const [network, ...parts] = key.split(", ");
+  return titles?.[key] ?? [titles?.[network] ?? network, ...parts].join(", ");
+}
+
 function Paper({ paper }) {
   const networks = paper.networks;
   const wide = networks.length > MOST_COLUMNS; // marks then stand in one column, with names
   return html`<section class="panel" data-panel=${paper.key}><header><div class="titles"><h2>${paper.title || paper.key}</h2><p class="note">${paper.key} · scale ${paper.scale}</p></div></header>
-    <div class="scroll" tabindex="0" role="region" aria-label=${paper.title || paper.key}><table class="claims"><thead><tr><th scope="col">Claim</th>${wide ? html`<th scope="col">Marks</th>` : networks.map((network) => html`<th scope="col" class="network">${network}</th>`)}</tr></thead>
+    <div class="scroll" tabindex="0" role="region" aria-label=${paper.title || paper.key}><table class="claims"><thead><tr><th scope="col">Claim</th>${wide ? html`<th scope="col">Marks</th>` : networks.map((network) => html`<th scope="col" class="network">${networkTitle(paper.titles, network)}</th>`)}</tr></thead>
       <tbody>${paper.claims.filter((claim) => earlierShown.value || !isEarlier(claim) || state.claim.value === `${paper.key}/${claim.claim}`).map((claim) => {
         const id = `${paper.key}/${claim.claim}`;
         return html`<tr key=${id} class=${`${state.claim.value === id ? "chosen" : ""} ${isEarlier(claim) ? "earlier" : ""}`}>
           <td class="name"><button class="link" data-row data-claim=${claim.claim} onClick=${() => (state.claim.value = id)}><b>${claim.claim}</b> ${claim.sentence}</button></td>
-          ${wide ? html`<td class="marks">${Object.entries(claim.marks).map(([network, verdict]) => html`<span>${network} <${Mark} verdict=${verdict} /></span>`)}</td>`
+          ${wide ? html`<td class="marks">${Object.entries(claim.marks).map(([network, verdict]) => html`<span>${networkTitle(paper.titles, network)} <${Mark} verdict=${verdict} /></span>`)}</td>`
             : networks.map((network) => html`<td class="network">${network in claim.marks ? html`<${Mark} verdict=${claim.marks[network]} />` : ""}</td>`)}</tr>`;
       })}</tbody></table></div></section>`;
 }
@@ -70,10 +91,11 @@ export function Papers() {
   if (!data.papers.length) {
     return html`<${Nothing} title="No verdicts under these folders"><p>${data.hint ?? ""}</p><p class="code">rankscope reproduce</p></${Nothing}>`;
   }
-  const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => [`${paper.key}/${claim.claim}`, claim])).find(([id]) => id === state.claim.value)?.[1];
+  const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => ({ id: `${paper.key}/${claim.claim}`, claim, titles: paper.titles })))
+    .find(({ id }) => id === state.claim.value);
   return html`<${Heading} title="Papers" note="✔ holds in 3 seeds or more · ✘ fails · ◐ seeds disagree · ○ holds so far · ● fails so far · – no data">
       ${data.papers.some((paper) => paper.claims.some(isEarlier)) && html`<button class="chip" aria-pressed=${earlierShown.value}
         onClick=${() => (earlierShown.value = !earlierShown.value)}>first rules too</button>`}</${Heading}>
     <div class=${`papers ${chosen ? "split" : ""}`}><div>${data.papers.map((paper) => html`<${Paper} paper=${paper} />`)}</div>
-      ${chosen && html`<aside aria-label=${`Claim ${chosen.claim}`}><${Claim} claim=${chosen} /></aside>`}</div>`;
+      ${chosen && html`<aside aria-label=${`Claim ${chosen.claim.claim}`}><${Claim} ...${chosen} /></aside>`}</div>`;
 }

@@ -11,6 +11,8 @@ import { nearest } from "../draw/time.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
 
 const SYMBOLS = { nan: "✕", failed: "✕", diverged: "✕", collapse: "▼", jump: "▲", resume: "↻", rate: "↓", stopped: "■" };
+const GRAVE = ["nan", "failed", "diverged", "collapse"];
+const CLUSTER = 34; // pixels within which events share a mark
 const LOG_FROM = 20; // ratio of largest to smallest loss from which its axis is logarithmic
 
 /** Return {name, label, x, y} of all scalars on the time axes of a frame. */
@@ -46,14 +48,31 @@ function axisKind(series) {
   return high > LOG_FROM * low ? "log" : "linear";
 }
 
-function drawEvents(surface, { plot }, events, time, colours) {
-  for (const event of events) {
-    const x = plot.x + time.scale.toUnit(event.x) * plot.width;
-    if (x < plot.x - 1 || x > plot.x + plot.width + 1) continue;
-    const bad = ["nan", "failed", "diverged", "collapse"].includes(event.kind);
-    surface.text(SYMBOLS[event.kind] ?? "•", x, plot.y - 8, {
-      colour: bad ? colours.warm : colours.muted, size: 10, align: "center",
-    });
+/** Return clusters of events that would stand on each other: {x, events}, the gravest event first. */
+export function clusters(events, { plot }, time) {
+  const placed = events
+    .map((event) => ({ event, x: plot.x + time.scale.toUnit(event.x) * plot.width }))
+    .filter(({ x }) => x >= plot.x - 1 && x <= plot.x + plot.width + 1)
+    .sort((a, b) => a.x - b.x);
+  const groups = [];
+  for (const { event, x } of placed) {
+    const last = groups[groups.length - 1];
+    if (last && x - last.begin < CLUSTER) last.events.push({ event, x });
+    else groups.push({ begin: x, events: [{ event, x }] });
+  }
+  const weight = ({ event }) => (GRAVE.includes(event.kind) ? 1e9 : 0) + (event.kind === "jump" ? 0 : 1e6) + (event.size ?? 0);
+  return groups.map(({ events: members }) => {
+    members.sort((a, b) => weight(b) - weight(a));
+    return { x: members[0].x, events: members.map(({ event }) => event) };
+  });
+}
+
+function drawEvents(surface, box, events, time, colours) {
+  for (const { x, events: members } of clusters(events, box, time)) {
+    const { kind } = members[0];
+    const colour = GRAVE.includes(kind) ? colours.warm : colours.muted;
+    const text = members.length > 1 ? `${SYMBOLS[kind] ?? "•"}${members.length}` : SYMBOLS[kind] ?? "•";
+    surface.text(text, x, box.plot.y - 9, { colour, size: 10, align: "center" });
   }
 }
 
@@ -74,11 +93,12 @@ export function ScalarsPanel({ run, info, time, scalars, margins, height = 150 }
   const top = events.length ? 20 : 6;
   const tip = (x, y, { plot }) => {
     const at = cursorOf(time);
-    const close = events.filter((event) => Math.abs(plot.x + time.scale.toUnit(event.x) * plot.width - x) < 7);
+    const close = clusters(events, { plot }, time).find((cluster) => Math.abs(cluster.x - x) < CLUSTER / 2)?.events ?? [];
     return [
       [info.along, when(at)],
       ...series.map((one) => [one.label, short(one.y[nearest(one.x, at)]), one.colour]),
       ...close.slice(0, 4).map((event) => [event.label]),
+      ...(close.length > 4 ? [[`and ${close.length - 4} more`]] : []),
     ];
   };
   const chips = html`<div class="chips" role="group" aria-label="Scalars">${all.map(

@@ -3,6 +3,7 @@
 import { computed, html, signal, useEffect, useMemo, useRef } from "../vendor/index.js";
 import { load, url, useAnswer } from "../data/api.js";
 import { percent, short, when } from "../data/format.js";
+import { withoutEmptyColumns } from "../data/frame.js";
 import { state } from "../data/state.js";
 import { valueScale } from "../draw/axes.js";
 import { fieldOf } from "../draw/heat.js";
@@ -30,10 +31,11 @@ export function useSpectra(run, info, of, row) {
   const answer = useAnswer(request && url("spectra", request), [run]);
   const spectra = useMemo(() => {
     if (!answer.data) return null;
-    const { meta, arrays } = answer.data;
+    const stored = withoutEmptyColumns(answer.data);
+    const { meta, arrays } = stored;
     const { x, percentiles } = arrays;
     const index = withValues(arrays, x.length);
-    const field = fieldOf(answer.data, { kind: "log", range: logRange(arrays.values) });
+    const field = fieldOf(stored, { kind: "log", range: logRange(arrays.values) });
     const column = (i) => Float32Array.from(index, (_, r) => arrays.values[r * x.length + i]);
     const energies = () => SHARES.map(() => new Float64Array(x.length));
     const ranks = energies();

@@ -3,6 +3,7 @@
 import { html, useEffect, useMemo } from "../vendor/index.js";
 import { prefetch, url, useAnswer } from "../data/api.js";
 import { plural, short } from "../data/format.js";
+import { withoutEmptyColumns } from "../data/frame.js";
 import { state } from "../data/state.js";
 import { shades } from "../draw/colours.js";
 import { drawLines } from "../draw/lines.js";
@@ -66,7 +67,12 @@ export function Theory({ run }) {
   const names = flow.data?.meta.products;
   const lines = useMemo(() => {
     if (!arrays) return {};
-    const rows = (name) => arrays[name] && coordinateSeries(rowsOf(arrays[name], x.length), x, theory, colours);
+    // Coordinates may be stored at fewer times than the loss.
+    const rows = (name) => {
+      if (!arrays[name]) return null;
+      const stored = withoutEmptyColumns(flow.data, name).arrays;
+      return coordinateSeries(rowsOf(stored[name], stored.time.length), stored.time, theory, colours);
+    };
     return { z: rows("z"), y: rows("y"), singular: rows("singular_values") };
   }, [arrays, theory, colours]);
   if (about.error) return html`<${Nothing} title="This run holds no theory"><p>${about.error}</p></${Nothing}>`;
