@@ -13,6 +13,7 @@ BENCHMARKS = (
     "store",
     "theory",
     "training",
+    "view",
     "gpu_steps",
     "gpu_training",
 )

@@ -1,4 +1,4 @@
-"""The viewer's server: start, answers, memory; and a run that is written while it is looked at.
+"""The viewer: the server's start, answers and memory; a run that grows; the page in a browser.
 
 python -m benchmarks view [--live 1800]
 """
@@ -19,6 +19,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import view_page
 from benchmarks.timing import table
 from benchmarks.view_runs import FOLDER, LANGUAGE, LARGE, LIVE, Size, append, written
 from rankscope.store import Writer
@@ -35,6 +36,7 @@ def main(*, live: float = 60.0) -> None:
     for size in (LARGE, LANGUAGE):
         console.print(measure(size))
     console.print(measure_live(live))
+    view_page.main()
 
 
 class Viewer:
