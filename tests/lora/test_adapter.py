@@ -197,3 +197,16 @@ def test_kohya_alphas_without_meaning_are_refused(tmp_path: Path, alpha: float) 
     path, _ = kohya_adapter(tmp_path / "a.safetensors", alpha=alpha)
     with pytest.raises(ValueError, match="alpha of module 'lora_unet"):
         open_adapter(path)
+
+
+WEIRD = [None, True, -1, 0, 1e308, "x", "(a+)+$", [], [1], {}, {"q": "4"}, {"q": [4]}, {"": 4}]
+
+
+@pytest.mark.parametrize("key", [*peft_config(), "init_lora_weights", "target_parameters"])
+def test_any_value_of_a_configuration_costs_a_sentence_at_most(tmp_path: Path, key: str) -> None:
+    for number, value in enumerate(WEIRD):
+        path = write_peft(tmp_path / str(number), peft_tensors(), peft_config(**{key: value}))
+        try:
+            formed(path)
+        except ValueError as refusal:
+            assert "\n" not in str(refusal)

@@ -169,6 +169,29 @@ def test_other_layers_are_whole_or_named(tmp_path: Path) -> None:
     assert tensors["base_model.model.conv.lora_B.weight"].shape == (8, 8, 1, 1)
 
 
+def test_norms_whose_names_end_alike_are_stored_together(tmp_path: Path) -> None:
+    """PEFT takes "norm" for "block.norm" too, and fails without its tensors."""
+
+    class Net(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc, self.norm = torch.nn.Linear(4, 4), torch.nn.LayerNorm(4)
+            self.block = torch.nn.ModuleDict({"norm": torch.nn.LayerNorm(4)})
+
+    torch.manual_seed(0)
+    base, tuned = Net(), Net()
+    tuned.block.load_state_dict(base.block.state_dict())
+    torch.nn.init.normal_(tuned.norm.weight)
+    for name, net in (("base", base), ("tuned", tuned)):
+        save_file(net.state_dict(), tmp_path / f"{name}.safetensors")
+    paths = tmp_path / "base.safetensors", tmp_path / "tuned.safetensors"
+    result = extract(*paths, tmp_path / "a", max_rank=None)
+    assert set(result.saved) == {"norm", "block.norm"}
+    merged = peft.PeftModel.from_pretrained(base, tmp_path / "a").merge_and_unload().state_dict()
+    for name, tensor in tuned.state_dict().items():
+        torch.testing.assert_close(merged[name], tensor, rtol=1e-5, atol=1e-6)
+
+
 def test_layers_that_did_not_change_get_nothing(tmp_path: Path) -> None:
     base, tuned, before, after = mixed_checkpoints(tmp_path)
     save_file({**before, "fc.weight": after["fc.weight"]}, tuned)

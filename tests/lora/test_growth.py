@@ -7,7 +7,6 @@ import torch
 from safetensors.torch import save_file
 
 from lora.adapter_cases import peft_adapter, peft_changes
-from rankscope.figures import change_ranks_over_steps
 from rankscope.lora import growth
 
 STEPS = [0, 10, 20, 100]
@@ -68,19 +67,3 @@ def test_nothing_to_measure(tmp_path: Path) -> None:
     save_file({"fc.weight": torch.ones(3, 3)}, tmp_path / "step2.safetensors")
     with pytest.raises(ValueError, match="no change was measured"):
         growth(tmp_path)
-
-
-@pytest.mark.parametrize("matrices", [1, 30])
-def test_the_figure_draws_what_the_table_holds(tmp_path: Path, matrices: int) -> None:
-    table = growth(series(tmp_path / "run"))
-    import pandas as pd
-
-    many = pd.concat([table.assign(matrix=f"fc{i}") for i in range(matrices)])
-    figure = change_ranks_over_steps(many, title="a fine-tuning")
-    panels = [axes for axes in figure.axes if axes.get_title()]
-    assert [axes.get_title().split()[0] for axes in panels] == ["stable", "directions", "norm"]
-    assert all(len(axes.lines) == matrices for axes in panels)
-    assert list(panels[0].lines[0].get_xdata()) == STEPS[1:]
-    assert list(panels[0].lines[0].get_ydata()) == pytest.approx([1, 2, 3])
-    with pytest.raises(ValueError, match="the table has no columns norm"):
-        change_ranks_over_steps(table.drop(columns="norm"))

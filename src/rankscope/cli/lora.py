@@ -94,32 +94,63 @@ def lora(
     for path in paths:
         if not path.exists():
             raise ValueError(f"{path} does not exist; give a checkpoint, an adapter or a folder")
-    rules: dict[str, Any] = {
-        "energy": energy,
-        "budget": budget,
-        "round_to": _rounding(round_to),
-    }
     if len(paths) > 2 or (diff and len(paths) != 2):
         raise ValueError("give one path, or two: BASE TUNED, or with --diff two adapters")
-    if diff:
+    task = _task(paths, diff=diff, merge=merge, resize=bool(resize or energy or budget))
+    given = {
+        "--out": out, "--base": base, "--energy": energy, "--error": error, "--noise": noise,
+        "--max-rank": max_rank != 64, "--budget": budget, "--round": round_to != "1",
+        "--resize": resize, "--merge": merge, "--names": names, "--prefix": prefix,
+        "--dtype": dtype != "float32", "--matrices-only": matrices_only, "--pattern": pattern,
+        "--figure": figure, "--overwrite": overwrite,
+    }  # fmt: skip
+    for option, value in given.items():
+        if value and option not in OPTIONS[task]:
+            raise ValueError(f"{option} has no meaning here: {' '.join(map(str, paths))} is {task}")
+    rules: dict[str, Any] = {"energy": energy, "budget": budget, "round_to": _rounding(round_to)}
+    if task == DIFFERENCE:
         _compare(paths[0], paths[1], json)
-    elif len(paths) == 2:
-        limit = {"error": error, "noise": noise, "max_rank": max_rank or None}
+    elif task == TUNED:
+        rules |= {"error": error, "noise": noise, "max_rank": max_rank or None}
         options = {"dtype": dtype, "prefix": prefix, "matrices_only": matrices_only}
-        pair = paths[0], paths[1]
-        _extract(pair, out, {**rules, **limit}, options, overwrite=overwrite, json=json)
-    elif _is_adapter(paths[0]):
-        if error is not None or noise:
-            raise ValueError("--error and --noise need BASE TUNED; an adapter takes --energy")
-        if merge:
-            _merge(paths[0], base, out, overwrite=overwrite)
-        elif resize or energy or budget:
-            rules |= {"rank": resize, "style": names}
-            _resize(paths[0], base, out, rules, prefix, overwrite=overwrite, json=json)
-        else:
-            _describe(paths[0], base, json)
+        _extract((paths[0], paths[1]), out, rules, options, overwrite=overwrite, json=json)
+    elif task == MERGED:
+        _merge(paths[0], base, out, overwrite=overwrite)
+    elif task == RESIZED:
+        rules |= {"rank": resize, "style": names}
+        _resize(paths[0], base, out, rules, prefix, overwrite=overwrite, json=json)
+    elif task == ADAPTER:
+        _describe(paths[0], base, json)
     else:
         _grow(paths[0], base, pattern, figure, json)
+
+
+# What the paths are, and the options that then have a meaning.
+DIFFERENCE, TUNED = "two adapters to compare", "a model and its fine-tuning"
+MERGED, RESIZED, ADAPTER = "an adapter to merge", "an adapter to resize", "an adapter to describe"
+SERIES = "a series"
+OPTIONS: dict[str, set[str]] = {
+    DIFFERENCE: set(),
+    TUNED: {
+        *("--out", "--energy", "--error", "--noise", "--max-rank", "--budget", "--round"),
+        *("--prefix", "--dtype", "--matrices-only", "--overwrite"),
+    },
+    MERGED: {"--out", "--base", "--merge", "--overwrite"},
+    RESIZED: {
+        *("--out", "--base", "--energy", "--budget", "--round", "--resize", "--names", "--prefix"),
+        "--overwrite",
+    },
+    ADAPTER: {"--base"},
+    SERIES: {"--base", "--pattern", "--figure"},
+}
+
+
+def _task(paths: list[Path], *, diff: bool, merge: bool, resize: bool) -> str:
+    if len(paths) == 2:
+        return DIFFERENCE if diff else TUNED
+    if not _is_adapter(paths[0]):
+        return SERIES
+    return MERGED if merge else RESIZED if resize else ADAPTER
 
 
 def _rounding(text: str) -> int | str:

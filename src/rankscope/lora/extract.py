@@ -16,7 +16,7 @@ from rankscope.lora import peft
 from rankscope.lora.adapter import open_adapter
 from rankscope.lora.changes import MAX_RANK, Changes, decomposed, open_changes
 from rankscope.lora.columns import noise_columns, shape_column, table_of
-from rankscope.lora.placement import Placement, placement
+from rankscope.lora.placement import Placement, placement, saved_modules
 from rankscope.lora.ranks import Rounding, choose_ranks, rounded_up
 from rankscope.lora.resize import save_adapter
 from rankscope.lora.spectrum import Spectrum
@@ -158,7 +158,7 @@ class _Writer:
     ) -> None:
         self.both, self.ranks, self.factors, self.prefix = both, ranks, factors, prefix
         self.readings = {r.name: r for r in places.factored if ranks.get(r.name, 0) > 0}
-        changed = {m: names for m, names in places.saved.items() if any(map(both.changed, names))}
+        changed = saved_modules(both, places, prefix)
         self.saved = tuple(f"{prefix}{module}" for module in changed)
         self.biases = tuple(name for name in places.biases if both.changed(name))
         self.tied = _tied_tokens(both, changed)

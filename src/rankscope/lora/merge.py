@@ -18,7 +18,6 @@ from rankscope.lora.adapter import Adapter, open_adapter
 from rankscope.lora.peft import PREFIX
 from rankscope.lora.targets import Target, targets
 from rankscope.lora.writing import (
-    DTYPES,
     check_free,
     file_in_place,
     folder_in_place,
@@ -66,9 +65,6 @@ def merge(
         n: (adapter.checkpoint.tensors[o].shape, adapter.checkpoint.tensors[o].dtype)
         for n, o in whole.items()
     }
-    for name, (_, dtype) in layout.items():
-        if dtype not in DTYPES:
-            raise ValueError(f"tensor {name!r} of {base.source} has a format that is not written")
 
     def read(name: str) -> Tensor:
         if name in whole:

@@ -29,20 +29,21 @@ class Placement:
 
 def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
     """Return the place of each tensor; with `matrices_only`, all but factors are left out."""
-    factored = tuple(r for r in both.readings if r.kind in FACTORED and "." in f".{r.parameter}")
-    factored = tuple(r for r in factored if r.parameter.endswith(".weight"))
-    layers = {owner(r.parameter) for r in factored}
+    weights = (r for r in both.readings if r.parameter.endswith(".weight"))
     packed = {owner(r.parameter) for r in both.readings if r.kind == "attention"}
     # A packed attention is stored whole, with the output projection inside it.
-    factored = tuple(r for r in factored if not _inside(owner(r.parameter), packed))
+    factored = tuple(
+        r for r in weights if r.kind in FACTORED and not _inside(owner(r.parameter), packed)
+    )
     layers = {owner(r.parameter) for r in factored}
+    with_factors = {r.parameter for r in factored}
     experts = {r.parameter for r in both.readings if r.kind == "expert"}
     saved: dict[str, list[str]] = {}
     biases: list[str] = []
     left_out: dict[str, str] = {}
     for name in both.names:
         module = next((p for p in packed if _inside(owner(name), [p])), owner(name))
-        if any(r.parameter == name for r in factored):
+        if name in with_factors:
             continue
         if matrices_only:
             left_out[name] = "no matrix of a layer with factors, and only those are wanted"
@@ -60,6 +61,17 @@ def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
     return Placement(
         factored, {m: tuple(names) for m, names in saved.items()}, tuple(biases), left_out
     )
+
+
+def saved_modules(both: Changes, places: Placement, prefix: str = "") -> dict[str, tuple[str, ...]]:
+    """Return the tensors of the modules that changed and are stored whole, by module.
+
+    PEFT takes a name in `modules_to_save` for all modules whose names end alike, and then needs
+    the tensors of each. Those that did not change are stored too.
+    """
+    changed = [m for m, names in places.saved.items() if any(map(both.changed, names))]
+    ends = tuple(f"{prefix}{module}" for module in changed)
+    return {m: names for m, names in places.saved.items() if f"{prefix}{m}".endswith(ends)}
 
 
 def owner(tensor: str) -> str:

@@ -13,7 +13,14 @@ ENERGIES = (0.5, 0.9, 0.99)
 # Johnstone (2001), Table 1: 99% of the largest eigenvalues of noise lie below this many deviations.
 TRACY_WIDOM_99 = 2.0234
 
-ROWS = 512  # of a weight whose rounding is looked at together
+# Integers as long as each format, and the bits of its exponent in them.
+EXPONENTS = {
+    torch.float64: (torch.int64, 0x7FF0_0000_0000_0000),
+    torch.float32: (torch.int32, 0x7F80_0000),
+    torch.bfloat16: (torch.int16, 0x7F80),
+    torch.float16: (torch.int16, 0x7C00),
+}
+ROWS = 256  # of a weight whose rounding is looked at together
 
 
 @dataclass(frozen=True)
@@ -118,21 +125,23 @@ def rounding_level(*weights: Float[Tensor, "m n"]) -> float:
     matrix of independent entries with variances v, the spectral norm is about sqrt(the largest row
     sum of v) + sqrt(the largest column sum). Rows of different size round differently.
     """
-    m, n = weights[0].shape
-    if m * n == 0:
+    rows, columns = (torch.zeros(size, dtype=torch.float64) for size in weights[0].shape)
+    if weights[0].numel() == 0:
         return 0.0
-    columns, largest_row = torch.zeros(n, dtype=torch.float64), 0.0
-    for start in range(0, m, ROWS):
-        variances = sum(_rounding_variances(W[start : start + ROWS].cpu()) for W in weights)
-        assert isinstance(variances, Tensor)
-        columns += variances.sum(0)
-        largest_row = max(largest_row, float(variances.sum(1).max()))
-    return math.sqrt(largest_row) + math.sqrt(float(columns.max()))
+    for W in weights:
+        W = W if W.dtype in EXPONENTS else W.float()
+        limits = torch.finfo(W.dtype)
+        for start in range(0, len(W), ROWS):
+            part = slice(start, start + ROWS)
+            powers = _powers_of_two(W[part].cpu())
+            # Below the smallest normal number weights round as coarsely as there.
+            powers = powers.clamp(min=limits.smallest_normal).double().mul_(limits.eps).square_()
+            rows[part] += powers.sum(1)
+            columns += powers.sum(0)
+    return math.sqrt(float(rows.max()) / 12) + math.sqrt(float(columns.max()) / 12)
 
 
-def _rounding_variances(W: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    limits = torch.finfo(W.dtype)
-    # Below the smallest normal number weights round as coarsely as there.
-    sizes = W.double().abs().clamp(min=limits.smallest_normal)
-    _, exponents = torch.frexp(sizes)
-    return torch.exp2(2.0 * (exponents.double() - 1)) * (limits.eps**2 / 12)
+def _powers_of_two(W: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """Largest power of two in each number: its exponent bits alone."""
+    integers, mask = EXPONENTS[W.dtype]
+    return (W.contiguous().view(integers) & mask).view(W.dtype)

@@ -39,6 +39,8 @@ def write_safetensors(
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, (shape, dtype) in layout.items():
+        if dtype not in DTYPES:
+            raise ValueError(f"tensor {name!r} has the format {dtype}, which is not written")
         start, end = end, end + dtype.itemsize * torch.Size(shape).numel()
         header[name] = {"dtype": DTYPES[dtype], "shape": list(shape), "data_offsets": [start, end]}
     text = json.dumps(header, separators=(",", ":")).encode()

@@ -1,0 +1,95 @@
+"""Checkpoints side by side: names, wrappers, formats, and what cannot be compared."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor
+
+from rankscope.lora import changes
+from rankscope.lora.changes import difference, open_changes
+
+Pair = tuple[Path, Path]
+
+
+def checkpoints(folder: Path, base: dict[str, Tensor], tuned: dict[str, Tensor]) -> Pair:
+    for name, tensors in (("base", base), ("tuned", tuned)):
+        save_file(tensors, folder / f"{name}.safetensors")
+    return folder / "base.safetensors", folder / "tuned.safetensors"
+
+
+def weights(prefix: str = "") -> dict[str, Tensor]:
+    torch.manual_seed(0)
+    return {f"{prefix}h.{i}.fc.weight": torch.randn(6, 4) for i in range(2)}
+
+
+@pytest.mark.parametrize("before", ["", "transformer.", "module.", "_orig_mod."])
+@pytest.mark.parametrize("after", ["", "transformer.", "module."])
+def test_prefixes_and_wrappers(tmp_path: Path, before: str, after: str) -> None:
+    tuned = {name: tensor + torch.ones(6, 1) for name, tensor in weights(after).items()}
+    paths = checkpoints(tmp_path, weights(before), tuned)
+    spectra = changes(*paths)
+    prefix = after.removeprefix("module.")
+    assert set(spectra) == {f"{prefix}h.0.fc", f"{prefix}h.1.fc"}
+    for spectrum in spectra.values():
+        assert spectrum.norm == pytest.approx(24**0.5, rel=1e-5)
+        assert spectrum.energy_rank(0.99) == 1
+
+
+def test_tensors_that_cannot_be_compared_are_named(tmp_path: Path) -> None:
+    base = weights() | {"old.weight": torch.ones(2, 2), "wte.weight": torch.ones(9, 4)}
+    tuned = weights() | {"new.weight": torch.ones(2, 2), "wte.weight": torch.ones(10, 4)}
+    both = open_changes(*checkpoints(tmp_path, base, tuned))
+    assert set(both.names) == set(weights())
+    assert both.left_out["old.weight"] == "not in the tuned checkpoint"
+    assert both.left_out["new.weight"] == "not in the base"
+    assert both.left_out["wte.weight"].startswith("its shape changed from (9, 4) to (10, 4)")
+
+
+def test_differences_are_rounded_once() -> None:
+    """In float32 the difference of two near numbers is exact, in bfloat16 it would not be."""
+    torch.manual_seed(0)
+    before = torch.randn(50, 40).bfloat16()
+    after = (before.float() * (1 + 0.1 * torch.rand(50, 40))).bfloat16()
+    exact = after.double() - before.double()
+    assert torch.equal(difference(before, after).double(), exact)
+    near = before.float() * (1 + 1e-6)
+    assert torch.equal(difference(before.float(), near).double(), near.double() - before.double())
+    assert difference(before.double(), after).dtype == torch.float64
+
+
+def test_another_format_alone_is_rounding(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    base = {"fc.weight": torch.randn(100, 80)}
+    paths = checkpoints(tmp_path, base, {"fc.weight": base["fc.weight"].bfloat16()})
+    assert changes(*paths)["fc"].signal == 0
+
+
+def test_experts_are_one_matrix_each(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    base = {"mlp.experts.gate_up": torch.randn(3, 8, 5)}
+    change = torch.stack([torch.zeros(8, 5), torch.randn(8, 5), torch.randn(8, 5)])
+    tuned = {"mlp.experts.gate_up": base["mlp.experts.gate_up"] + change}
+    spectra = changes(*checkpoints(tmp_path, base, tuned))
+    assert list(spectra) == [f"mlp.experts.gate_up.e{i}" for i in range(3)]
+    for spectrum, dW in zip(spectra.values(), change, strict=True):
+        assert spectrum.norm == pytest.approx(float(dW.norm()), rel=1e-5)
+
+
+def test_one_tensor_of_each_is_in_memory(tmp_path: Path) -> None:
+    tuned = {name: tensor + 1 for name, tensor in weights().items()}
+    both = open_changes(*checkpoints(tmp_path, weights(), tuned))
+    for name in both.names:
+        both.pair(name)
+        assert list(both._latest) == [name]
+
+
+def test_a_shard_that_is_missing_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "base"
+    folder.mkdir()
+    for number, (name, tensor) in enumerate(weights().items(), start=1):
+        save_file({name: tensor}, folder / f"model-0000{number}-of-00003.safetensors")
+    save_file(weights(), tmp_path / "tuned.safetensors")
+    with pytest.raises(ValueError, match="1 of 3 shards are missing: 3"):
+        changes(folder, tmp_path / "tuned.safetensors")
