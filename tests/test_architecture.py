@@ -54,7 +54,8 @@ MAY_IMPORT = {
     "figures": {"metrics", "accessor", "store", "overlaps"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)
-MAY_IMPORT["view"] = {"metrics", "accessor", "store", "lab"}  # lab: verdicts, for one view
+# Of the laboratory the viewer reads verdicts, for one view.
+MAY_IMPORT["view"] = {"metrics", "leading_spectra", "accessor", "store", "lab"}
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}
 

@@ -7,6 +7,7 @@ part by part.
 
 import json
 from collections.abc import Callable, Hashable, Iterator, Mapping
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -167,6 +168,16 @@ class RankscopeAccessor:
             raise ValueError(f"this run has no measure {name!r}; it has {names}")
         variables = [v for v in known[name].variables if v in self._dataset]
         return self._dataset[variables].assign_attrs(dict(known[name].options))
+
+    def view(self, *, of: str | None = None, metric: str | None = None) -> Any:
+        """Show the run in a notebook cell: scalars, a heat map of a metric, what moved most.
+
+        The picture shows the run as it is now and needs no server; `rankscope view` shows more.
+
+        of, metric: names of stored values and of a metric; by default the normalised effective
+            rank of the weights.
+        """
+        return import_module("rankscope.view.widget").overview(self._dataset, of=of, metric=metric)
 
     def whole(self) -> xr.Dataset:
         """The run without matrices that are part of another, such as the heads of a projection."""

@@ -67,7 +67,7 @@ def _ends(opened: Opened) -> dict[str, Any]:
 def _spectra(opened: Opened) -> list[dict[str, Any]]:
     spectra = []
     for name, array in opened.ds.data_vars.items():
-        if array.ndim == 3 and array.dims[0] == opened.along and array.dims[2] == "k":
+        if array.ndim == 3 and array.dims[0] == opened.along and array.dims[2] in ("k", "r"):
             stored = str(name)
             without = stored.replace("change_", "")
             spectra.append(
@@ -75,7 +75,7 @@ def _spectra(opened: Opened) -> list[dict[str, Any]]:
                     "of": stored,
                     "axis": str(array.dims[1]),
                     "label": GROUPS.get(stored, stored.replace("_", " ")),
-                    "k": array.sizes["k"],
+                    "k": array.shape[2],
                     "change_of": without if without != stored and without in opened.ds else None,
                 }
             )

@@ -51,12 +51,15 @@ class Kept:
 class Opened:
     """One run at one commit. The Dataset reads its values when they are used."""
 
-    def __init__(self, place: Place, kept: Kept) -> None:
+    def __init__(self, place: Place, kept: Kept, *, ds: xr.Dataset | None = None) -> None:
+        """Open the run at `place`, or show `ds`."""
         self.place, self.commit = place, place.commit
         self._kept = kept
         self._rows: dict[str, list[dict[str, Any]]] = {}
         self._whole: dict[str, np.ndarray] = {}
-        self.ds = store.open(place.path, within=place.root, at_once=False)
+        if ds is None:
+            ds = store.open(place.path, within=place.root, at_once=False)
+        self.ds = ds
         axes = self.ds.attrs.get("append_axes", "[]")
         growing = json.loads(axes) if isinstance(axes, str) else list(axes)
         known = [axis for axis in ("step", "time", *growing) if axis in self.ds.sizes]
@@ -161,6 +164,11 @@ class Opened:
     def read(self, name: str, **selection: Any) -> np.ndarray:
         """Return a part of a variable; TooLarge if it is more than is read at once."""
         return np.asarray(self._part(name, selection).to_numpy())
+
+    def spectra(self, of: str, when: int | slice, row: int, k: int) -> np.ndarray:
+        """Return the first `k` values of one row at some times."""
+        along, axis, last = map(str, self.ds[of].dims)
+        return self.read(of, **{along: when, axis: row, last: slice(0, k)})
 
     def part(self, names: Iterable[str], **selection: Any) -> xr.Dataset:
         """Return a part of some variables with its values, and the coordinates they have."""

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from rankscope.accessor import METRICS as ACCESSOR_METRICS
 from rankscope.accessor import RankscopeAccessor
+from rankscope.leading_spectra import METRICS as LEADING_METRICS
+from rankscope.leading_spectra import leading_of
 
 Measure = Callable[..., xr.DataArray]
 
@@ -53,6 +56,13 @@ METRICS = {
     "energy_rank_99": _energy(99),
     "tail_exponent": Metric("tail exponent", RankscopeAccessor.tail_exponent, expensive=True),
 }
+# Whatever else the accessor computes of a spectrum, when it is asked for.
+METRICS |= {
+    name: Metric(name.replace("_", " "), getattr(RankscopeAccessor, name), expensive=True)
+    for name in ACCESSOR_METRICS
+    if name not in METRICS and name != "normalized_spectral_entropy"
+}
+LEADING = "leading_values"  # what a run keeps in place of singular values: the largest of them
 ALIGNMENTS = {
     "relative_alignment": Metric(
         "alignment over background", RankscopeAccessor.relative_alignment, "log"
@@ -100,6 +110,9 @@ def quantities(ds: xr.Dataset, along: str) -> list[Quantity]:
         if dims[2:] == ("k",):
             known = METRICS if _has_shapes(ds, stored, dims[1]) else {}
             shown += [_quantity(stored, key, dims[1], metric) for key, metric in known.items()]
+        elif dims[2:] == ("r",) and leading_of(ds, stored := _whole_name(stored)) is not None:
+            known = {name: metric for name, metric in METRICS.items() if _is_kept(name)}
+            shown += [_quantity(stored, key, dims[1], metric) for key, metric in known.items()]
         elif dims[2:] == ("i",):
             known = ALIGNMENTS if f"{stored}_background" in ds else {}
             shown += [_quantity(stored, key, dims[1], metric) for key, metric in known.items()]
@@ -113,6 +126,16 @@ def _has_shapes(ds: xr.Dataset, of: str, axis: str) -> bool:
     """Return whether the lengths of the spectra are known."""
     needed = ("product_m", "product_n", "product_r") if axis == "product" else ("m", "n")
     return (axis == "product") == of.startswith("product_") and all(name in ds for name in needed)
+
+
+def _whole_name(stored: str) -> str:
+    """Return the name of the spectra of which a run keeps the leading values."""
+    return stored.replace(LEADING, "singular_values")
+
+
+def _is_kept(metric: str) -> bool:
+    """Return whether a metric follows from leading values and the norm."""
+    return metric.partition("_rank_")[0] + "_rank" * ("_rank_" in metric) in LEADING_METRICS
 
 
 def _quantity(of: str, key: str, axis: str, metric: Metric) -> Quantity:
@@ -151,4 +174,6 @@ def inputs(ds: xr.Dataset, of: str, metric: str) -> list[str]:
         return [of, f"{of}_background"]
     if metric == "numerical_rank" and of == "change_singular_values":
         return [of, "singular_values"]
+    if of not in ds:
+        return [of.replace("singular_values", part) for part in (LEADING, "leading_frobenius")]
     return [of]

@@ -24,7 +24,7 @@ def spectra(query: Query) -> bytes:
     index = np.unique(np.linspace(0, max(0, k - 1), min(height, max(1, k))).round().astype(int))
     values = np.empty((len(index), len(positions)), np.float32)
     percentiles = np.full((len(LEVELS), len(positions)), np.nan, np.float32)
-    for target, part in _parts(opened, stored, axis, row, positions, k):
+    for target, part in _parts(opened, stored, row, positions, k):
         values[:, target] = part[:, index].T if k else np.nan
         ordered = np.sort(part, axis=1)  # NaN at the end, as in a spectrum that failed
         places = [round(level / 100 * max(0, k - 1)) for level in LEVELS]
@@ -67,7 +67,7 @@ def length_of(opened: Opened, of: str, axis: str, row: int) -> int:
 
 
 def _parts(
-    opened: Opened, of: str, axis: str, row: int, positions: np.ndarray, k: int
+    opened: Opened, of: str, row: int, positions: np.ndarray, k: int
 ) -> Iterator[tuple[slice, np.ndarray]]:
     """Yield the spectra at some columns, a bounded part of the run at a time."""
     rows = max(1, PART_BYTES // max(1, opened.ds[of].dtype.itemsize * max(1, k)))
@@ -76,6 +76,6 @@ def _parts(
         first = int(positions[start])
         stop = int(np.searchsorted(positions, first + rows))
         last = int(positions[stop - 1]) + 1
-        part = opened.read(of, **{opened.along: slice(first, last), axis: row, "k": slice(0, k)})
+        part = opened.spectra(of, slice(first, last), row, k)
         yield slice(start, stop), part[positions[start:stop] - first]
         start = stop

@@ -22,13 +22,15 @@ def spectrum(query: Query) -> bytes:
     row = query.row(opened, axis)
     position = _position(query, opened)
     info = opened.rows_of(axis)[row] if axis in opened.names else {}
+    if opened.ds[stored].dims[2] != "k":  # a part of a spectrum has no ranks
+        info = {key: info.get(key) for key in ("name", "label")}
     k = length_of(opened, stored, axis, row)
-    now, start = (_read(opened, stored, axis, row, place, k) for place in (position, 0))
+    now, start = (opened.spectra(stored, place, row, k) for place in (position, 0))
     change_of = _change_of(opened, stored)
     change = np.zeros(0, np.float32)
     if change_of and (axis != "matrix" or row in opened.whole(axis)):
         change_k = length_of(opened, change_of, axis, row)
-        change = _read(opened, change_of, axis, row, position, change_k)
+        change = opened.spectra(change_of, position, row, change_k)
     rounding = _rounding_floor(opened, info, axis, row, position)
     is_change = stored == "change_singular_values"
     noise, chance = _noise(info, axis, now)
@@ -69,10 +71,6 @@ def _position(query: Query, opened: Opened) -> int:
     return query.integer("at", None, most=len(opened.x) - 1)
 
 
-def _read(opened: Opened, of: str, axis: str, row: int, position: int, k: int) -> np.ndarray:
-    return opened.read(of, **{opened.along: position, axis: row, "k": slice(0, k)})
-
-
 def _change_of(opened: Opened, of: str) -> str | None:
     if "change_" in of:
         return None
@@ -89,12 +87,12 @@ def _energy(S: np.ndarray) -> np.ndarray:
 
 def _ranks(S: np.ndarray, floor: float | None) -> dict[str, float | None]:
     """Return the ranks of one spectrum. floor: what counts as rounding."""
-    if not S.size:
+    if not S.size or floor is None:
         return {}
     ranks = {
         "effective": metrics.effective_rank(S),
         "stable": metrics.stable_rank(S),
-        "numerical": metrics.numerical_rank(S, floor=floor) if floor is not None else np.nan,
+        "numerical": metrics.numerical_rank(S, floor=floor),
         **{str(share): metrics.energy_rank(S, share / 100) for share in SHARES},
     }
     return {name: _finite(float(rank)) for name, rank in ranks.items()}
@@ -118,7 +116,7 @@ def _rounding_floor(
     stored = info.get("dtype")
     if axis != "matrix" or stored not in metrics.LIMITS or "singular_values" not in opened.ds:
         return None
-    W = _read(opened, "singular_values", axis, row, position, int(info["k"]))
+    W = opened.spectra("singular_values", position, row, int(info["k"]))
     norm = float(np.linalg.norm(W.astype(np.float64)))
     return _finite(float(metrics.rounding_floor(stored, norm, info["m"], info["n"])))
 

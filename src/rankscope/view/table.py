@@ -69,6 +69,7 @@ class Table:
 
     def __init__(self, opened: Opened, of: str, axis: str) -> None:
         self.of, self.axis = of, axis
+        self.stored = inputs(opened.ds, of, "")[0]  # the array that says how the files are cut
         self.columns: OrderedDict[str, Column] = OrderedDict()
         self.damage = ""
         self._rows = opened.ds.sizes[axis]
@@ -94,8 +95,8 @@ class Table:
         return (
             before.attrs.get("dropped") == now.attrs.get("dropped")
             and before.attrs.get("started") == now.attrs.get("started")
-            and self.of in now.ds
-            and before.ds[self.of].shape[1:] == now.ds[self.of].shape[1:]
+            and self.stored in now.ds
+            and before.ds[self.stored].shape[1:] == now.ds[self.stored].shape[1:]
             and np.array_equal(before.x, now.x[: len(before.x)])
         )
 
@@ -126,7 +127,7 @@ class Table:
 
     def units(self) -> np.ndarray:
         """Return the first position of each unit of work along time, and the end: whole chunks."""
-        array = self.opened.ds[self.of]
+        array = self.opened.ds[self.stored]
         chunks = array.encoding.get("preferred_chunks", {})
         rows = max(1, int(chunks.get(self.opened.along, 1)))
         length = len(self.opened.x)
@@ -161,7 +162,7 @@ class Table:
             loaded = opened.part(names, **{opened.along: slice(first, last)})
             if len(positions) < last - first:
                 loaded = loaded.isel({opened.along: positions - first})
-            per_row = max(1, loaded[self.of].nbytes // max(1, len(positions)))
+            per_row = max(1, loaded.nbytes // max(1, len(positions)))
             rows = max(1, PART_BYTES // per_row)
             for start in range(0, len(positions), rows):
                 part = loaded.isel({opened.along: slice(start, start + rows)})
