@@ -4,7 +4,7 @@
 
 A network with three hidden layers learns scikit-learn's digits twice, with and without weight
 decay. Every picture is drawn for a light and for a dark page, into docs/pictures. The pictures of
-the pages "Getting started", "Look at a run" and "Rank of fine-tunes and LoRA" come from their code.
+the how-to and of "Getting started" come from the code of these pages.
 """
 
 import sys
@@ -204,6 +204,12 @@ def save(name: str, draw: Callable[[], Figure], folder: Path) -> None:
             figure.savefig(folder / f"{name}-{mode}.png", dpi=DPI, metadata={"Software": None})
 
 
+def of_measures(run: xr.Dataset) -> dict[str, Figure]:
+    """Draw the figure of each measure of a run."""
+    names = ("updates", "gradients", "activations", "attention", "rotation", "tails")
+    return {f"measure-{name}": getattr(figures, f"{name}_over_time")(run) for name in names}
+
+
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parent / "pictures")
     folder.mkdir(parents=True, exist_ok=True)
@@ -214,6 +220,7 @@ def main() -> None:
             save(name, lambda draw=draw: draw(runs), folder)
         run_first_block("getting-started.md", Path(scratch))
         run_first_block("howto/look.md", Path(scratch))
+        run_first_block("howto/beyond-weights.md", Path(scratch))
         plain, decayed = (rs.open(Path(scratch) / name) for name in ("plain", "decayed"))
         run_first_block("howto/lora.md", Path(scratch))
         growth = rs.lora.growth(Path(scratch) / "finetune")
@@ -223,6 +230,7 @@ def main() -> None:
             "heads": figures.head_ranks_over_time(plain),
             "comparison": figures.compare_runs({"no decay": plain, "decay 3": decayed}),
         }
+        drawn |= of_measures(rs.open(Path(scratch) / "beyond"))
         for name, figure in drawn.items():
             figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
 

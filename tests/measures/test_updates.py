@@ -117,3 +117,25 @@ def test_bad_options_are_refused(tmp_path) -> None:
     for wrong in (["updates"], [rs.Updates]):
         with pytest.raises(ValueError, match=r"expected a list such as \[rankscope.Updates\(\)\]"):
             checked_measures(wrong)
+
+
+def test_all_measures_work_where_leading_values_are_kept(tmp_path) -> None:
+    measure = [
+        rs.Updates(leading=2),
+        rs.Gradients(),
+        rs.Moments(),
+        rs.Rotation(leading=2),
+        rs.Attention(),
+        rs.Activations("first"),
+    ]
+    _, weights = train(tmp_path / "run", measure, spectrum=3)
+    ds = rs.open(tmp_path / "run")
+    update = weights[2]["out.weight"] - weights[1]["out.weight"]
+    row = ds.sel(step=1, matrix="out").update_leading_values
+    np.testing.assert_allclose(row, spectrum(update)[:3], rtol=1e-6)
+    ranks = ds.rankscope.stable_rank(of="update_singular_values").sel(step=1, matrix="out")
+    S = spectrum(update)
+    np.testing.assert_allclose(ranks, (S**2).sum() / S[0] ** 2, rtol=1e-5)
+    assert np.isfinite(ds.rotation_start.sel(matrix="out")).all() and np.isnan(ds.intruders).all()
+    assert np.isfinite(ds.attention_logit_bound).all()
+    assert np.isfinite(ds.update_share.sel(matrix="out")).all()

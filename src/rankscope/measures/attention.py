@@ -227,7 +227,8 @@ class _Attention(Gauge):
         x, y = float(seen.query_norm), float(seen.key_norm)
         factors = product.product(moment.weights)
         K, Q = factors.left.double(), factors.right.double()  # (in, unit)
-        spectra = moment.values["product_singular_values"]
+        names = ("product_singular_values", "product_leading_values")
+        spectra = next(moment.values[name] for name in names if name in moment.values)
         largest = float(spectra[self._product_row[product.name]][0])
         k, q = (_head_bias(r, seen.biases).to(K) for r in (product.left, product.right))
         norm = torch.linalg.vector_norm

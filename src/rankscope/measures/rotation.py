@@ -14,7 +14,7 @@ from rankscope.checkpoints import Checkpoint
 from rankscope.matrices import Reading, state_dict_tensors, stored_tensors
 from rankscope.matrices.source import CheckpointTensors, opened
 from rankscope.measures.protocol import Gauge, Moment, Subject, readable
-from rankscope.spectra import decompose
+from rankscope.snapshot.measuring import solver_of
 from rankscope.store import Variable
 
 INTRUDER = 0.5  # largest cosine of an intruder direction to any of the base's (shuttleworth2024)
@@ -36,7 +36,8 @@ class Rotation:
     Stored for each matrix: `rotation_start` (agreement with the reference, by default the first
     snapshot), `rotation_last` (with the last snapshot), `rotation_base` if there is a base, and
     `intruders`, the number of leading directions whose cosine to each of the base's directions is
-    below 0.5; the base is the reference if none is given.
+    below 0.5; the base is the reference if none is given. A tracker that keeps leading values does
+    not count intruders, for which it would need all directions of the base.
     """
 
     leading: int = 10
@@ -92,10 +93,10 @@ class _Rotation(Gauge):
                 table["rotation_start"][row] = agreement(U, self._start[name][:, :rank])
             if name in self._last and self._last[name].shape == U.shape:
                 table["rotation_last"][row] = agreement(U, self._last[name])
-            if name in known:
+            if name in known and self._plan.leading is None:
                 table["intruders"][row] = intruders(U, known[name])
-                if self._base is not None:
-                    table["rotation_base"][row] = agreement(U, known[name][:, :rank])
+            if name in known and self._base is not None:
+                table["rotation_base"][row] = agreement(U, known[name][:, :rank])
         self._last = {name: U[:, :rank].double().cpu() for name, U in now.items()}
         return table
 
@@ -106,15 +107,15 @@ class _Rotation(Gauge):
         for reading in readable(self._whole, weights, moment.weights):
             if reading.name not in known:
                 W = reading.view(weights[reading.parameter].detach().cpu()).W
-                tall = W.shape[0] > W.shape[1]
-                name, k = reading.name, min(W.shape)
-                svd = decompose(
-                    {name: W},
-                    ranks={name: k},
+                leading = self._plan.leading is not None
+                rank = self._rank if leading else min(W.shape)
+                svd = solver_of(self._plan)(
+                    {reading.name: W},
+                    ranks={reading.name: rank},
                     threads=moment.threads,
                     on_failure=lambda names: None,
-                )[name]
-                known[name] = (svd.Vh.mT if tall else svd.U).float()
+                )[reading.name]
+                known[reading.name] = (svd.Vh.mT if W.shape[0] > W.shape[1] else svd.U).float()
 
 
 def agreement(U: Float[Tensor, "d r"], V: Float[Tensor, "d r"]) -> float:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,9 +12,10 @@ from torch import Tensor
 
 from rankscope.matrices import Reading, product_change
 from rankscope.measures.protocol import Gauge, Moment, OptimizerStep, Subject, readable
-from rankscope.measures.spectra import all_values
-from rankscope.snapshot.measuring import change_size, difference
-from rankscope.snapshot.portions import padded, portions
+from rankscope.snapshot.measuring import change_size, difference, solver_of
+from rankscope.snapshot.portions import portions
+from rankscope.snapshot.spectrum import MISSING, Spectrum, spectrum_of, values_of, variables_of
+from rankscope.spectra.decomposition import Matrix
 from rankscope.store import Variable
 
 AFTER = "weights"  # the watched weights after the optimizer step
@@ -25,7 +27,8 @@ class Updates:
 
     leading: number of the weight's leading directions for the share of the update inside them.
 
-    Stored: `update_singular_values`, `product_update_singular_values`, and for each matrix
+    Stored: `update_singular_values` and `product_update_singular_values` (leading values where the
+    tracker keeps leading values of the weights), and for each matrix
 
     update_norm_ratio: Frobenius norm of the update over that of the weight.
     update_share: share of the update's squared norm inside the weight's leading directions, on
@@ -55,12 +58,12 @@ class _Updates(Gauge):
         self.facts = {"leading": leading}
         self.directions = {reading.name: leading for reading in self._whole}
         real = subject.real
-        self.variables = {"update_singular_values": Variable(("step", "matrix", "k"), real)}
+        self.variables = {**variables_of(self._plan, "matrix", real, prefix="update_")}
         for name in ("norm_ratio", "share", "cosine_last", "cosine_start"):
             self.variables[f"update_{name}"] = Variable(("step", "matrix"), real)
         if self._plan.products:
-            values = Variable(("step", "product", "k"), real)
-            self.variables["product_update_singular_values"] = values
+            product = variables_of(self._plan, "product", real, prefix="product_update_")
+            self.variables |= product
         self.operations = 2.0 * sum(r.m * r.n * min(r.m, r.n) for r in self._whole)
 
     def after_step(self, step: OptimizerStep) -> None:
@@ -78,14 +81,14 @@ class _Updates(Gauge):
         if not after:
             return {}
         row = {reading.name: i for i, reading in enumerate(self._plan.readings)}
-        spectra = [np.empty(0)] * len(row)
+        spectra = [MISSING] * len(row)
         numbers = np.full((4, len(row)), math.nan)
         last, self._last = self._last, {}
         readings = list(readable(self._whole, moment.weights, after))
         for portion in portions(readings, size=lambda reading: reading.m * reading.n):
             updates = {r.name: _moved(r, after, moment.weights) for r in portion}
-            for name, S in all_values(updates, threads=moment.threads).items():
-                spectra[row[name]] = S
+            for name, result in self._solved(updates, moment).items():
+                spectra[row[name]] = spectrum_of(result, self._plan)
             for reading in portion:
                 name, update = reading.name, updates[reading.name]
                 W = reading.view(moment.weights[reading.parameter]).W
@@ -101,14 +104,20 @@ class _Updates(Gauge):
             self._last |= updates
         names = ("norm_ratio", "share", "cosine_last", "cosine_start")
         values = {f"update_{name}": line for name, line in zip(names, numbers, strict=True)}
-        values["update_singular_values"] = padded(spectra, self._plan.k)
+        values |= values_of(spectra, self._plan, prefix="update_")
         if self._plan.products:
             known = {**dict(moment.weights), **dict(after)}
-            values["product_update_singular_values"] = self._products(known, moment)
+            values |= values_of(self._products(known, moment), self._plan, prefix="product_update_")
         return values
 
-    def _products(self, after: Mapping[str, Tensor], moment: Moment) -> np.ndarray:
-        spectra: dict[str, np.ndarray] = {}
+    def _solved(self, matrices: Mapping[str, Matrix], moment: Moment) -> dict[str, Any]:
+        solve = solver_of(self._plan)
+        threads = moment.threads
+        solved: dict[str, Any] = solve(matrices, threads=threads, on_failure=lambda names: None)
+        return solved
+
+    def _products(self, after: Mapping[str, Tensor], moment: Moment) -> list[Spectrum]:
+        spectra: dict[str, Spectrum] = {}
         for portion in portions(self._plan.products, size=change_size):
             changes = {
                 product.name: product_change(
@@ -117,9 +126,9 @@ class _Updates(Gauge):
                 for product in portion
                 if {reading.parameter for reading in product.readings} <= moment.weights.keys()
             }
-            spectra |= all_values(changes, threads=moment.threads)
-        rows = [spectra.get(product.name, np.empty(0)) for product in self._plan.products]
-        return padded(rows, self._plan.k)
+            solved = self._solved(changes, moment)
+            spectra |= {name: spectrum_of(svd, self._plan) for name, svd in solved.items()}
+        return [spectra.get(product.name, MISSING) for product in self._plan.products]
 
 
 def _moved(reading: Reading, now: Mapping[str, Tensor], before: Mapping[str, Tensor]) -> Tensor:

@@ -52,7 +52,7 @@ def measure(
     carried: what earlier snapshots of the same plan and reference know of frozen tensors.
     """
     failed: list[str] = []
-    solve: Solve = partial(_solver(plan), threads=threads, on_failure=failed.extend)
+    solve: Solve = partial(solver_of(plan), threads=threads, on_failure=failed.extend)
     if carried is not None and plan.frozen:
         solve = carried.around(solve, tensors, frozen=plan.frozen, sources=plan.sources)
     spectra, changes, vectors = _matrices(plan, tensors, reference, solve)
@@ -70,7 +70,8 @@ def measure(
     return Snapshot(values, tuple(failed), directions)
 
 
-def _solver(plan: Plan) -> Solve:
+def solver_of(plan: Plan) -> Solve:
+    """Return the function that decomposes for a plan: all values, or the leading ones."""
     if plan.leading is None:
         return decompose
     return partial(decompose_leading, rank=plan.leading, tolerance=TOLERANCE)
