@@ -228,6 +228,7 @@ def main() -> None:
             "lora-growth": figures.change_ranks_over_steps(growth),
             "first-run": figures.overview(rs.open(Path(scratch) / "first"), "0"),
             "heads": figures.head_ranks_over_time(plain),
+            "spectra-by-matrix": figures.spectra_by_matrix(decayed),
             "comparison": figures.compare_runs({"no decay": plain, "decay 3": decayed}),
         }
         drawn |= of_measures(rs.open(Path(scratch) / "beyond"))

@@ -76,6 +76,27 @@ def test_steps_are_those_of_the_optimizer(
     assert_last_snapshot_is(tmp_path / "run", module.layers)
 
 
+def test_steps_of_several_optimizers_are_counted_as_the_trainer_does(tmp_path: Path) -> None:
+    class Manual(Module):
+        automatic_optimization = False
+
+        def training_step(self, batch, index) -> None:
+            for optimizer in self.optimizers():
+                optimizer.zero_grad()
+                self.manual_backward(self(batch[0]).square().mean())
+                optimizer.step()
+
+        def configure_optimizers(self) -> list[torch.optim.Optimizer]:
+            parts = (self.layers[0], self.layers[3])
+            return [torch.optim.SGD(part.parameters(), lr=0.1) for part in parts]
+
+    callback = RankCallback(tmp_path / "run", schedule=1, strict=True)
+    training = trainer(tmp_path, callback, max_steps=8)
+    training.fit(Manual(), loader())
+    assert training.global_step == 8
+    assert rs.open(tmp_path / "run").step.values.tolist() == [0, 2, 4, 6, 8]
+
+
 @pytest.mark.parametrize("kind", ["float32", "bf16-mixed", "compile"])
 def test_training_is_bit_identical(tmp_path: Path, kind: str) -> None:
     results = []
