@@ -9,6 +9,7 @@ BENCHMARKS = (
     "leading",
     "measures",
     "lora",
+    "scan",
     "short_runs",
     "store",
     "theory",

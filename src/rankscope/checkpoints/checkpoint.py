@@ -8,6 +8,7 @@ from typing import Any
 from jaxtyping import Shaped
 from torch import Tensor
 
+from rankscope.checkpoints.files import printable
 from rankscope.checkpoints.tensors import Loader, StoredTensor
 
 
@@ -29,7 +30,11 @@ class Checkpoint:
 
     def read(self, name: str) -> Shaped[Tensor, "..."]:
         """Read one tensor into memory of its own; ValueError if its format is refused."""
-        return self._loader(name).load()
+        loader = self._loader(name)
+        try:
+            return loader.load()
+        except ValueError as damage:
+            raise ValueError(printable(str(damage))) from None
 
     def read_rows(self, name: str, start: int, stop: int) -> Shaped[Tensor, "..."]:
         """Read a range of the first axis, such as one expert of a stack."""

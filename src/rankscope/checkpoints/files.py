@@ -155,3 +155,8 @@ def inside(folder: Path, name: str) -> Path:
             f"{str(path)!r} is a link that leads outside its folder; pass the file it leads to"
         )
     return path
+
+
+def printable(text: str) -> str:
+    """Return a text of one line that a terminal can show, whatever a file has put into it."""
+    return "".join(c if c.isprintable() else "?" for c in text)[:900]

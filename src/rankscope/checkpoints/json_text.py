@@ -19,7 +19,7 @@ def read_json(file: File, offset: int = 0, count: int | None = None) -> dict[str
         )
     data = read_bytes(file, offset, count)
     try:
-        content = json.loads(data, object_pairs_hook=_without_duplicates)
+        content = json.loads(data.decode(), object_pairs_hook=_without_duplicates)
     except _Duplicate as duplicate:
         raise ValueError(f"{file.name} is damaged: {duplicate} is listed twice") from None
     except (ValueError, RecursionError):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rankscope.checkpoints.checkpoint import Checkpoint
 from rankscope.checkpoints.dcp import METADATA, open_dcp
-from rankscope.checkpoints.files import File, LocalFile, inside, read_bytes
+from rankscope.checkpoints.files import File, LocalFile, inside, printable, read_bytes
 from rankscope.checkpoints.folders import (
     INDEX,
     configurations,
@@ -32,7 +32,20 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
     Weights in float8 or MXFP4 are read with their scales. Other integers are refused by name.
     """
-    return with_scales(_opened(path))
+    try:
+        return _named(with_scales(_opened(path)))
+    except ValueError as refusal:
+        raise ValueError(printable(str(refusal))) from None
+
+
+def _named(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint without tensors whose names no terminal should show."""
+    odd = [name for name in checkpoint.tensors if not name.isprintable()]
+    problems = [*checkpoint.problems]
+    if odd:
+        problems.append(f"{len(odd)} tensors have names that are no text, first {odd[0][:80]!r}")
+    tensors = {name: t for name, t in checkpoint.tensors.items() if name.isprintable()}
+    return replace(checkpoint, tensors=tensors, problems=tuple(map(printable, problems)))
 
 
 def _opened(path: str | os.PathLike[str]) -> Checkpoint:
