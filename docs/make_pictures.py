@@ -4,9 +4,11 @@
 
 A network with three hidden layers learns scikit-learn's digits twice, with and without weight
 decay. Every picture is drawn for a light and for a dark page, into docs/pictures. The pictures of
-the how-to and of "Getting started" come from the code of these pages.
+the how-to and of "Getting started" come from the code of these pages. That of a scan needs the
+checkpoints in the folder RANKSCOPE_DATA.
 """
 
+import os
 import sys
 import tempfile
 from collections.abc import Callable
@@ -23,6 +25,7 @@ from torch import nn
 
 import rankscope as rs
 from rankscope import figures
+from rankscope.scanning.command import run_scan
 
 STEPS, WIDTH, DECAYS = 3000, 96, (0.0, 0.5)
 SHOWN = "2"  # the middle matrix
@@ -63,6 +66,12 @@ def run_first_block(page: str, folder: Path) -> None:
     code = text.partition("```python\n")[2].partition("```")[0]
     torch.manual_seed(0)
     exec(code.replace('"runs/', f'"{folder}/'), {})
+
+
+def scanned(data: Path, scratch: Path) -> Figure:
+    """Scan the series of checkpoints in the data folder, and draw its fourth convolution."""
+    run_scan([str(data / "checkpoints" / "mnist-diffusion-cnn")], out=scratch / "scan")
+    return figures.overview(rs.open(scratch / "scan"), "net.conv4")
 
 
 def hero(runs: dict[float, xr.Dataset]) -> Figure:
@@ -232,6 +241,8 @@ def main() -> None:
             "comparison": figures.compare_runs({"no decay": plain, "decay 3": decayed}),
         }
         drawn |= of_measures(rs.open(Path(scratch) / "beyond"))
+        if series := os.environ.get("RANKSCOPE_DATA"):  # checkpoints of somebody else's training
+            drawn["scan-series"] = scanned(Path(series), Path(scratch))
         for name, figure in drawn.items():
             figure.savefig(folder / f"{name}.png", dpi=110, metadata={"Software": None})
 

@@ -69,7 +69,16 @@ WHERE = ["--data", "--device", "--on"]
             "scan",
             [
                 *("--base", "--out", "--sort", "--include", "--exclude", "--pattern"),
-                *("--leading", "--revision", "--like", "--device", "--json", "--csv", "--help"),
+                *(
+                    "--leading",
+                    "--revision",
+                    "--like",
+                    "--device",
+                    "--on",
+                    "--json",
+                    "--csv",
+                    "--help",
+                ),
             ],
         ),
         ("lora", LORA),

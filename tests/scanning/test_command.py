@@ -43,7 +43,7 @@ def test_a_series_shows_its_last_step_and_the_first_ranks(
 ) -> None:
     series(tmp_path)
     ran = Ran(capsys, tmp_path)
-    assert ran.code == 0 and "step 30 of 4 from step 0" in ran.out
+    assert ran.code == 0 and "step 30, last of 4" in " ".join(ran.out.split())
     assert "at first" in ran.out
 
 

@@ -196,3 +196,17 @@ def test_views_of_a_file_are_those_of_the_model(tmp_path: Path) -> None:
     path = saved(tmp_path / "x.safetensors", weights())
     for name, view in rs.views(path, like=net).items():
         assert torch.equal(view.W, rs.views(net)[name].W)
+
+
+def test_leading_values_are_the_first_of_all(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    W = torch.randn(300, 280) @ torch.diag(0.9 ** torch.arange(280.0))
+    path = saved(tmp_path / "x.safetensors", {"a.weight": W, "b.weight": torch.randn(8, 5)})
+    whole, part = rs.scan(path), rs.scan(path, leading=20)
+    for one, other in zip(whole.checkpoints[0].matrices, part.checkpoints[0].matrices, strict=True):
+        np.testing.assert_allclose(other.S, one.S[:20], rtol=1e-6)
+        assert other.norm == one.norm
+    table, full = part.table(), whole.table()
+    assert table.loc["a", "stable_rank"] == pytest.approx(full.loc["a", "stable_rank"])
+    assert table.loc["a", "rank_50"] == full.loc["a", "rank_50"]
+    assert np.isnan(table.loc["a", "effective_rank"]) and np.isnan(table.loc["a", "tail_exponent"])

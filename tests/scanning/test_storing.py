@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import rankscope as rs
-from rankscope.scanning import command, scanner
+from rankscope.scanning import scanner
 from rankscope.scanning.command import run_scan
 from scanning.cases import saved, series, weights
 
@@ -38,15 +38,15 @@ def test_an_interrupted_series_continues(tmp_path: Path, monkeypatch: pytest.Mon
     series(tmp_path / "series")
     whole = run_scan([str(tmp_path / "series")])
     opened: list[str] = []
-    checkpoint = scanner.Scanner.checkpoint
+    scanned = scanner.Scanner._scanned
 
-    def failing(self: scanner.Scanner, member: scanner.Member) -> scanner.CheckpointScan:
-        opened.append(Path(member.path).name)
+    def failing(self: scanner.Scanner, job: scanner.Job) -> scanner.CheckpointScan:
+        opened.append(Path(job.member.path).name)
         if len(opened) == 3:
             raise KeyboardInterrupt
-        return checkpoint(self, member)
+        return scanned(self, job)
 
-    monkeypatch.setattr(scanner.Scanner, "checkpoint", failing)
+    monkeypatch.setattr(scanner.Scanner, "_scanned", failing)
     with pytest.raises(KeyboardInterrupt):
         run_scan([str(tmp_path / "series")], out=tmp_path / "run")
     assert rs.open(tmp_path / "run")["step"].to_numpy().tolist() == [0, 10]
@@ -66,10 +66,10 @@ def test_what_is_damaged_leaves_a_gap(tmp_path: Path) -> None:
     states[20]["1.weight"] = torch.full((24, 16), torch.nan)
     states[20]["3.weight"] = torch.zeros(12, 24)
     saved(tmp_path / "series" / "step20.safetensors", states[20])
-    (tmp_path / "series" / "step10.safetensors").write_bytes(b"")
+    (tmp_path / "series" / "step0.safetensors").write_bytes(b"")
     run_scan([str(tmp_path / "series")], out=tmp_path / "run")
     run = rs.open(tmp_path / "run")
-    assert run["step"].to_numpy().tolist() == [0, 20, 30]
+    assert run["step"].to_numpy().tolist() == [10, 20, 30]
     assert run["status"].to_numpy().tolist() == [[0, 0, 0], [0, 2, 1], [0, 0, 0]]
 
 
@@ -82,4 +82,3 @@ def test_other_runs_and_other_settings_are_refused(tmp_path: Path) -> None:
         tracker.observe(0)
     with pytest.raises(ValueError, match="is a run, and none of a scan"):
         run_scan([str(tmp_path / "series")], out=tmp_path / "other")
-    assert command

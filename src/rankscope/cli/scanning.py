@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from rankscope.cli.options import app, local
+from rankscope.cli.options import OnOption, app, local
 
 if TYPE_CHECKING:
     from rankscope.scanning import Scan
@@ -73,6 +73,7 @@ def scan_command(
         Literal["cpu", "cuda"] | None,
         typer.Option(help="Where matrices are decomposed.", show_default="cpu"),
     ] = None,
+    on: OnOption = "here",
     json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print the table as CSV.")] = False,
 ) -> None:
@@ -94,6 +95,7 @@ def scan_command(
         pattern=pattern,
         leading=leading,
         device=device or "cpu",
+        on=on,
     )
     if sort is not None:
         result.table(sort=sort)  # a wrong column is refused before anything is printed

@@ -1,9 +1,8 @@
 """Measurement of the matrices of one checkpoint: spectra, norms, changes since a base."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -13,8 +12,8 @@ from rankscope.checkpoints import Checkpoint
 from rankscope.matrices import Reading, Views
 from rankscope.matrices.source import CheckpointTensors
 from rankscope.scanning.matrix import MatrixScan
-from rankscope.scanning.weights import Portion
-from rankscope.spectra import decompose
+from rankscope.scanning.portions import Portion
+from rankscope.spectra import decompose, decompose_leading
 
 # Prefixes that training and adapter libraries put before the names of one model.
 PREFIXES = re.compile(r"^(?:_orig_mod\.|module\.|base_model\.model\.|model\.|transformer\.)+")
@@ -107,22 +106,27 @@ def _spectra(matrices: Mapping[str, Tensor], options: Options) -> dict[str, np.n
     finite = {name: W for name, W in matrices.items() if bool(torch.isfinite(W.sum()))}
     zero = {name for name, W in matrices.items() if not W.any()}
     jobs = {name: W for name, W in finite.items() if name not in zero}
-    svds = _solver(options)(jobs)
     lengths = {name: min(W.shape) for name, W in matrices.items()}
     spectra = {name: np.zeros(lengths[name]) for name in zero}
-    spectra |= {name: S.numpy(force=True) for name, S in svds.items()}
+    spectra |= {name: S.numpy(force=True) for name, S in _values(jobs, options).items()}
     return {
         name: spectra.get(name, np.full(lengths[name], np.nan))[: options.leading]
         for name in matrices
     }
 
 
-def _solver(options: Options) -> Callable[[Mapping[str, Tensor]], dict[str, Tensor]]:
-    def all_values(matrices: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        solve = partial(decompose, threads=options.threads, on_failure=lambda names: None)
-        return {name: svd.S for name, svd in solve(matrices).items()}
+def _values(matrices: Mapping[str, Tensor], options: Options) -> dict[str, Tensor]:
+    if options.leading is None:
+        svds = decompose(matrices, threads=options.threads, on_failure=_named_elsewhere)
+        return {name: svd.S for name, svd in svds.items()}
+    parts = decompose_leading(
+        matrices, options.leading, threads=options.threads, on_failure=_named_elsewhere
+    )
+    return {name: part.S for name, part in parts.items()}
 
-    return all_values
+
+def _named_elsewhere(names: Sequence[str]) -> None:
+    """Ignore matrices that are not finite; the scan names them."""
 
 
 def frobenius(W: Tensor) -> float:

@@ -57,7 +57,8 @@ class Scan:
             return f"{last.source}{since}"
         first = self.checkpoints[0].step
         return (
-            f"{last.source}{since}: step {last.step} of {len(self.checkpoints)} from step {first}"
+            f"{last.source}{since}: step {last.step}, last of {len(self.checkpoints)} checkpoints "
+            f"since step {first}"
         )
 
     def last_table(self, *, sort: str | None = None) -> pd.DataFrame:

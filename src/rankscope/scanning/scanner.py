@@ -1,8 +1,10 @@
 """Scan of checkpoints and series, one portion of tensors at a time."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,9 +14,10 @@ from rankscope.checkpoints.series import Member, given_in_order, series_in
 from rankscope.matrices import Coverage, Covered, Views, views
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.measuring import Base, Options, measure, sizes_of
+from rankscope.scanning.portions import planned, portions
 from rankscope.scanning.progress import Progress, Silent
 from rankscope.scanning.results import CheckpointScan, Scan
-from rankscope.scanning.weights import planned, portions
+from rankscope.scanning.tasks import Measured, Task, Workers
 
 Patterns = str | Iterable[str] | None
 Finished = Callable[[CheckpointScan], None]
@@ -69,11 +72,13 @@ class Scanner:
         include: Patterns = None,
         exclude: Patterns = None,
         progress: Progress | None = None,
+        workers: Workers | None = None,
     ) -> None:
         self._options = options
         self._include = [include] if isinstance(include, str) else include and list(include)
         self._exclude = [exclude] if isinstance(exclude, str) else exclude and list(exclude)
         self._progress = progress or Silent()
+        self._workers = workers
         self._base_name = None if base is None else str(base)
         self._base = None if base is None else Base(views(open_checkpoint(base)))
 
@@ -89,46 +94,80 @@ class Scanner:
         ValueError if none of them can be scanned.
         """
         scans: list[CheckpointScan] = []
-        sentences: list[str] = []
+        problems: list[str] = []
         notes = list(left_out)
-        for member in members:
+        for job in self._jobs(members):
             try:
-                result = self.checkpoint(member)
+                result = self._scanned(job)
             except ValueError as refusal:
                 if len(members) == 1:
                     raise
-                sentences.append(f"step {member.step} is left out: {refusal}")
+                problems.append(f"step {job.member.step} is left out: {refusal}")
                 continue
             notes += [*result.notes, *(compared(scans[-1], result) if scans else ())]
-            sentences += result.problems
+            problems += result.problems
             scans.append(result)
             if finished is not None:
                 finished(result)
         if not scans:
-            raise ValueError(sentences[-1])
-        return Scan(tuple(scans), self._base_name, tuple(sentences), tuple(notes))
+            raise ValueError(problems[-1])
+        return Scan(tuple(scans), self._base_name, tuple(problems), tuple(notes))
 
-    def checkpoint(self, member: Member) -> CheckpointScan:
-        """Return the scan of one checkpoint."""
-        checkpoint = open_checkpoint(member.path)
-        matrices = views(checkpoint, include=self._include, exclude=self._exclude)
-        if not matrices:
-            raise ValueError(f"{checkpoint.source} has no matrix to scan: {_why(matrices)}")
-        return self._scanned(member, checkpoint, matrices)
+    def _jobs(self, members: Sequence[Member]) -> Iterator["Job"]:
+        """Yield the checkpoints in order; on a cluster, with the work on the next ones sent."""
+        ahead: deque[Job] = deque()
+        for member in members:
+            ahead.append(self._job(member))
+            while (
+                self._workers is None or sum(len(job.sent) for job in ahead) > self._workers.width
+            ):
+                yield ahead.popleft()
+                if not ahead:
+                    break
+        yield from ahead
 
-    def _scanned(self, member: Member, checkpoint: Checkpoint, matrices: Views) -> CheckpointScan:
+    def _job(self, member: Member) -> "Job":
+        try:
+            checkpoint = open_checkpoint(member.path)
+            matrices = views(checkpoint, include=self._include, exclude=self._exclude)
+            if not matrices:
+                raise ValueError(f"{checkpoint.source} has no matrix to scan: {_why(matrices)}")
+        except ValueError as refusal:
+            return Job(member, refusal=refusal)
         sizes = sizes_of(checkpoint)
-        plan = planned(matrices, sizes)
-        names = [name for portion in plan for name in portion]
+        job = Job(member, checkpoint, matrices, sizes, planned(matrices, sizes))
+        if self._workers is not None:
+            job.sent += [self._workers.submit(self._task(member, names)) for names in job.plan]
+        return job
+
+    def _task(self, member: Member, names: tuple[str, ...]) -> Task:
+        patterns = (None if p is None else tuple(p) for p in (self._include, self._exclude))
+        return Task(member.path, names, self._options, self._base_name, *patterns)
+
+    def _measured(self, job: "Job", matrices: Views) -> Iterator[Measured]:
+        """Yield what is measured of each portion, here or by the workers."""
+        if self._workers is not None:
+            yield from map(self._workers.result, job.sent)
+            return
+        for portion in portions(matrices, job.plan, job.sizes):
+            measured = tuple(measure(portion, self._options, self._base))
+            refused = portion.refused
+            del portion  # a large tensor that is read next needs the room
+            yield Measured(measured, refused)
+
+    def _scanned(self, job: "Job") -> CheckpointScan:
+        """Return the scan of one checkpoint."""
+        if job.refusal is not None or job.checkpoint is None or job.matrices is None:
+            raise job.refusal or ValueError(f"{job.member.path} cannot be read")
+        member, matrices, sizes = job.member, job.matrices, job.sizes
+        names = [name for names in job.plan for name in names]
         self._progress.start(member.path, len(names), sum(sizes.get(name, 0) for name in names))
         results: dict[str, MatrixScan] = {}
-        problems = list(checkpoint.problems)
-        for portion in portions(matrices, plan, sizes):
-            problems += portion.refused
-            for result in measure(portion, self._options, self._base):
-                results[result.name] = result
-            self._progress.advance(len(portion.tensors), portion.bytes)
-            del portion  # a large tensor that is read next needs the room
+        problems = list(job.checkpoint.problems)
+        for portion, measured in zip(job.plan, self._measured(job, matrices), strict=True):
+            problems += measured.refused
+            results |= {matrix.name: matrix for matrix in measured.matrices}
+            self._progress.advance(len(portion), sum(sizes.get(name, 0) for name in portion))
         self._progress.finish()
         if not results:
             raise ValueError(problems[-1])
@@ -136,14 +175,22 @@ class Scanner:
         odd = [matrix.name for matrix in ordered if not np.isfinite(matrix.norm)]
         more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
         notes = [f"step {member.step} has NaN or Inf in {odd[0]}{more}"] if odd else []
-        return CheckpointScan(
-            member.step,
-            checkpoint.source,
-            ordered,
-            _coverage(matrices, results),
-            tuple(problems),
-            tuple(notes),
-        )
+        coverage = _coverage(matrices, results)
+        source = job.checkpoint.source
+        return CheckpointScan(member.step, source, ordered, coverage, tuple(problems), tuple(notes))
+
+
+@dataclass
+class Job:
+    """One checkpoint that is opened, and what workers were sent of it; or why it is refused."""
+
+    member: Member
+    checkpoint: Checkpoint | None = None
+    matrices: Views | None = None
+    sizes: dict[str, int] = field(default_factory=dict)
+    plan: list[tuple[str, ...]] = field(default_factory=list)
+    sent: list[Any] = field(default_factory=list)
+    refusal: ValueError | None = None
 
 
 def _coverage(matrices: Views, results: dict[str, MatrixScan]) -> Coverage:

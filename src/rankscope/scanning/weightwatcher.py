@@ -41,7 +41,7 @@ def _values(matrix: MatrixScan) -> dict[str, float]:
         return shape
     squares = S**2
     alpha, largest = float(metrics.tail_exponent(S)), float(squares[0])
-    rank = int((S[0] * N * np.finfo(np.float32).eps < S).sum())
+    rank = int((S[0] * N * np.finfo(S.dtype).eps < S).sum())
     share = squares / squares.sum()
     entropy = float(-(share[share > 0] * np.log(share[share > 0])).sum())
     # Sums of large powers stay finite when the largest is taken out.

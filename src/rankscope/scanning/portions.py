@@ -1,9 +1,9 @@
-"""Weights of a checkpoint in the order in which they are measured, read ahead by a thread."""
+"""Portions of a checkpoint, in the order in which they are measured; the next is read ahead."""
 
 import queue
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -28,11 +28,10 @@ class Portion:
 
     tensors: dict[str, Tensor]
     readings: tuple[Reading, ...]
-    bytes: int
     refused: tuple[str, ...] = ()
 
 
-def planned(matrices: Views, sizes: dict[str, int]) -> list[tuple[str, ...]]:
+def planned(matrices: Views, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
     """Return the names of the tensors of each portion, in natural order.
 
     The order is that of the names and not that of the file, so that two formats of one model are
@@ -58,27 +57,25 @@ def natural(name: str) -> tuple[tuple[int, int | str], ...]:
 
 
 def portions(
-    matrices: Views, plan: Iterable[tuple[str, ...]], sizes: dict[str, int]
+    matrices: Views, plan: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
 ) -> Iterator[Portion]:
     """Yield the portions of the plan; the next is read while the caller measures this one."""
-    by_parameter: dict[str, list[Reading]] = {}
-    for reading in matrices.readings.values():
-        by_parameter.setdefault(reading.parameter, []).append(reading)
-
-    def read(names: tuple[str, ...]) -> Portion:
-        tensors: dict[str, Tensor] = {}
-        refused: list[str] = []
-        for name in names:
-            try:
-                tensors[name] = matrices.tensors[name]
-            except ValueError as refusal:
-                refused.append(str(refusal))
-        readings = tuple(r for name in tensors for r in by_parameter[name])
-        return Portion(tensors, readings, sum(sizes.get(n, 0) for n in names), tuple(refused))
-
-    plan = list(plan)
     small = [sum(sizes.get(name, 0) for name in names) <= PORTION for names in plan]
-    yield from _ahead([partial(read, names) for names in plan], small)
+    yield from _ahead([partial(read_portion, matrices, names) for names in plan], small)
+
+
+def read_portion(matrices: Views, names: Sequence[str]) -> Portion:
+    """Read the tensors of these names, and name those that cannot be read."""
+    tensors: dict[str, Tensor] = {}
+    refused: list[str] = []
+    for name in names:
+        try:
+            tensors[name] = matrices.tensors[name]
+        except ValueError as refusal:
+            refused.append(str(refusal))
+    readings = (reading for reading in matrices.readings.values() if reading.parameter in tensors)
+    in_order = sorted(readings, key=lambda reading: list(tensors).index(reading.parameter))
+    return Portion(tensors, tuple(in_order), tuple(refused))
 
 
 def _ahead(reads: list[Callable[[], Portion]], small: list[bool]) -> Iterator[Portion]:

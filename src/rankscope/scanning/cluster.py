@@ -1,0 +1,83 @@
+"""Scans on a Ray cluster: portions of tensors, of several checkpoints at once, one core each.
+
+All nodes must see the checkpoints under the same paths. A portion is measured as it is here, so the
+result is the same.
+"""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import ray
+import torch
+
+from rankscope.checkpoints import open_checkpoint
+from rankscope.matrices import Views, views
+from rankscope.scanning.measuring import Base, measure
+from rankscope.scanning.portions import read_portion
+from rankscope.scanning.tasks import Measured, Task
+
+OBJECT_MEMORY = 100 * 2**20  # bytes; only names and spectra travel
+
+
+class Cluster:
+    """Workers of a Ray cluster that measure portions."""
+
+    def __init__(self) -> None:
+        self._task = ray.remote(num_cpus=1, max_retries=3)(measure_there)
+
+    def submit(self, task: Task) -> Any:
+        """Send a portion to a worker; `result` waits for it."""
+        options = replace(task.options, threads=1)
+        return self._task.remote(replace(task, options=options))
+
+    def result(self, reference: Any) -> Measured:
+        """Return what the worker has measured."""
+        measured: Measured = ray.get(reference)
+        return measured
+
+    @property
+    def width(self) -> int:
+        """Number of portions that may be under way."""
+        return 4 * max(1, int(ray.cluster_resources().get("CPU", 1)))  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def cluster() -> Iterator[Cluster]:
+    """Connect to the cluster at RAY_ADDRESS, or start one on this machine, while the body runs."""
+    if ray.is_initialized():
+        yield Cluster()
+        return
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if address == "local":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        quiet |= {"include_dashboard": False, "object_store_memory": OBJECT_MEMORY}
+    ray.init(address, **quiet)
+    try:
+        yield Cluster()
+    finally:
+        ray.shutdown()
+
+
+def measure_there(task: Task) -> Measured:
+    """Measure one portion in a worker, which keeps the last headers it has read."""
+    torch.set_num_threads(1)
+    matrices = _opened(task.path, task.include, task.exclude)
+    base = None if task.base is None else _base(task.base)
+    portion = read_portion(matrices, task.names)
+    return Measured(tuple(measure(portion, task.options, base)), portion.refused)
+
+
+@lru_cache(maxsize=2)
+def _opened(path: str, include: tuple[str, ...] | None, exclude: tuple[str, ...] | None) -> Views:
+    return views(open_checkpoint(path), include=include, exclude=exclude)
+
+
+@lru_cache(maxsize=1)
+def _base(path: str) -> Base:
+    return Base(views(open_checkpoint(path)))
