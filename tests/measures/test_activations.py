@@ -255,3 +255,21 @@ def test_compiled_models_keep_their_graph_on_other_steps(tmp_path) -> None:
     ds = rs.open(tmp_path / "run")
     assert (ds.activation_tokens == 16).all() and ds.sizes["step"] == 3
     torch._dynamo.reset()
+
+
+def test_outputs_under_autocast_are_summed_as_they_are(tmp_path) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = []
+    model[0].register_forward_hook(lambda module, args, output: seen.append(output.detach()))
+    measure = [rs.Activations("0"), rs.Gradients(), rs.Updates()]
+    with rs.Tracker(model, tmp_path / "run", schedule=1, strict=True, measure=measure) as tracker:
+        with torch.autocast("cpu", torch.bfloat16):
+            loss = model(torch.randn(16, 6)).square().mean()
+        loss.backward()
+        tracker.observe(0)
+        optimizer.step()
+    assert seen[0].dtype == torch.bfloat16
+    measured = rs.open(tmp_path / "run").activation_effective_rank[0, 0]
+    assert float(measured) == pytest.approx(entropy_rank(seen[0]), rel=1e-5)

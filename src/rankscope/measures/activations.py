@@ -88,7 +88,7 @@ class _Activations(Gauge):
     ) -> None:
         super().__init__()
         self._root, self._options, self._modules = unwrap(subject.model), options, modules
-        self._warn, self._charged = subject.warn, subject.charged
+        self._warn = subject.warn
         self._sums: dict[str, ActivationSums] = {}
         self._handles: list[RemovableHandle] = []
         self._reason = ""

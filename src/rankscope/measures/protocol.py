@@ -7,7 +7,6 @@ own thread, and stored with the snapshot.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -29,14 +28,12 @@ class Subject:
     """The training that a gauge is made for.
 
     warn: gives a warning once; takes a key and the warning.
-    charged: context in which the training thread works for a snapshot, for the budget.
     """
 
     model: nn.Module
     plan: Plan
     attentions: tuple[Attention, ...] = ()
     warn: Warn = lambda key, message: None
-    charged: Callable[[], AbstractContextManager[object]] = nullcontext
 
     @property
     def real(self) -> np.dtype:
