@@ -31,7 +31,7 @@ of 0.05 and 0.1 in plain time, within 1000 of which slow weights at 1e-5 did not
 
 Cost: 3 minutes at `small`, 32 minutes on two cores at `paper`.
 
-Expected: at 1e-32 most trials end within 5% of the unperturbed run, about nine tenths of them (B5).
+Expected: at 1e-32 nearly all trials end within 5% of the unperturbed run (B5).
 Relative to the perturbation, which is small, many do not come back (B5-first): other coordinates
 become active within the 1000 epochs, some a little earlier in the perturbed run. A weight at 1e-5
 that noise lifts to 1e-2 becomes active much earlier. At 1e-300 nearly all trials come back.

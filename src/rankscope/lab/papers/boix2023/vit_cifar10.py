@@ -39,8 +39,8 @@ Cost: 3 minutes at `small`; at `paper` 18 minutes on one H200 for a seed.
 
 Expected at `small`: the change ends with stable rank near 1 (K-Q) and near 2 (V-O) at scale 1, and
 lower at 0.03; the products began above 5. Growth is not steady: V-O often has its highest stable
-rank in the first epoch. At `paper`, in the one seed that was seen when the rules were made, B7, B8
-and B9 hold.
+rank in the first epoch. At `paper`, in two seeds, B8 and B9 hold, and B7 does for K-Q. V-O misses
+its bound by one block in one of them.
 """
 
 from dataclasses import replace

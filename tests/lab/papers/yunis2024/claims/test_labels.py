@@ -60,7 +60,7 @@ def test_lower_rank_and_alignment_that_persists() -> None:
     assert only(verdict).word == "holds"
     assert only(verdict).value == pytest.approx(0.1, abs=1e-6)
     row = rows(verdict)[0]
-    assert [row["fc2 lower by"], row["fc3 lower by"]] == pytest.approx([0.1, 0.1], abs=1e-6)
+    assert [row["fc2 lower by"], row["fc3 lower by"]] == pytest.approx([0.1, 0.1], abs=1e-5)
     assert row["a(end) / max a, true"] == pytest.approx(0.8)
     assert row["a(end) / max a, random"] == pytest.approx(0.6)
 
@@ -81,7 +81,7 @@ def test_each_part_of_the_rule(true, random, word: str) -> None:
 
 def test_each_middle_layer_has_a_mark_of_its_own() -> None:
     verdict = verdict_on(((44, 50), GOOD_TRUE[1]), ((45.1, 50.9), GOOD_RANDOM[1]), rule=Y8)
-    assert words(verdict) == {"mlp, fc2": "holds", "mlp, fc3": "fails"}
+    assert words(verdict) == {"mlp, middle layer 1": "holds", "mlp, middle layer 2": "fails"}
     assert [n.value for n in verdict.networks] == pytest.approx([0.011, 0.009], abs=1e-5)
     assert rows(verdict)[0]["NER, random"] == pytest.approx(0.451, abs=1e-5)
 

@@ -36,12 +36,13 @@ def measure_ranks(runs: Runs) -> Iterator[Measured]:
     """
     for pair in _pairs_of_runs(runs):
         true, random = _middle_ranks(pair.true), _middle_ranks(pair.random)
-        for layer in true["matrix"].to_numpy():
+        for number, layer in enumerate(true["matrix"].to_numpy(), 1):
             ranks = [float(ranks.sel(matrix=layer)) for ranks in (true, random)]
             higher = ranks[1] - ranks[0]
             row = {"NER, true": ranks[0], "NER, random": ranks[1]}
             met = None if math.isnan(higher) else higher > HIGHER
-            yield pair.placed(Measured(higher, met, (row,), part=str(layer)))
+            part = f"middle layer {number}"
+            yield pair.placed(Measured(higher, met, (row,), part=part))
 
 
 def measure_alignment(runs: Runs) -> Iterator[Measured]:
