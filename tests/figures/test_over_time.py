@@ -16,6 +16,7 @@ from rankscope.figures.over_time import (
     ratio_ticks,
     share_heights,
 )
+from rankscope.figures.time_axis import TrainingTime
 
 
 def factor(seed: int) -> float:
@@ -39,7 +40,9 @@ def seeds_of(middle: np.ndarray, dims: tuple[str, ...]) -> xr.DataArray:
 
 def test_a_line_is_the_mean_and_its_band_reaches_over_the_seeds() -> None:
     axes = Figure().add_subplot()
-    draw_band(axes, seeds_of(np.array([1.0, 2.0, 4.0]), ("step",)), "black", label="loss")
+    draw_band(
+        axes, seeds_of(np.array([1.0, 2.0, 4.0]), ("step",)), np.arange(3), "black", label="loss"
+    )
     (line,) = axes.lines
     np.testing.assert_allclose(line.get_ydata(), [1, 2, 4])
     assert line.get_label() == "loss"
@@ -49,7 +52,7 @@ def test_a_line_is_the_mean_and_its_band_reaches_over_the_seeds() -> None:
 
 def test_one_seed_has_no_band_and_one_snapshot_is_a_point() -> None:
     axes = Figure().add_subplot()
-    draw_band(axes, xr.DataArray([[3.0]], dims=("seed", "step")), "black")
+    draw_band(axes, xr.DataArray([[3.0]], dims=("seed", "step")), np.array([0]), "black")
     assert bands(axes) == []
     assert axes.lines[0].get_marker() == "."
 
@@ -58,7 +61,7 @@ def test_some_values_of_a_spectrum_have_bands_the_largest_among_them() -> None:
     k = 20
     middle = np.arange(k, 0, -1) * np.ones((4, 1))
     axes = Figure().add_subplot()
-    draw_spectrum(axes, seeds_of(middle, ("step", "k")))
+    draw_spectrum(axes, seeds_of(middle, ("step", "k")), TrainingTime(np.arange(4)))
     drawn = [float(line.get_ydata()[0]) for line in axes.lines]
     np.testing.assert_allclose(drawn, np.arange(1, k + 1))  # the largest last, on top
     want = [(0.9 * value, 1.1 * value) for value in (k - 15, k - 3, k)]  # 16th, 4th, 1st
@@ -73,7 +76,13 @@ def test_leading_values_are_all_drawn_and_the_last_too() -> None:
 
 
 def test_heat_maps_share_a_scale_if_told() -> None:
-    mesh = draw_heat_map(Figure().add_subplot(), np.array([[1.0, np.nan]]), lowest=0.0, highest=3.0)
+    mesh = draw_heat_map(
+        Figure().add_subplot(),
+        np.array([[1.0, np.nan]]),
+        TrainingTime(np.arange(2)),
+        lowest=0.0,
+        highest=3.0,
+    )
     assert mesh.get_clim() == (0, 3)
     assert mesh.get_array().mask.tolist() == [[False, True]]
     assert mesh.get_rasterized()
@@ -82,7 +91,7 @@ def test_heat_maps_share_a_scale_if_told() -> None:
 def test_chance_is_white_and_as_many_times_less_is_as_dark_as_more() -> None:
     ratios = np.array([[1.0, 4.0, 0.25, np.nan]])
     figure = Figure()
-    mesh = draw_ratio_map(figure.add_subplot(), ratios, highest=4.0)
+    mesh = draw_ratio_map(figure.add_subplot(), ratios, TrainingTime(np.arange(4)), highest=4.0)
     one, more, less, _ = mesh.to_rgba(mesh.get_array())[0]
     assert min(one[:3]) > 0.95
     assert more[0] > more[2] and less[0] < less[2]  # red, blue

@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import numpy as np
 import xarray as xr
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from rankscope.figures.over_time import draw_heat_map, label_rows, point_or_line
+from rankscope.figures.over_time import draw_cells, label_rows, point_or_line
 from rankscope.figures.style import LOG_FROM, legend_below, shades
 from rankscope.figures.training import heat_map_height, with_spectra
 
@@ -59,7 +60,7 @@ def compare_matrices(runs: Mapping[str, xr.Dataset]) -> Figure:
         figsize=(2.5 + 1.2 * len(runs), heat_map_height(len(names))), layout="constrained"
     )
     axes = figure.add_subplot()
-    mesh = draw_heat_map(axes, values)
+    mesh = draw_cells(axes, values, np.arange(len(runs) + 1) - 0.5, Normalize())
     label_rows(axes, names)
     axes.set_xticks(range(len(runs)), labels=list(runs), rotation=30, ha="right")
     axes.set(title="effective rank at the last snapshot")

@@ -6,8 +6,8 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rankscope.figures.over_time import draw_heat_map, draw_shades, draw_spectrum, label_time
-from rankscope.figures.training import select
+from rankscope.figures.over_time import draw_heat_map, draw_shades, draw_spectrum
+from rankscope.figures.training import select, times_of
 
 TITLES = {"kq": "queries-keys", "vo": "values-output", "lora": "LoRA"}
 MEASURES = {
@@ -35,10 +35,9 @@ def head_ranks_over_time(ds: xr.Dataset) -> Figure:
         for row, kind in enumerate(kinds):
             axes, names = grid[row, column], products_of(ds, kind)
             values = ranks.sel(product=names).to_numpy()
-            mesh = draw_heat_map(axes, values, lowest=low, highest=high)
+            mesh = draw_heat_map(axes, values, times_of(ds), lowest=low, highest=high)
             axes.set(title=f"{TITLES.get(kind, kind)}: {MEASURES[spectra]}")
             _label_heads(axes, [name.removesuffix(f".{kind}") for name in names], column)
-            label_time(axes, ds["step"].to_numpy(), most=5)
         figure.colorbar(mesh, ax=list(grid[:, column]), label="stable rank")
     return figure
 
@@ -51,9 +50,9 @@ def product_spectra_over_time(ds: xr.Dataset, product: str) -> Figure:
     for axes, spectra in zip(
         figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True
     ):
-        draw_shades(axes, draw_spectrum(axes, selected[spectra].expand_dims("seed")))
+        values = selected[spectra].expand_dims("seed")
+        draw_shades(axes, draw_spectrum(axes, values, times_of(ds)))
         axes.set(title=f"{product}, {MEASURES[spectra]}", ylabel="singular value")
-        label_time(axes, ds["step"].to_numpy(), most=5)
     return figure
 
 

@@ -1,7 +1,6 @@
-"""Panels whose horizontal axis is training: lines with bands over seeds, heat maps, ticks.
+"""Panels whose horizontal axis is training: lines with bands over seeds, and heat maps.
 
-Snapshots stand at equal distances, as in yunis2024, and the ticks give their training steps.
-Schedules are dense early and sparse late, so early changes stay visible.
+A snapshot stands at the time at which it was taken: see `time_axis`.
 """
 
 import math
@@ -10,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 import xarray as xr
-from jaxtyping import Int, Num
+from jaxtyping import Num
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import QuadMesh
@@ -19,6 +18,7 @@ from matplotlib.colors import Colormap, LogNorm, Normalize
 from matplotlib.typing import ColorType
 
 from rankscope.figures.style import BAND, COLOURS, MISSING, MOST_TICKS, RATIOS, evenly
+from rankscope.figures.time_axis import TrainingTime
 
 Line = Literal["-", "--", "-.", ":"]
 
@@ -28,10 +28,11 @@ BANDED = {4**power for power in range(8)}
 LEADING = 10  # leading values that are always drawn
 THIN = 35  # length of a thin colour bar over its width
 INDEX = "index (1 = largest)"
-TIME = "training step (snapshots at equal distances)"
 
 
-def draw_spectrum(axes: Axes, S: xr.DataArray, *, most: int = MOST_LINES) -> Normalize:
+def draw_spectrum(
+    axes: Axes, S: xr.DataArray, time: TrainingTime, *, most: int = MOST_LINES
+) -> Normalize:
     """Draw singular values over (seed, step, k) as lines, darker where larger.
 
     Lines are means over seeds. The 1st, 4th, 16th, 64th, ... value has a band from least to most;
@@ -40,14 +41,14 @@ def draw_spectrum(axes: Axes, S: xr.DataArray, *, most: int = MOST_LINES) -> Nor
     means = trimmed(S.mean("seed").to_numpy())
     low, high = S.min("seed").to_numpy(), S.max("seed").to_numpy()
     k = means.shape[1]
-    shade, x = Normalize(1, max(k, 2)), np.arange(len(means))
+    shade, x = Normalize(1, max(k, 2)), time.values
     for i in reversed(chosen_values(k, most)):  # the largest last, on top
         colour = COLOURS(shade(i + 1))
         if S.sizes["seed"] > 1 and i + 1 in BANDED:
             axes.fill_between(x, low[:, i], high[:, i], color=colour, alpha=BAND, linewidth=0)
         axes.plot(x, means[:, i], color=colour, linewidth=0.8, marker=point_or_line(means))
     axes.set_ylim(bottom=0)
-    axes.margins(x=0.02)
+    time.draw(axes)
     return shade
 
 
@@ -67,16 +68,15 @@ def draw_shades(axes: Axes, shade: Normalize, *others: Axes) -> None:
 def draw_band(
     axes: Axes,
     values: xr.DataArray,
+    x: Num[np.ndarray, " step"],
     colour: ColorType,
     *,
-    x: Num[np.ndarray, " step"] | None = None,
     style: Line = "-",
     width: float = 1.4,
     label: str = "",
 ) -> None:
     """Draw the mean over seeds of (seed, step) as a line, in a band from least to most."""
     mean = values.mean("seed").to_numpy()
-    x = np.arange(len(mean)) if x is None else x
     if values.sizes["seed"] > 1:
         low, high = values.min("seed").to_numpy(), values.max("seed").to_numpy()
         axes.fill_between(x, low, high, color=colour, alpha=BAND, linewidth=0)
@@ -87,26 +87,38 @@ def draw_band(
 def draw_heat_map(
     axes: Axes,
     values: Num[np.ndarray, "row step"],
+    time: TrainingTime,
     *,
     lowest: float | None = None,
     highest: float | None = None,
 ) -> QuadMesh:
     """Draw one cell per row and snapshot, the first row on top; NaN is grey."""
-    return _draw_cells(axes, values, Normalize(lowest, highest), COLOURS)
+    mesh = draw_cells(axes, values, time.edges(), Normalize(lowest, highest), COLOURS)
+    time.draw(axes)
+    return mesh
 
 
-def draw_ratio_map(axes: Axes, values: Num[np.ndarray, "row step"], *, highest: float) -> QuadMesh:
-    """Draw a heat map of ratios on a log scale: 1 is white, `highest` and its inverse darkest."""
-    return _draw_cells(axes, values, LogNorm(1 / highest, highest, clip=True), RATIOS)
-
-
-def _draw_cells(
-    axes: Axes, values: Num[np.ndarray, "row step"], scale: Normalize, colours: Colormap
+def draw_ratio_map(
+    axes: Axes, values: Num[np.ndarray, "row step"], time: TrainingTime, *, highest: float
 ) -> QuadMesh:
-    rows, steps = values.shape
-    edges = np.arange(steps + 1) - 0.5, np.arange(rows + 1) - 0.5
+    """Draw a heat map of ratios on a log scale: 1 is white, `highest` and its inverse darkest."""
+    scale = LogNorm(1 / highest, highest, clip=True)
+    mesh = draw_cells(axes, values, time.edges(), scale, RATIOS)
+    time.draw(axes)
+    return mesh
+
+
+def draw_cells(
+    axes: Axes,
+    values: Num[np.ndarray, "row column"],
+    edges: Num[np.ndarray, " edge"],
+    scale: Normalize,
+    colours: Colormap = COLOURS,
+) -> QuadMesh:
+    """Draw a table of values as colours, the first row on top. edges: those of the columns."""
+    rows = np.arange(len(values) + 1) - 0.5
     cells = np.ma.masked_invalid(values)
-    mesh = axes.pcolormesh(*edges, cells, cmap=colours, norm=scale, rasterized=True)
+    mesh = axes.pcolormesh(edges, rows, cells, cmap=colours, norm=scale, rasterized=True)
     axes.set_facecolor(MISSING)
     axes.invert_yaxis()
     return mesh
@@ -148,20 +160,6 @@ def share_heights(column: Sequence[Axes], *, bottom: float | None = None) -> Non
     low = min(low for low, _ in limits) if bottom is None else bottom
     for axes in column:
         axes.set_ylim(low, max(high for _, high in limits))
-
-
-def label_time(
-    axes: Axes,
-    steps: Int[np.ndarray, " step"],
-    *,
-    most: int = MOST_TICKS,
-    size: str = "medium",
-    label: str = TIME,
-) -> None:
-    """Put ticks at some snapshots, with their training steps."""
-    ticks = evenly(len(steps), most)
-    axes.set_xticks(ticks, labels=[str(steps[i]) for i in ticks], fontsize=size)
-    axes.set_xlabel(label, fontsize=size)
 
 
 def label_rows(axes: Axes, names: list[str]) -> None:

@@ -13,6 +13,7 @@ from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.typing import ColorType
 
 Colour = tuple[float, float, float, float]
 
@@ -20,6 +21,8 @@ Colour = tuple[float, float, float, float]
 COLOURS = ListedColormap(colormaps["viridis"](np.linspace(0, 0.92, 256)), name="rankscope")
 # For ratios: blue below 1, white at 1, red above; readable with colour blindness.
 RATIOS = colormaps["RdBu_r"]
+# Okabe and Ito's colours without yellow, which is too pale for lines.
+CATEGORIES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MISSING = "0.85"  # grey for values that could not be measured
 IDLE = "0.75"  # grey for lines that stay negligible
 DARK = "0.2"  # for a single line
@@ -73,6 +76,16 @@ def evenly(count: int, most: int = MOST_TICKS) -> list[int]:
 def shades(count: int) -> list[Colour]:
     """Return `count` colours from dark to light, for things that have an order."""
     return [COLOURS(position) for position in np.linspace(0, 1, max(count, 2))][:count]
+
+
+def categories(count: int) -> list[ColorType]:
+    """Return `count` colours for things without an order, readable with colour blindness."""
+    return [CATEGORIES[i % len(CATEGORIES)] for i in range(count)]
+
+
+def open_frame(axes: Axes) -> None:
+    """Leave out the upper and the right edge of a panel of lines."""
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def mixed(colour: Colour, other: float, share: float) -> Colour:

@@ -40,20 +40,22 @@ class TrainingTime(NamedTuple):
 
     def edges(self) -> Num[np.ndarray, " edge"]:
         """Return the edges of one cell per snapshot: half-way between neighbours as drawn."""
-        if len(self.values) == 1:
-            return self.values[0] + np.array([-0.5, 0.5])
+        if len(self.values) < 2:
+            return np.append(self.values - 0.5, 0.5 + self.values[-1:].sum())
         drawn = self._forward(self.values)
         middles = (drawn[1:] + drawn[:-1]) / 2
         return self._backward(np.concatenate([drawn[:1], middles, drawn[-1:]]))
 
     def draw(self, axes: Axes, *, label: bool = True) -> None:
         """Give a finished panel this time as its horizontal axis."""
-        low, high = float(self.values[0]), float(self.values[-1])
+        low, high = float(self.values[:1].sum()), float(self.values[-1:].sum())
         if self.is_dense_early:
             axes.set_xscale("symlog", base=10, linthresh=self.first, linscale=LINEAR_PIECE)
             axes.xaxis.set_major_locator(FixedLocator(self.ticks()))
             axes.xaxis.set_minor_locator(NullLocator())
             axes.xaxis.set_minor_formatter(NullFormatter())
+        elif len(self.values) < 2:
+            axes.set_xticks(self.values.astype(np.float64))
         else:
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
         axes.xaxis.set_major_formatter(FuncFormatter(short_number))
@@ -88,6 +90,6 @@ class TrainingTime(NamedTuple):
         return SymmetricalLogTransform(10, self.first, LINEAR_PIECE)
 
 
-def short_number(value: float, _: int = 0) -> str:
+def short_number(value: float | int, _: int = 0) -> str:
     """Return 1,000 as "1k" and 20,000 as "20k"; smaller numbers as they are."""
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:g}"

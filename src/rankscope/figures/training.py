@@ -14,12 +14,12 @@ from rankscope.figures.over_time import (
     draw_shades,
     draw_spectrum,
     label_rows,
-    label_time,
     number_rows,
     point_or_line,
     trimmed,
 )
 from rankscope.figures.style import COLOURS
+from rankscope.figures.time_axis import TrainingTime
 
 
 def singular_values_over_time(ds: xr.Dataset, matrix: str) -> Figure:
@@ -56,25 +56,29 @@ def alignment_over_time(ds: xr.Dataset, pair: str) -> Figure:
     the pair's mean off-diagonal overlap: chance as measured. The paper draws no such level.
     """
     selected = with_all_directions(select(ds, "pair", pair))
-    values = trimmed(selected["alignment"].to_numpy())  # (step, i)
+    values, time = trimmed(selected["alignment"].to_numpy()), times_of(selected)  # (step, i)
     figure = Figure(figsize=(6.5, 5), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    mesh = draw_heat_map(upper, values.T)
+    mesh = draw_heat_map(upper, values.T, time)
     upper.set(title=pair, ylabel="direction $i$")
     number_rows(upper, values.shape[1])
     figure.colorbar(mesh, ax=upper, label="alignment $A_{ii}$")
     marker = point_or_line(values)
     lower.plot(
+        time.values,
         selected.rankscope.mean_alignment().to_numpy(),
         marker=marker,
         color=COLOURS(0.0),
         label="mean, $i$ ≤ 10",
     )
     background = selected["alignment_background"].to_numpy()
-    lower.plot(background, marker=marker, color="0.5", label="background (chance as measured)")
+    lower.plot(
+        time.values, background, marker=marker, color="0.5", label="background (chance as measured)"
+    )
     lower.set(ylabel="alignment", ylim=(0, None))
     lower.legend(frameon=False, fontsize="small")
-    label_time(lower, selected["step"].to_numpy())
+    upper.set_xlabel("")
+    time.draw(lower)
     return figure
 
 
@@ -88,10 +92,9 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
     names = [str(name) for name in ds["pair"].to_numpy()]
     figure = Figure(figsize=(8, heat_map_height(len(names))), layout="constrained")
     axes = figure.add_subplot()
-    mesh = draw_heat_map(axes, values, lowest=0.0)
+    mesh = draw_heat_map(axes, values, times_of(ds), lowest=0.0)
     label_rows(axes, names)
     axes.set(title="alignment of neighbouring matrices", ylabel="pair")
-    label_time(axes, ds["step"].to_numpy())
     bar = figure.colorbar(mesh, ax=axes, label="mean alignment, $i$ ≤ 10 (white: chance)")
     background = ds["alignment_background"].median("step")
     for level in (float(background.min()), float(background.max())):
@@ -108,9 +111,8 @@ def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
     else:  # a run that keeps leading values
         values = selected["leading_values"].drop_vars("r").rename(r="k")
     values = values.expand_dims("seed")
-    draw_shades(axes, draw_spectrum(axes, values))
+    draw_shades(axes, draw_spectrum(axes, values, times_of(ds)))
     axes.set(title=matrix, ylabel="singular value")
-    label_time(axes, ds["step"].to_numpy())
 
 
 def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
@@ -126,11 +128,15 @@ def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
         label = "effective rank / min(m, n)"
     else:
         ranks, title, label = accessor.stable_rank(), "stable rank", "stable rank"
-    mesh = draw_heat_map(axes, ranks.transpose("matrix", "step").to_numpy())
+    mesh = draw_heat_map(axes, ranks.transpose("matrix", "step").to_numpy(), times_of(ds))
     label_rows(axes, names)
     axes.set(title=title, ylabel="matrix, in model order")
-    label_time(axes, ds["step"].to_numpy())
     axes.figure.colorbar(mesh, ax=axes, label=label)
+
+
+def times_of(ds: xr.Dataset) -> TrainingTime:
+    """Return the training steps of the snapshots."""
+    return TrainingTime(ds["step"].to_numpy())
 
 
 def with_spectra(ds: xr.Dataset) -> xr.Dataset:

@@ -2,12 +2,11 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 from lab.papers.yunis2024.figures.closed_form import (
-    cells,
-    heat_map,
+    STEPS,
     mean_alignment,
     panels,
     ranks,
@@ -16,96 +15,64 @@ from lab.papers.yunis2024.figures.closed_form import (
     trainings,
 )
 from rankscope.lab.judging.selected_runs import Runs
-from rankscope.lab.papers.yunis2024.figures.sweeps import figure_4, figure_5
+from rankscope.lab.papers.yunis2024.figures.sweeps import binned, figure_4, figure_5
 
 DECAYS = (0.0, 10.0)
 
 
-def drawn(draw: Callable[[Runs], Figure]) -> list[Axes]:
-    """Return the panels of two decays."""
-    (part,) = draw(sweep("vgg", *DECAYS)).subfigs
-    return panels(part)
-
-
-def scales(axes: list[Axes]) -> set[tuple[float, float]]:
-    return {tuple(heat_map(panel).get_clim()) for panel in axes}
+def solid(lines: list[Line2D]) -> list[np.ndarray]:
+    """Return the heights of broad lines, the last decay first."""
+    return [np.asarray(line.get_ydata()) for line in lines if line.get_linewidth() > 1.5]
 
 
 @pytest.mark.parametrize("draw", [figure_4, figure_5])
-def test_rows_are_all_decays_and_collapsed_runs_are_named(draw: Callable[[Runs], Figure]) -> None:
-    vgg, lstm = draw(trainings("lstm", "vgg", seeds=1)).subfigs
-    assert vgg.get_suptitle().startswith("VGG\nlayers.1") and ", and all" in vgg.get_suptitle()
-    headings = [text for axes in panels(vgg) if (text := axes.get_title(loc="left"))]
-    headings[-1] = " ".join(headings[-1].split())  # it has two lines
-    assert headings == [
-        "weight decay 0, 1 seed",
-        "weight decay 0.0001 (base), 1 seed",
-        "weight decay 0.001, 1 seed",
-        "weight decay 0.01, 1 seed",
-        "weight decay 0.1, 1 seed, collapsed: training loss 2.5, a constant predictor's is 2.5",
-    ]
-    headings = [text for axes in panels(lstm) if (text := axes.get_title(loc="left"))]
-    assert headings == [f"weight decay {decay}, 1 seed" for decay in ("0", "0.1 (base)", "1", "10")]
+def test_rows_are_networks_and_collapsed_decays_are_dotted(draw: Callable[[Runs], Figure]) -> None:
+    axes = panels(draw(trainings("lstm", "vgg", seeds=1)))
+    assert len(axes) == 6
+    assert axes[0].get_title(loc="left").startswith("VGG, ")
+    assert axes[3].get_title(loc="left").startswith("LSTM, ")
+    legend = axes[2].get_legend()
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == ["0", "0.0001 (base)", "0.001", "0.01", "0.1, collapsed"]
+    assert [line.get_linestyle() for line in legend.get_lines()] == [*"----", ":"]
 
 
 def test_spectra_and_ranks_of_each_decay() -> None:
-    axes = drawn(figure_4)
-    for lines, ranked, decay in zip(axes[:2], axes[2:], DECAYS, strict=True):
-        ds = training(1, decay=decay)
-        shown = ds["singular_values"].sel(matrix="layers.1.weight").to_numpy()
-        np.testing.assert_allclose([line.get_ydata() for line in lines.lines], shown.T[::-1])
-        np.testing.assert_allclose(cells(ranked), ranks(ds).T)
+    values, ranked, spectrum = panels(figure_4(sweep("vgg", *DECAYS)))
+    runs = [training(1, decay=decay) for decay in DECAYS[::-1]]
+    shown = [ds["singular_values"].sel(matrix="layers.1.weight").to_numpy() for ds in runs]
+    np.testing.assert_allclose(solid(values.lines), [S[:, 0] for S in shown])
+    thin = [line.get_ydata() for line in values.lines if line.get_linestyle() == "--"]
+    np.testing.assert_allclose(thin, [np.median(S, axis=1) for S in shown])
+    np.testing.assert_allclose(solid(ranked.lines), [np.median(ranks(ds), axis=1) for ds in runs])
+    np.testing.assert_allclose(solid(spectrum.lines), [S[-1] / S[-1, 0] for S in shown])
+    assert values.get_ylim()[0] == 0 and values.get_ylim()[1] > max(S.max() for S in shown)
 
 
-def test_the_rows_of_a_network_share_colours_that_span_all_of_them() -> None:
-    maps = drawn(figure_4)[2:]
-    values = np.concatenate([cells(axes) for axes in maps])
-    assert scales(maps) == {(float(values.min()), float(values.max()))}
-    axes = drawn(figure_5)
-    for column in (axes[:2], axes[2:4]):
-        highest = max(float(np.nanmax(cells(panel))) for panel in column)
-        assert scales(column) == {(0.0, highest)}
+def test_alignment_of_each_decay_over_its_background() -> None:
+    shown, pairs, directions = panels(figure_5(sweep("vgg", *DECAYS)))
+    runs = [training(1, decay=decay) for decay in DECAYS[::-1]]
+    a = [mean_alignment(ds) / 0.02 for ds in runs]
+    np.testing.assert_allclose(solid(shown.lines), [ratio[:, 1] for ratio in a])
+    np.testing.assert_allclose(solid(pairs.lines), [ratio.mean(axis=1) for ratio in a])
+    first = [np.median(ds["alignment"].to_numpy()[-1, :2, 0]) / 0.02 for ds in runs]
+    assert [line[0] for line in solid(directions.lines)] == pytest.approx(first)
+    assert all(axes.get_ylim()[0] == 0 for axes in (shown, pairs, directions))
 
 
-def test_alignment_over_background_is_on_one_scale_around_chance() -> None:
-    axes = drawn(figure_5)
-    raw, relative = axes[2:4], axes[6:]
-    for pairs, ratios in zip(raw, relative, strict=True):
-        np.testing.assert_allclose(cells(ratios), cells(pairs) / 0.02)
-    farthest = max(float(cells(panel).max()) for panel in relative)
-    ((low, high),) = scales(relative)
-    np.testing.assert_allclose((low, high), (1 / farthest, farthest))
+def test_directions_are_averaged_in_bins_that_double() -> None:
+    centres, means = binned(np.arange(1.0, 12.0))
+    np.testing.assert_allclose(means, [1, 2, 3.5, 6.5, 10])
+    np.testing.assert_allclose(centres, np.sqrt([1, 4, 12, 40, 99]))
+    _, means = binned(np.array([np.nan, 2.0, np.nan]))
+    np.testing.assert_array_equal(means, [np.nan, 2.0, np.nan])
 
 
-def test_alignment_has_levels_under_each_row_on_one_height() -> None:
-    axes = drawn(figure_5)
-    assert len(axes) == 8
-    for levels, decay in zip(axes[4:6], DECAYS, strict=True):
-        a = mean_alignment(training(1, decay=decay))[:, 1]
-        np.testing.assert_allclose(levels.lines[3].get_ydata(), a)
-        np.testing.assert_allclose(levels.lines[1].get_ydata(), 2 * a)
-    assert axes[4].get_ylim() == axes[5].get_ylim()
-    assert axes[4].get_ylim()[0] == 0
-
-
-def test_a_run_that_ended_early_leaves_its_place_empty() -> None:
+def test_a_run_that_ended_early_has_a_short_line() -> None:
     runs = sweep("vgg", *DECAYS)
-    short = {key: {s: ds.isel(step=[0, 1]) for s, ds in runs[key].items()} for key in runs}
     first, second = runs
-    (part,) = figure_4(Runs({first: runs[first], second: short[second]})).subfigs
-    late = cells(panels(part)[3])
-    assert late.shape == (3, 6)
-    assert np.isnan(late).all(axis=0).tolist() == [False, False, True, True, True, True]
-
-
-def test_overlaps_of_matrices_that_decayed_to_nothing_are_left_out() -> None:
-    """The middle matrix, of both pairs, falls to 1e-42 at the fourth of six snapshots."""
-    runs = sweep("vgg", 0.1, seeds=2)
-    for ds in runs.only.values():
-        ds["singular_values"][3:, 1] *= 1e-42
-    diagonal, pairs, levels, relative = panels(figure_5(runs).subfigs[0])
-    for axes in (diagonal, pairs, relative):
-        measured = np.isfinite(cells(axes))
-        assert measured[:, :3].all() and not measured[:, 3:].any()
-    *lines, _ = levels.lines  # the last is the level of chance
-    assert all(np.isnan(line.get_ydata()[3:]).all() for line in lines)
+    short = {seed: ds.isel(step=[0, 1]) for seed, ds in runs[second].items()}
+    values, *_ = panels(figure_4(Runs({first: runs[first], second: short})))
+    drawn = [list(line.get_xdata()) for line in values.lines if line.get_linewidth() > 1.5]
+    assert drawn == [STEPS[:2], STEPS]
+    assert values.get_xlim() == (0, STEPS[-1])

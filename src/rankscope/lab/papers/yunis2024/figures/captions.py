@@ -2,10 +2,11 @@
 
 from rankscope.lab.experiment import FigureRule
 from rankscope.lab.judging.selected_runs import runs_of
+from rankscope.lab.papers.yunis2024.figures.alignment import figure_3
 from rankscope.lab.papers.yunis2024.figures.decay import decay_overview, rank_by_decay
 from rankscope.lab.papers.yunis2024.figures.grokking import grokking
 from rankscope.lab.papers.yunis2024.figures.memorization import figure_7
-from rankscope.lab.papers.yunis2024.figures.networks import figure_1, figure_2, figure_3
+from rankscope.lab.papers.yunis2024.figures.networks import figure_1, figure_2
 from rankscope.lab.papers.yunis2024.figures.samples import samples
 from rankscope.lab.papers.yunis2024.figures.settings import TITLES
 from rankscope.lab.papers.yunis2024.figures.sweeps import figure_4, figure_5

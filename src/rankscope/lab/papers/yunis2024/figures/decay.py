@@ -1,42 +1,26 @@
 """Rank and alignment at the end of training against weight decay (our own figure)."""
 
 from collections.abc import Sequence
-from functools import partial
-from operator import itemgetter
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.typing import ColorType
 
-from rankscope.figures.over_time import Line
 from rankscope.figures.seeds import Read, Setting
-from rankscope.figures.style import legend_below
+from rankscope.figures.style import COLOURS, legend_below, open_frame
 from rankscope.lab.judging.selected_runs import Runs
-from rankscope.lab.papers.yunis2024.figures.networks import (
-    CHANCE,
-    NARROW,
-    OVERLAPS,
-    RAW,
-    WIDE,
-    alignment_legend,
-    chance_line,
-    mean_alignment,
+from rankscope.lab.papers.yunis2024.figures.alignment import CHANCE
+from rankscope.lab.papers.yunis2024.figures.quantities import (
+    NER,
+    RELATIVE_ALIGNMENT,
     ranks,
     relative_alignment,
 )
 from rankscope.lab.papers.yunis2024.figures.settings import sweep_settings
 
-# Line and mark: SOLID for what is measured, DASHED for its background.
-Look = tuple[Line, str]
-SOLID: Look = ("-", "o")
-DASHED: Look = ("--", "s")
-ROWS = (
-    "effective rank / min(m, n),\nmedian of matrices",
-    "mean alignment $a$,\nmedian of pairs",
-    "$a$ / background,\nmedian of pairs",
-)
+LINE = COLOURS(0.0)
+WIDE, NARROW = 2.8, 1.2  # points
 
 
 def rank_by_decay(runs: Runs) -> Figure:
@@ -50,12 +34,12 @@ def rank_by_decay(runs: Runs) -> Figure:
     figure = Figure(figsize=(1 + 2.3 * len(networks), 2.7), layout="constrained")
     panels = figure.subplots(1, len(networks), squeeze=False, sharey=True)[0]
     for axes, (name, settings) in zip(panels, networks.items(), strict=True):
-        draw_ends(axes, settings, ranks, RAW, width=WIDE)
+        draw_ends(axes, settings, ranks, width=WIDE)
         axes.set_title(name)
         label_decays(axes, settings)
         axes.set_ylim(0, 1)
         axes.tick_params(axis="x", labelsize="small")
-        axes.spines[["top", "right"]].set_visible(False)
+        open_frame(axes)
     panels[0].set_ylabel("effective rank / full rank,\nmedian of matrices")
     return figure
 
@@ -63,33 +47,29 @@ def rank_by_decay(runs: Runs) -> Figure:
 def decay_overview(runs: Runs) -> Figure:
     """Rank and alignment at the end of training against weight decay (not in the paper).
 
-    Top: normalised effective rank, median over matrices. Middle: mean overlap a of the first ten
-    directions, median over pairs, raw and normalised, each with its background. Bottom: a over
-    background, median over pairs; the dotted line is chance. Pairs with a matrix that has decayed
-    to zero are left out. A point is one seed, hollow if it collapsed. Lines go through the means of
-    the others.
+    Top: normalised effective rank, median over matrices. Bottom: mean overlap a of the first ten
+    directions over its background, median over pairs; the dotted line is chance. Pairs with a
+    matrix that has decayed to zero are left out. A point is one seed, hollow if it collapsed. Lines
+    go through the means of the others.
     """
     networks = sweep_settings(runs)
-    figure = Figure(figsize=(1 + 3.2 * len(networks), 8.4), layout="constrained")
-    grid = figure.subplots(3, len(networks), squeeze=False, sharex="col")
-    for (ranked, aligned, relative), (name, settings) in zip(grid.T, networks.items(), strict=True):
-        draw_ends(ranked, settings, ranks, RAW)
-        for variable, colour, width in OVERLAPS:
-            background = itemgetter(f"{variable}_background")
-            draw_ends(aligned, settings, background, colour, look=DASHED, width=width)
-            mean = partial(mean_alignment, variable=variable)
-            draw_ends(aligned, settings, mean, colour, width=width)
-        aligned.set_ylim(bottom=0)
-        draw_ends(relative, settings, relative_alignment, RAW)
+    figure = Figure(figsize=(1 + 2.1 * len(networks), 4.8), layout="constrained")
+    grid = figure.subplots(2, len(networks), squeeze=False, sharex="col", sharey="row")
+    for (ranked, relative), (name, settings) in zip(grid.T, networks.items(), strict=True):
+        draw_ends(ranked, settings, ranks, width=WIDE)
+        draw_ends(relative, settings, relative_alignment, width=WIDE)
         relative.axhline(1.0, color=CHANCE, linewidth=1, linestyle=":")
         ranked.set_title(name)
         label_decays(relative, settings)
-    for axes, label in zip(grid[:, 0], ROWS, strict=True):
-        axes.set_ylabel(label)
-    hollow = Line2D([], [], color=RAW, marker="o", linestyle="", markerfacecolor="white")
+        relative.tick_params(axis="x", labelsize="small")
+        for axes in (ranked, relative):
+            open_frame(axes)
+    grid[0, 0].set(ylabel=f"{NER},\nmedian of matrices", ylim=(0, 1))
+    grid[1, 0].set(ylabel=f"{RELATIVE_ALIGNMENT},\nmedian of pairs", ylim=(0, None))
+    hollow = Line2D([], [], color=LINE, marker="o", linestyle="", markerfacecolor="white")
     hollow.set_label("hollow: collapsed, in no line")
-    lines = alignment_legend("rank, $a$, $a$ / background", marks=(SOLID[1], DASHED[1]))
-    legend_below(figure, [*lines, hollow, chance_line("chance")])
+    chance = Line2D([], [], color=CHANCE, linewidth=1, linestyle=":", label="chance")
+    legend_below(figure, [hollow, chance])
     return figure
 
 
@@ -104,26 +84,23 @@ def draw_ends(
     axes: Axes,
     settings: Sequence[Setting],
     read: Read,
-    colour: ColorType,
     *,
-    look: Look = SOLID,
     width: float = NARROW,
 ) -> None:
     """Draw the last median of `read` for each seed, and a line through the means.
 
     Collapsed seeds are hollow and not in the means.
     """
-    style, mark = look
     values = [
         [float(read(ds.isel(step=[-1])).median()) for ds in setting.runs] for setting in settings
     ]
     flags = [setting.collapsed for setting in settings]
     means = [mean_of(seeds, left_out) for seeds, left_out in zip(values, flags, strict=True)]
-    axes.plot(means, color=colour, linestyle=style, linewidth=width)
+    axes.plot(means, color=LINE, linewidth=width)
     for x, (seeds, left_out) in enumerate(zip(values, flags, strict=True)):
         for value, hollow in zip(seeds, left_out, strict=True):
-            face = "white" if hollow else colour
-            axes.plot(x, value, mark, color=colour, markerfacecolor=face, markersize=2.5 + width)
+            face = "white" if hollow else LINE
+            axes.plot(x, value, "o", color=LINE, markerfacecolor=face, markersize=2.5 + width)
 
 
 def mean_of(values: Sequence[float], left_out: Sequence[str]) -> float:

@@ -2,6 +2,7 @@
 
 import base64
 import math
+import textwrap
 
 import numpy as np
 import xarray as xr
@@ -10,9 +11,9 @@ from matplotlib.figure import Figure
 
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.yunis2024.figures.settings import by_decay
-from rankscope.lab.papers.yunis2024.figures.sweeps import head_rows
 
 SHEET = 4.2  # inches
+HEADING = 56  # characters that fit above a sheet
 SEPARATOR = 128  # grey between images
 
 
@@ -32,7 +33,8 @@ def samples(runs: Runs) -> Figure:
     for axes, setting in zip(sheets, first, strict=True):
         axes.imshow(sheet(read_samples(setting.runs[0])), cmap="gray", vmin=0, vmax=255)
         axes.set_axis_off()
-    head_rows(sheets, first, width=56)
+        heading = textwrap.fill(setting.heading, HEADING)
+        axes.set_title(heading, loc="left", fontsize="small")
     return figure
 
 

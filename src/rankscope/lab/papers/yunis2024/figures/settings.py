@@ -2,7 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+from jaxtyping import Int
+
 from rankscope.figures.seeds import Setting
+from rankscope.figures.time_axis import TrainingTime
 from rankscope.lab.judging.selected_runs import Runs, Seeds
 from rankscope.lab.papers.yunis2024.runs import BASE, decay_of, neighbours, overlaps
 from rankscope.lab.training.outcome import collapsed
@@ -44,3 +48,10 @@ def setting(title: str, seeds: Seeds) -> Setting:
     near = (neighbours(seeds[seed]) for seed in sorted(seeds))
     runs = tuple(ds.assign(overlaps(ds)) for ds in near)
     return Setting(title, runs, tuple(map(collapsed, runs)))
+
+
+def time_of(settings: Sequence[Setting], steps: Int[np.ndarray, " step"]) -> TrainingTime:
+    """Return the time of steps in epochs, or in steps if the runs declare no epochs."""
+    snapshots = settings[0].runs[0].attrs.get("declaration", {}).get("snapshots", {})
+    length = snapshots.get("steps_per_epoch")
+    return TrainingTime(steps) if length is None else TrainingTime(steps / length, "epoch")

@@ -1,201 +1,232 @@
-"""Weight decay against training time: rows are decays, columns networks (yunis2024, figs. 4-5).
+"""Weight decays over training, a row for each network, a colour for each decay (figs. 4 and 5)."""
 
-The rows of a network share their colours, so decays can be compared.
-"""
-
-import textwrap
 from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
+import xarray as xr
 from matplotlib.axes import Axes
-from matplotlib.cm import ScalarMappable
-from matplotlib.collections import QuadMesh
-from matplotlib.figure import Figure, SubFigure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from rankscope.figures.over_time import (
-    INDEX,
-    draw_heat_map,
-    draw_spectrum,
-    label_time,
-    number_rows,
-    share_heights,
-)
-from rankscope.figures.seeds import Read, Setting, average, over_seeds, steps_of
-from rankscope.figures.style import COLOURS, legend_below
+from rankscope.figures.over_time import trimmed
+from rankscope.figures.seeds import Read, Setting, average, steps_of
+from rankscope.figures.style import BAND, Colour, log_axis, open_frame, shades
 from rankscope.lab.judging.selected_runs import Runs
-from rankscope.lab.papers.yunis2024.figures.networks import (
-    MEAN_ALIGNMENT,
-    SHORT_TIME,
-    Steps,
-    draw_alignment_lines,
-    draw_diagonal,
-    draw_ratios,
-    mean_alignment,
+from rankscope.lab.papers.yunis2024.figures.alignment import CHANCE, shown_words
+from rankscope.lab.papers.yunis2024.figures.quantities import (
+    NER,
+    RELATIVE_ALIGNMENT,
     ranks,
-    shown,
-    shown_diagonal,
-    shown_pair_legend,
+    relative_alignment,
+    shown_pair,
     shown_spectrum,
 )
-from rankscope.lab.papers.yunis2024.figures.settings import sweep_settings
+from rankscope.lab.papers.yunis2024.figures.settings import sweep_settings, time_of
+from rankscope.plain_names import plain_names
 
-SMALL = "x-small"
-LINES = 40  # singular values in a small panel
-WIDTH = 5.6  # inches for a network
-HEADING = 76  # characters that fit above its two panels
+WIDTH, HEIGHT = 11.0, 2.7  # inches, of the figure and of a row
+COLLAPSED = ":"
+Draw = Callable[[Axes, Sequence["Decay"]], None]  # draws the last decay first, below the others
+
+
+class Decay(NamedTuple):
+    """Runs of one decay, and how their lines look; dotted if all of them collapsed."""
+
+    setting: Setting
+    colour: Colour
+
+    @property
+    def style(self) -> str:
+        return COLLAPSED if self.setting.collapsed and all(self.setting.collapsed) else "-"
+
+    @property
+    def label(self) -> str:
+        """The decay, "base" for that of figures 1-3, and how many seeds collapsed."""
+        title = self.setting.title.removeprefix("weight decay ")
+        lost, total = sum(map(bool, self.setting.collapsed)), len(self.setting.runs)
+        if not lost:
+            return title
+        return f"{title}, collapsed" if lost == total else f"{title}, {lost} of {total} collapsed"
 
 
 def figure_4(runs: Runs) -> Figure:
     """Singular values and effective ranks over training, for every weight decay.
 
-    Rows are decays, from none at the top. "Base" marks the decay of figures 1-3, which the paper's
-    sweep of the VGG lacks. Left: singular values of one matrix, as in figure 1, each panel with its
-    own vertical axis. Right: normalised effective rank of every matrix, as in figure 2; the rows of
-    a network share one colour scale. Headings name runs that collapsed, whose flat spectra read as
-    high rank. The paper says that more decay gives lower rank.
+    Rows are networks; colours are decays, dark for none. "Base" marks the decay of figures 1-3.
+    Left: largest (line) and median (dashed) singular value of the matrix of figure 1. Middle:
+    normalised effective rank, the median over matrices, in a band from the lower to the upper
+    quartile. Right: the matrix's singular values at the end, as shares of the largest. Runs that
+    collapsed are dotted; their flat spectra read as high rank. With several seeds we show their
+    mean. The paper draws a panel for each decay, and says that more decay gives lower rank.
     """
-    return by_network(runs, draw_spectra, "matrix", "all matrices", head=1.4, row=2.1)
+    titles = ("largest and median value", "effective rank of all matrices", "spectrum at the end")
+    return _by_network(runs, (_draw_values, _draw_ranks, _draw_spectrum), titles, _matrix_words)
 
 
 def figure_5(runs: Runs) -> Figure:
     """Alignment of neighbouring matrices over training, for every weight decay.
 
-    Each decay has two rows. Upper row, as in the paper: overlaps A_ii of one pair on the left, and
-    their mean a over the first ten directions for every pair on the right. Lower row (not in the
-    paper): a of the one pair on the left, raw and normalised, with background and chance; a over
-    background for every pair on the right. White is chance, red above, blue below. Cells are grey
-    and lines end once a matrix has decayed to zero, since its directions are then rounding errors.
-    The decays of a network share scales. The paper says that more decay gives stronger alignment,
-    strongest in the Transformer.
+    Rows are networks; colours are decays, dark for none. "Base" marks the decay of figures 1-3.
+    Everything is divided by the pair's background, so 1 is chance (dotted). Left: mean overlap a of
+    the first ten directions of the pair of figure 3. Middle: a of all pairs, the median, in a band
+    from the lower to the upper quartile. Right: overlap A_ii at the end against direction, the
+    median over pairs, averaged over directions 3-4, 5-8, 9-16 and so on. Lines end once a matrix
+    has decayed to zero, since its directions are then rounding errors. With several seeds we show
+    their mean. The paper draws a panel for each decay, and says that more decay gives stronger
+    alignment, strongest in the Transformer.
     """
-    figure = by_network(runs, draw_alignment, "pair", "all pairs", head=2.6, row=4.0)
-    legend_below(figure, shown_pair_legend())
-    return figure
+    titles = ("one pair", "all pairs", "by direction, at the end")
+    draws = (_draw_shown_pair, _draw_pairs, _draw_directions)
+    return _by_network(runs, draws, titles, shown_words)
 
 
-def by_network(
-    runs: Runs,
-    draw: Callable[[SubFigure, Sequence[Setting], int], None],
-    dim: str,
-    others: str,
-    *,
-    head: float,
-    row: float,
+def _by_network(
+    runs: Runs, draws: Sequence[Draw], titles: Sequence[str], words: Callable[[Setting], str]
 ) -> Figure:
-    """Draw the networks side by side. head, row: heights in inches, of the bars and of a decay."""
     networks = sweep_settings(runs)
-    rows = max(map(len, networks.values()))
-    figure = Figure(figsize=(WIDTH * len(networks), head + row * rows), layout="constrained")
-    parts = figure.subfigures(1, len(networks), squeeze=False)[0]
-    for part, (name, settings) in zip(parts, networks.items(), strict=True):
-        part.suptitle(f"{name}\n{shown(settings[0], dim)}, and {others}", fontsize="medium")
-        draw(part, settings, rows)
+    figure = Figure(figsize=(WIDTH, 0.3 + HEIGHT * len(networks)), layout="constrained")
+    grid = figure.subplots(len(networks), len(draws), squeeze=False)
+    for row, (name, settings) in zip(grid, networks.items(), strict=True):
+        decays = decays_of(settings)
+        for axes, draw, title in zip(row, draws, titles, strict=True):
+            draw(axes, decays[::-1])
+            axes.set_title(title, fontsize="medium", loc="left")
+            open_frame(axes)
+        first = f"{name}, {words(settings[0])}"
+        row[0].set_title(f"{first}:\n{titles[0]}", fontsize="medium", loc="left")
+        name_decays(row[-1], decays)
     return figure
 
 
-def draw_spectra(part: SubFigure, settings: Sequence[Setting], rows: int) -> None:
-    """Draw one network: a row for each setting, in a grid of `rows`."""
-    steps, places = steps_of(settings, ranks), part.add_gridspec(rows, 2)
-    left, right = ([part.add_subplot(places[i, j]) for i in range(len(settings))] for j in (0, 1))
-    for axes, setting in zip(left, settings, strict=True):
-        shade = draw_spectrum(axes, over_seeds(setting, shown_spectrum, steps), most=LINES)
-        axes.set_ylabel("singular value", fontsize=SMALL)
-        axes.tick_params(labelsize=SMALL)
-        axes.set_xlim(-0.5, len(steps) - 0.5)  # as the heat map beside it
-    mesh = draw_maps(right, settings, ranks, steps, ylabel="matrix, by depth")
-    head_rows(left, settings)
-    label_columns((left, right), steps)
-    draw_scale(part, ScalarMappable(shade, COLOURS), left, INDEX)
-    draw_scale(part, mesh, right, "effective rank / min(m, n)")
+def decays_of(settings: Sequence[Setting]) -> list[Decay]:
+    """Return the decays of a network with their colours, none the darkest."""
+    return [Decay(*look) for look in zip(settings, shades(len(settings)), strict=True)]
 
 
-def draw_alignment(part: SubFigure, settings: Sequence[Setting], rows: int) -> None:
-    """Draw one network: two rows for each setting, the paper's heat maps over ours."""
-    places, steps = part.add_gridspec(2 * rows, 2), steps_of(settings, shown_diagonal)
-    shown_pair, all_pairs, levels, relative = (
-        [part.add_subplot(places[2 * i + below, j]) for i in range(len(settings))]
-        for below in (0, 1)
-        for j in (0, 1)
+def name_decays(axes: Axes, decays: Sequence[Decay]) -> None:
+    """Write the legend of decays right of a panel."""
+    entries = [
+        Line2D([], [], color=decay.colour, linestyle=decay.style, linewidth=2, label=decay.label)
+        for decay in decays
+    ]
+    axes.legend(
+        handles=entries,
+        title="weight decay",
+        alignment="left",
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        frameon=False,
+        fontsize="small",
+        title_fontsize="small",
     )
-    diagonals = [average(setting, shown_diagonal, steps).to_numpy() for setting in settings]
-    for axes, diagonal in zip(shown_pair, diagonals, strict=True):
-        scale = draw_diagonal(axes, diagonal, highest=greatest(diagonals), size=SMALL)
-        axes.set_ylabel("direction $i$", fontsize=SMALL)
-    mesh = draw_maps(
-        all_pairs, settings, mean_alignment, steps, lowest=0.0, ylabel="pair, by depth"
-    )
-    head_rows(shown_pair, settings)
-    for axes in (*shown_pair, *all_pairs):
-        label_time(axes, steps, most=5, size=SMALL, label="")
-    draw_levels(levels, settings, steps)
-    draw_scale(part, scale, shown_pair, "alignment $A_{ii}$")
-    draw_scale(part, mesh, all_pairs, MEAN_ALIGNMENT)
-    below = {"location": "bottom", "aspect": 30, "pad": 0.01}
-    draw_ratios(part, relative, settings, steps, size=SMALL, **below)
-    for axes in relative:
-        number_rows(axes, settings[0].runs[0].sizes["pair"], most=5, size=SMALL)
-        axes.set_ylabel("pair, by depth", fontsize=SMALL)
-        label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
 
 
-def draw_levels(column: Sequence[Axes], settings: Sequence[Setting], steps: Steps) -> None:
-    """Draw the shown pair's a(t) for each setting, on one vertical scale."""
-    for axes, setting in zip(column, settings, strict=True):
-        draw_alignment_lines(axes, setting, steps)
-        axes.set_ylabel("$a$, shown pair", fontsize=SMALL)
-        axes.tick_params(labelsize=SMALL)
-        label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
-    share_heights(column, bottom=0.0)
+def _matrix_words(setting: Setting) -> str:
+    (words,) = plain_names([str(setting.runs[0].attrs["shown_matrix"])])
+    return words.label
 
 
-def draw_maps(
-    column: Sequence[Axes],
-    settings: Sequence[Setting],
-    read: Read,
-    steps: Steps,
-    *,
-    ylabel: str,
-    lowest: float | None = None,
-) -> QuadMesh:
-    """Draw heat maps of what `read` returns over (step, row) by setting, on one colour scale."""
-    values = [average(setting, read, steps).to_numpy().T for setting in settings]
-    lowest = -greatest([-rows for rows in values]) if lowest is None else lowest
-    for axes, rows in zip(column, values, strict=True):
-        mesh = draw_heat_map(axes, rows, lowest=lowest, highest=greatest(values))
-        number_rows(axes, len(rows), most=5, size=SMALL)
-        axes.set_ylabel(ylabel, fontsize=SMALL)
-    return mesh
+def _over_time(axes: Axes, decay: Decay, read: Read) -> tuple[np.ndarray, np.ndarray]:
+    """Draw the axis of time; return its values and the mean over seeds of what `read` returns."""
+    steps = steps_of([decay.setting], read)
+    time = time_of([decay.setting], steps)
+    if len(steps) > 1:
+        time.draw(axes)
+    return time.values, average(decay.setting, read, steps).to_numpy()
 
 
-def greatest(arrays: Sequence[np.ndarray]) -> float:
-    """Return the greatest finite number, or 1 if there is none, so that a scale remains."""
-    finite = np.concatenate([values[np.isfinite(values)] for values in arrays])
-    return float(finite.max()) if len(finite) else 1.0
+def _draw_quartiles(axes: Axes, decays: Sequence[Decay], read: Read) -> None:
+    for decay in decays:
+        x, values = _over_time(axes, decay, read)
+        low, middle, high = _quartiles(values)
+        axes.fill_between(x, low, high, color=decay.colour, alpha=BAND / 2, linewidth=0)
+        axes.plot(x, middle, color=decay.colour, linestyle=decay.style, linewidth=1.8)
 
 
-def draw_scale(
-    part: SubFigure, colours: ScalarMappable, column: Sequence[Axes], label: str
-) -> None:
-    """Draw the colour bar of a column, above it."""
-    ticks = MaxNLocator(4)
-    bar = part.colorbar(colours, ax=list(column), location="top", aspect=30, pad=0.01, ticks=ticks)
-    bar.set_label(label, fontsize=SMALL)
-    bar.ax.tick_params(labelsize=SMALL)
+def _quartiles(values: np.ndarray) -> np.ndarray:
+    """Return quartiles over the last axis; NaN where nothing is known."""
+    known = np.isfinite(values).any(axis=1)
+    quartiles = np.full((3, len(values)), np.nan)
+    quartiles[:, known] = np.nanquantile(values[known], (0.25, 0.5, 0.75), axis=1)
+    return quartiles
 
 
-def head_rows(column: Sequence[Axes], settings: Sequence[Setting], *, width: int = HEADING) -> None:
-    """Write the heading of each row over its first panel, `width` characters wide."""
-    for axes, setting in zip(column, settings, strict=True):
-        heading = textwrap.fill(setting.heading, width)
-        axes.set_title(heading, loc="left", fontsize="small")
+def _draw_values(axes: Axes, decays: Sequence[Decay]) -> None:
+    for decay in decays:
+        x, values = _over_time(axes, decay, shown_spectrum)
+        spectra, style = trimmed(values), decay.style
+        axes.plot(x, spectra[:, 0], color=decay.colour, linestyle=style, linewidth=1.8)
+        thin = "--" if style == "-" else style
+        axes.plot(x, np.median(spectra, axis=1), color=decay.colour, linestyle=thin, linewidth=1)
+    axes.set(ylabel="singular value", ylim=(0, None))
 
 
-def label_columns(columns: Sequence[Sequence[Axes]], steps: Steps) -> None:
-    """Write training steps under the last panel of each column, and draw ticks in all."""
-    for column in columns:
-        for axes in column:
-            label_time(axes, steps, most=5, size=SMALL, label=SHORT_TIME)
-        for axes in column[:-1]:
-            axes.tick_params(labelbottom=False)
-            axes.set_xlabel("")
+def _draw_ranks(axes: Axes, decays: Sequence[Decay]) -> None:
+    _draw_quartiles(axes, decays, ranks)
+    axes.set(ylabel=NER, ylim=(0, 1))
+
+
+def _draw_spectrum(axes: Axes, decays: Sequence[Decay]) -> None:
+    for decay in decays:
+        last = average(decay.setting, lambda ds: shown_spectrum(ds).dropna("step", how="all")[-1:])
+        values = trimmed(last.to_numpy())[-1]
+        if values[0] > 0:
+            index = np.arange(1, len(values) + 1)
+            shares = values / values[0]
+            axes.plot(index, shares, color=decay.colour, linestyle=decay.style, linewidth=1.6)
+    axes.set(xlabel="index (log scale)", ylabel="value / largest", ylim=(0, None))
+    log_axis(axes)
+
+
+def _draw_shown_pair(axes: Axes, decays: Sequence[Decay]) -> None:
+    def read(ds: xr.Dataset) -> xr.DataArray:
+        return relative_alignment(shown_pair(ds).expand_dims("pair"))
+
+    for decay in decays:
+        x, values = _over_time(axes, decay, read)
+        axes.plot(x, values[:, 0], color=decay.colour, linestyle=decay.style, linewidth=1.6)
+    _finish_ratios(axes, RELATIVE_ALIGNMENT)
+
+
+def _draw_pairs(axes: Axes, decays: Sequence[Decay]) -> None:
+    _draw_quartiles(axes, decays, relative_alignment)
+    _finish_ratios(axes, RELATIVE_ALIGNMENT)
+
+
+def _draw_directions(axes: Axes, decays: Sequence[Decay]) -> None:
+    for decay in decays:
+        ends = np.stack([_directions_at_end(ds) for ds in decay.setting.runs])
+        if np.isfinite(ends).any():
+            centres, means = binned(ends.mean(axis=0))
+            look = {"color": decay.colour, "linestyle": decay.style}
+            axes.plot(centres, means, marker="o", markersize=3, linewidth=1.6, **look)
+    _finish_ratios(axes, "$A_{ii}$ / background")
+    axes.set_xlabel("direction $i$ (log scale)")
+    log_axis(axes)
+
+
+def _directions_at_end(ds: xr.Dataset) -> np.ndarray:
+    """(i): median over pairs of A_ii over background at the last snapshot."""
+    last = ds.isel(step=-1)
+    ratios = (last["alignment"] / last["alignment_background"]).transpose("i", "pair")
+    medians: np.ndarray = _quartiles(ratios.to_numpy())[1]
+    return medians
+
+
+def binned(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return means over directions 1, 2, 3-4, 5-8, ... and the geometric centres of these."""
+    edges = [0, *(2**power for power in range(20) if 2**power < len(values)), len(values)]
+    bins = [values[low:high] for low, high in pairwise(edges)]
+    centres = [np.sqrt((low + 1) * high) for low, high in pairwise(edges)]
+    means = [
+        float(part[np.isfinite(part)].mean()) if np.isfinite(part).any() else np.nan
+        for part in bins
+    ]
+    return np.array(centres), np.array(means)
+
+
+def _finish_ratios(axes: Axes, label: str) -> None:
+    axes.axhline(1.0, color=CHANCE, linewidth=1, linestyle=":")
+    axes.set(ylabel=label, ylim=(0, None))
