@@ -10,7 +10,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, SubFigure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from matplotlib.typing import ColorType
@@ -126,7 +126,7 @@ def draw_order_bar(figure: Figure, axes: Sequence[Axes], count: int, label: str)
     bar.ax.invert_yaxis()
 
 
-def panels(figure: Figure, count: int, *, columns: int) -> list[Axes]:
+def panels(figure: Figure | SubFigure, count: int, *, columns: int) -> list[Axes]:
     """Return `count` panels in rows that share axes, with tick labels on the outside only."""
     columns = min(columns, count)
     grid = figure.subplots(

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import xarray as xr
 
 from lab.papers.boix2023.toy_runs import full_run, rises
 from rankscope.lab.papers.boix2023.figures.full_head import singular_value_rises
@@ -55,3 +56,10 @@ def test_a_product_of_which_nothing_rose_says_so() -> None:
     assert [text.get_text() for text in kq.texts] == ["none has risen by the end"]
     both = singular_value_rises(full_run(SIZES), found.where(False)).axes[2:4]
     assert all(strip.texts and not strip.lines for strip in both)
+
+
+def test_values_too_small_to_be_seen_lie_flat_beside_the_other_product() -> None:
+    tiny = full_run(SIZES)
+    tiny["singular_values"] *= xr.where(tiny["product"] == "kq", 1e-60, 1.0)
+    vo, kq = singular_value_rises(tiny, rises(SIZES)).axes[:2]
+    assert kq.get_ylim() == vo.get_ylim()

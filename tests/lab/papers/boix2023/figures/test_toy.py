@@ -42,9 +42,11 @@ def test_fig_3_has_diagonal_weights_above_full_ones() -> None:
     assert seen == pytest.approx([0.5, 2.0], rel=1e-3)  # the third is too small
     np.testing.assert_array_equal(axes[2].lines[0].get_ydata(), diagonal["loss"])
     np.testing.assert_array_equal(axes[5].lines[0].get_ydata(), full["loss"])
-    assert [here.get_title(loc="left") for here in axes] == [f"({c})" for c in "abcdef"]
-    alphas = [here.get_title().partition(", ")[2] for here in axes]
+    titles = [here.get_title(loc="left") for here in axes]
+    assert [title[:3] for title in titles] == [f"({c})" for c in "abcdef"]
+    alphas = [title.rpartition(", ")[2] for title in titles]
     assert alphas == [r"$\alpha$ = $10^{-8}$"] * 3 + [r"$\alpha$ = $10^{-4}$"] * 3
+    assert all("aligned teacher" in title for title in titles[3:])
     assert "W_V W_O" in axes[0].get_ylabel() and "entries" in axes[0].get_ylabel()
     assert "W_K W_Q" in axes[4].get_ylabel() and "singular values" in axes[4].get_ylabel()
     assert all(r"t \,/\, \log(1/\alpha)" in here.get_xlabel() for here in axes)

@@ -59,6 +59,10 @@ def titles(figure: Figure) -> list[str]:
     return [axes.get_title() for axes in figure.axes if axes.get_title()]
 
 
+def left_titles(figure: Figure) -> list[str]:
+    return [axes.get_title(loc="left") for axes in figure.axes]
+
+
 def curves(axes: Axes) -> list[list[float]]:
     return [line.get_ydata().tolist() for line in axes.lines if len(line.get_ydata()) > 2]
 
@@ -201,36 +205,36 @@ def test_spectra_of_three_blocks() -> None:
 
 def test_ranks_of_both_products_over_epochs() -> None:
     figure = ranks_in_training(results(0.1, 1, loss=[1, 0.5, 0.1, 1e-4, 1e-5]))
-    assert titles(figure) == [f"block {block}" for block in range(1, 7)]
-    for block, axes in enumerate(figure.axes):
-        kq = [block + rank for rank in (1.0, 4.0, 7.0, 10.0)]
-        assert curves(axes) == [kq, [2 * rank for rank in kq]]
+    assert left_titles(figure) == [
+        f"{kind}, block {block}" for kind in ("K-Q", "V-O") for block in range(1, 7)
+    ]
+    for position, axes in enumerate(figure.axes):
+        factor, block = 1 + position // 6, position % 6
+        ranks = [factor * (block + rank) for rank in (1.0, 4.0, 7.0, 10.0)]
+        assert curves(axes) == [ranks]
         assert axes.lines[0].get_xdata().tolist() == [1, 2, 3, 4]
         dots = [line.get_xydata()[0] for line in axes.lines if len(line.get_ydata()) == 1]
-        np.testing.assert_array_equal(dots, [(3, kq[2]), (3, 2 * kq[2])])
-    assert names(figure) == [
-        "K-Q",
-        "V-O",
-        "claim B7 begins",
-        "training loss < 0.001",
-        "band: std over heads",
-    ]
+        np.testing.assert_array_equal(dots, [(3, ranks[2])])
+    assert names(figure) == ["claim B7 begins", "training loss < 0.001", "band: std over heads"]
     assert [line.get_xdata() for line in axes.lines if line.get_linestyle() == ":"] == [[1, 1]]
     assert (axes.get_xscale(), axes.get_xlabel()) == ("log", "epoch (log scale)")
+    kq, vo = ({axes.get_ylim() for axes in half} for half in (figure.axes[:6], figure.axes[6:]))
+    assert len(kq) == len(vo) == 1 and kq != vo
 
 
 def test_ranks_have_bands_of_heads_and_those_of_1_or_more_can_be_seen() -> None:
-    (axes,) = ranks_in_training(unequal()).axes
-    assert curves(axes) == [[2, 2, 6]] * 2
-    assert {(1, 1), (1, 3), (2, 2), (3, 4), (3, 8)} <= band(axes)
-    low, high = axes.get_ylim()
-    assert 0 < low < 1 and high >= 8
+    for axes in ranks_in_training(unequal()).axes:
+        assert curves(axes) == [[2, 2, 6]]
+        assert {(1, 1), (1, 3), (2, 2), (3, 4), (3, 8)} <= band(axes)
+        low, high = axes.get_ylim()
+        assert 0 < low < 1 and high >= 8
 
 
 @pytest.mark.parametrize("count", [3, 6, 12])
 def test_every_block_has_its_panel(count: int) -> None:
     figure = ranks_in_training(results(1, blocks=count))
-    assert titles(figure) == [f"block {block + 1}" for block in range(count)]
+    assert left_titles(figure)[:count] == [f"K-Q, block {block + 1}" for block in range(count)]
+    assert len(figure.axes) == 2 * count
     assert figure.get_figwidth() < 10
 
 
@@ -252,11 +256,11 @@ def test_ranks_by_scale_name_what_collapsed() -> None:
 
 def test_seeds_that_stopped_at_different_steps_are_shown_while_all_run() -> None:
     long, short = growing(10, blocks=1), growing(4, blocks=1).isel(step=slice(4))
-    (axes,) = ranks_in_training(by_scale({1.0: {0: long, 1: short}})).axes
+    axes, _ = ranks_in_training(by_scale({1.0: {0: long, 1: short}})).axes
     assert curves(axes)[0] == [1, 3, 5]  # of 1, 4, 7 and 1, 2, 3
     late = long.assign(training_loss=("step", [1, 0.5, 0.1, 0.1, 1e-4]))
     settled = short.assign(training_loss=("step", [1, 0.5, 1e-4, 1e-5]))
-    (axes,) = ranks_in_training(by_scale({1.0: {0: late, 1: settled}})).axes
+    axes, _ = ranks_in_training(by_scale({1.0: {0: late, 1: settled}})).axes
     assert all(len(line.get_ydata()) != 1 for line in axes.lines)
 
 
@@ -277,7 +281,7 @@ def test_time_is_the_step_where_epochs_are_not_declared() -> None:
     figure = ranks_in_training(results(1, blocks=1, declaration=every))
     assert figure.axes[0].get_xlabel() == "step (log scale)"
     assert figure.axes[0].lines[0].get_xdata().tolist() == [10, 20, 30, 40]
-    assert names(figure) == ["K-Q", "V-O", "claim B7 begins", "band: std over heads"]
+    assert names(figure) == ["claim B7 begins", "band: std over heads"]
 
 
 @pytest.mark.parametrize("figure", VIT_FIGURES, ids=lambda figure: figure.name)

@@ -38,9 +38,10 @@ FULL_HEADS = ("aligned-1e-4", "gaussian-1e-8", "gaussian-1e-32")
 def figure_3(runs: Runs) -> Figure:
     """Entries, singular values and losses of a diagonal head (a-c) and of a full one (d-f).
 
-    The teacher of the full head is ours: we chose one for which both products rise in turn. With a
-    Gaussian teacher, as in the paper, K-Q does not rise by the end (see the figures of rises and
-    claim B6).
+    The rows have two different teachers. The diagonal head learns from a diagonal one, as in the
+    paper. The teacher of the full head is ours: its products are aligned, so that both rise in
+    turn. With a Gaussian teacher, as in the paper, K-Q rises far later than V-O (see the figures of
+    rises and claim B6).
     """
     full = runs.of("aligned-1e-4").kind("full")
     return toy_attention(first_seed(runs.of("diagonal")), first_seed(full))
@@ -61,7 +62,10 @@ def rises_figure(runs: Runs) -> Figure:
 def plateau_figure(runs: Runs) -> Figure:
     """Weights perturbed at random times, beside the weights without a perturbation (fig. 9).
 
-    The paper says that training brings them back, since they were close to a strict local minimum.
+    Three of the trials of each noise, the first, the middle and the last. Below each, the distance
+    of the two over the size of the unperturbed weights at the end; claim B5 asks for at most 5%
+    there. The paper says that training brings them back, since they were close to a strict local
+    minimum.
     """
     return perturbations(first_seed(runs), "plateau", title=_title(runs))
 
@@ -69,7 +73,8 @@ def plateau_figure(runs: Runs) -> Figure:
 def newly_active_figure(runs: Runs) -> Figure:
     """Weights perturbed when one had just become active, beside those without one (fig. 10).
 
-    The paper says that training goes to the same minimum as without the perturbation.
+    Panels are as in figure 9. The paper says that training goes to the same minimum as without the
+    perturbation.
     """
     return perturbations(first_seed(runs), "newly active", title=_title(runs))
 

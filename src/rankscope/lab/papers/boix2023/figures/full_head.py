@@ -7,7 +7,14 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rankscope.figures.style import Colour, draw_lines, draw_order_bar, numbered, shades
+from rankscope.figures.style import (
+    Colour,
+    draw_lines,
+    draw_order_bar,
+    numbered,
+    open_frame,
+    shades,
+)
 from rankscope.lab.papers.boix2023.figures.axes import RESCALED_TIME, SYMBOLS
 from rankscope.lab.papers.boix2023.runs import Kind
 
@@ -36,12 +43,18 @@ def singular_value_rises(ds: xr.Dataset, rises: xr.Dataset) -> Figure:
 
 
 def draw_products(row: Sequence[Axes], ds: xr.Dataset) -> None:
-    """Draw the singular values of V-O on the first of two panels, of K-Q on the second."""
+    """Draw the singular values of V-O on the first of two panels, of K-Q on the second.
+
+    Values too small to be seen beside those of the other product lie flat at 0.
+    """
+    tallest = float(ds["singular_values"].max())
     for axes, product in zip(row, PRODUCTS, strict=True):
         S = ds["singular_values"].sel(product=product).transpose("time", "k").to_numpy()
         draw_lines(axes, ds["time"].to_numpy(), S, value_colours(ds))
         axes.set_ylabel(f"singular values of {SYMBOLS[product]}")
-        axes.set_ylim(bottom=0)
+        own = float(np.nanmax(S, initial=0.0))
+        axes.set_ylim(0, 1.05 * (own if own > VISIBLE * tallest else tallest) or 1.0)
+        open_frame(axes)
 
 
 def value_colours(ds: xr.Dataset) -> dict[int, Colour]:

@@ -15,10 +15,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rankscope.figures.style import DARK, Colour, shades
-from rankscope.lab.papers.boix2023.claims.assumptions import BOUND, relative_distances
+from rankscope.figures.style import DARK, Colour, evenly, open_frame, shades
+from rankscope.lab.papers.boix2023.claims.assumptions import BOUND
 
-COLUMNS = 5
+COLUMNS = 3
 LEAST_DISTANCE = 1e-4  # smaller distances are not told apart
 DISTANCES = (LEAST_DISTANCE, BOUND, 1, 100)  # ticks
 
@@ -28,9 +28,10 @@ def perturbations(
 ) -> Figure:
     """Draw z after perturbations at plateaus (fig. 9) or as a coordinate becomes active (fig. 10).
 
-    A trial has a panel of z, perturbed solid and unperturbed dashed, and one of their distance
-    relative to the unperturbed z, with the bound of 5%. Rows are kinds of noise. Time is linear
-    over its first thousandth and logarithmic after it, since the return is quick.
+    A trial has a panel of z, perturbed solid and unperturbed dashed, and one of their distance over
+    the size of the unperturbed z at the end, with the bound of 5%. Rows are kinds of noise, with at
+    most three trials each. Time is linear over its first thousandth and logarithmic after it, since
+    the return is quick.
     """
     trials = ds.isel(trial=np.flatnonzero(ds["kind"].to_numpy() == kind))
     if trials.sizes["trial"] == 0:
@@ -38,7 +39,7 @@ def perturbations(
         raise ValueError(f"this run has no trial of kind {kind!r}; it has {known}")
     rows = trial_rows(trials)
     columns = max(len(row) for row in rows)
-    figure = Figure(figsize=(1.2 + 2.1 * columns, 0.8 + 3 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(1.2 + 2.7 * columns, 0.8 + 3 * len(rows)), layout="constrained")
     heights = (2, 1) * len(rows)
     grid = figure.subplots(
         2 * len(rows), columns, sharex=True, sharey="row", squeeze=False, height_ratios=heights
@@ -57,7 +58,9 @@ def perturbations(
     lines = [
         Line2D([], [], color=DARK, linewidth=1.5, label="perturbed"),
         Line2D([], [], color="black", linewidth=0.8, linestyle="--", label="unperturbed"),
-        Line2D([], [], color="black", linewidth=0.8, linestyle=":", label="5% of the unperturbed"),
+        Line2D(
+            [], [], color="black", linewidth=0.8, linestyle=":", label="5% of the size at the end"
+        ),
     ]
     # A title of the figure would overlap the legend at its top, so the legend has the title.
     figure.legend(handles=lines, title=title, loc="outside upper center", ncols=3, frameon=False)
@@ -65,14 +68,22 @@ def perturbations(
 
 
 def trial_rows(ds: xr.Dataset) -> list[list[int]]:
-    """Return rows of positions of trials, by noise and then by start time.
-
-    If the trials of one noise need several rows, these are about equally long.
-    """
+    """Return a row of positions of trials for each noise: at most three, evenly in start time."""
     noise, start = ds["noise"].to_numpy(), ds["start_time"].to_numpy()
     order = sorted(range(len(noise)), key=lambda j: (str(noise[j]), start[j]))
     groups = [list(group) for _, group in groupby(order, key=lambda j: str(noise[j]))]
-    return [row.tolist() for g in groups for row in np.array_split(g, -(-len(g) // COLUMNS))]
+    return [[group[i] for i in evenly(len(group), COLUMNS)] for group in groups]
+
+
+def distances_over_size(ds: xr.Dataset) -> xr.DataArray:
+    """Return |z - z_ref| over |z_ref| at the end: (trial, time), over the perturbed coordinates.
+
+    Claim B5 reads the end. The size at the end does not come near 0, as that of a coordinate that
+    has just become active does.
+    """
+    end = ds["unperturbed_z"].isel(time=-1)
+    distances: xr.DataArray = ds["distance"] / np.sqrt((end**2).sum("coordinate"))
+    return distances
 
 
 def coordinate_colours(ds: xr.Dataset) -> dict[int, Colour]:
@@ -85,14 +96,16 @@ def coordinate_colours(ds: xr.Dataset) -> dict[int, Colour]:
 def draw_row(ds: xr.Dataset, row: list[int], upper: list[Axes], lower: list[Axes]) -> None:
     """Draw trials at these positions, and remove panels that are left over."""
     colours = coordinate_colours(ds)
-    distances = relative_distances(ds)
+    distances = distances_over_size(ds)
     for j, above, below in zip(row, upper, lower, strict=False):
         trial = ds.isel(trial=j)
         draw_trajectories(above, trial, colours)
         below.plot(trial["time"], distances.isel(trial=j), color=DARK, linewidth=1.2)
         below.axhline(BOUND, color="black", linewidth=0.8, linestyle=":")
         title = f"{trial['noise'].item()} noise, time {trial['start_time'].item():.3g}"
-        above.set_title(title, fontsize="small")
+        above.set_title(title, fontsize="small", loc="left")
+        open_frame(above)
+        open_frame(below)
     for axes in (*upper[len(row) :], *lower[len(row) :]):
         axes.remove()
     top = 2 * max(BOUND, float(distances.max()))
@@ -100,7 +113,7 @@ def draw_row(ds: xr.Dataset, row: list[int], upper: list[Axes], lower: list[Axes
     ticks = [tick for tick in DISTANCES if tick <= top]
     lower[0].set_yticks(ticks, labels=[f"{tick:g}" for tick in ticks], fontsize="small")
     lower[0].set_yticks([], minor=True)
-    lower[0].set_ylabel("relative\ndistance", fontsize="small")
+    lower[0].set_ylabel("distance\n/ size", fontsize="small")
     upper[0].set_ylabel("$z_i$")
 
 

@@ -22,8 +22,10 @@ from rankscope.figures.style import (
     evenly,
     legend_below,
     log_axis,
+    open_frame,
     shades,
 )
+from rankscope.figures.time_axis import TrainingTime
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.figures.axes import band_of_heads
 from rankscope.lab.papers.boix2023.figures.vit_panels import (
@@ -146,8 +148,9 @@ def figure_2(runs: Runs) -> Figure:
 
     K-Q is above and V-O below. The head is the first of the second block, of the first seed that
     did not collapse; the paper takes a random head of the second layer. Scale 1 is the default.
-    Every panel has its own axes. A run that stopped once its training loss had settled is shorter.
-    The paper says that values grow one after another, more clearly at smaller scales.
+    Every panel has its own axes; time is logarithmic, since the first epochs hold most of the
+    growth. A run that stopped once its training loss had settled is shorter. The paper says that
+    values grow one after another, more clearly at smaller scales.
     """
     settings = list(settings_by_scale(runs).values())[::-1]
     shown = [settings[i] for i in evenly(len(settings), SHOWN_SCALES)]
@@ -166,9 +169,9 @@ def figure_2(runs: Runs) -> Figure:
         draw_lines(axes, times(ds), S[:, :count], dict(enumerate(shades(count))))
         name = f"{setting.title} (collapsed)" if all_collapsed(setting) else setting.title
         axes.set_title(f"{name}\n{title(kind, block)}, head 1", fontsize="medium")
-        axes.set_xlabel(time_unit(ds))
         axes.set_ylim(bottom=0)
-        axes.margins(x=0)
+        TrainingTime(times(ds), time_unit(ds)).draw(axes)
+        open_frame(axes)
     for axes in grid[:, 0]:
         axes.set_ylabel("singular value of the change")
     draw_order_bar(figure, list(grid.flat), count, INDEX)

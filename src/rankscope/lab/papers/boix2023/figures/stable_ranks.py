@@ -14,7 +14,7 @@ from matplotlib.typing import ColorType
 
 from rankscope.figures.over_time import Line
 from rankscope.figures.seeds import Setting, number_of_seeds
-from rankscope.figures.style import DARK, legend_below, log_axis, panels, shades
+from rankscope.figures.style import DARK, legend_below, log_axis, open_frame, panels, shades
 from rankscope.lab.experiment import TooFewRuns
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.papers.boix2023.figures.axes import band_of_heads
@@ -82,17 +82,26 @@ def figure_4(runs: Runs, *, kind: Kind) -> Figure:
 
 
 def ranks_in_training(runs: Runs) -> Figure:
-    """Stable rank of the change of K-Q and of V-O over training, for every block.
+    """Stable rank of the change of K-Q (above) and of V-O (below) over training, for every block.
 
     Lines are means over the heads of all seeds and bands one standard deviation, at the default
-    initial scale. Time is logarithmic, since the change has no rank at step 0. Claim B7 is about
-    the time from the dotted line, where the learning rates sum to 0.0025, to the end. At the dot
-    the training loss of all seeds is below 1e-3. The paper says that the stable rank grows
-    gradually.
+    initial scale. The blocks of a product share an axis; K-Q and V-O do not, since that of V-O
+    grows several times as far. Time is logarithmic, since the change has no rank at step 0. Claim
+    B7 is about the time from the dotted line, where the learning rates sum to 0.0025, to the end.
+    At the dot the training loss of all seeds is below 1e-3. The paper says that the stable rank
+    grows gradually.
     """
     setting = default_setting(runs)
-    lines = {name: Courses(setting, kind, KIND_COLOURS[kind]) for kind, name in KINDS.items()}
-    figure = _over_time([f"block {block}" for block in block_numbers(setting)], lines)
+    blocks = block_numbers(setting)
+    columns = _columns(len(blocks))
+    rows = -(-len(blocks) // columns)
+    figure = Figure(figsize=(9.5, 1.1 + 2.1 * rows * len(KINDS)), layout="constrained")
+    parts = figure.subfigures(len(KINDS), 1, squeeze=False)[:, 0]
+    for part, (kind, name) in zip(parts, KINDS.items(), strict=True):
+        grid = _titled(panels(part, len(blocks), columns=columns), [title(kind, b) for b in blocks])
+        handles = _draw_courses(grid, {name: Courses(setting, kind, KIND_COLOURS[kind])})
+    _, *shared = handles
+    legend_below(figure, shared)
     return heading(figure, setting, f"heads of {number_of_seeds(len(counted(setting)))}")
 
 
@@ -149,14 +158,21 @@ class Courses(NamedTuple):
 
 
 def _over_time(titles: Sequence[str], lines: Mapping[str, Courses]) -> Figure:
-    """Draw mean and standard deviation over heads against time, a panel for each block.
+    """Draw mean and standard deviation over heads against time, a panel for each block."""
+    figure, grid = _block_panels(titles)
+    legend_below(figure, _draw_courses(grid, lines))
+    return figure
+
+
+def _draw_courses(grid: Sequence[Axes], lines: Mapping[str, Courses]) -> list[Line2D]:
+    """Draw lines into the panels of all blocks; return the entries of a legend.
 
     Time is logarithmic: the change has no rank at step 0. Dots mark where the loss settled.
     """
-    figure, grid = _block_panels(titles)
     first_run = next(iter(lines.values())).setting.runs[0]
     unit, start = time_unit(first_run), growth_start(first_run)
-    handles, settled = [], False
+    handles: list[Line2D] = []
+    settled = False
     for name, (setting, kind, colour, style) in lines.items():
         course = ranks_over_time(setting, kind)
         for axes, ranks in zip(grid, course.ranks, strict=True):
@@ -176,8 +192,7 @@ def _over_time(titles: Sequence[str], lines: Mapping[str, Courses]) -> Figure:
         dot.set_label(f"training loss < {SETTLED:g}")
         handles.append(dot)
     _finish(grid, f"{unit} (log scale)")
-    legend_below(figure, [*handles, band_of_heads()])
-    return figure
+    return [*handles, band_of_heads()]
 
 
 def _blocks(settings: Mapping[float, Setting]) -> list[int]:
@@ -185,12 +200,20 @@ def _blocks(settings: Mapping[float, Setting]) -> list[int]:
 
 
 def _block_panels(titles: Sequence[str]) -> tuple[Figure, list[Axes]]:
-    columns = 3 if len(titles) <= 6 else 4
+    columns = _columns(len(titles))
     figure = Figure(figsize=(9.5, 0.9 + 2.4 * -(-len(titles) // columns)), layout="constrained")
-    grid = panels(figure, len(titles), columns=columns)
+    return figure, _titled(panels(figure, len(titles), columns=columns), titles)
+
+
+def _columns(count: int) -> int:
+    return 3 if count <= 6 else 4
+
+
+def _titled(grid: list[Axes], titles: Sequence[str]) -> list[Axes]:
     for axes, text in zip(grid, titles, strict=True):
-        axes.set_title(text, fontsize="medium")
-    return figure, grid
+        axes.set_title(text, fontsize="medium", loc="left")
+        open_frame(axes)
+    return grid
 
 
 def _finish(grid: Sequence[Axes], label: str) -> None:

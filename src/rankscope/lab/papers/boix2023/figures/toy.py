@@ -11,7 +11,16 @@ import xarray as xr
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from rankscope.figures.style import DARK, IDLE, Colour, draw_lines, draw_order_bar, panels, shades
+from rankscope.figures.style import (
+    DARK,
+    IDLE,
+    Colour,
+    draw_lines,
+    draw_order_bar,
+    open_frame,
+    panels,
+    shades,
+)
 from rankscope.lab.papers.boix2023.figures.axes import RESCALED_TIME, SYMBOLS, power_of_ten
 from rankscope.lab.papers.boix2023.figures.full_head import PRODUCTS, draw_products, value_colours
 from rankscope.lab.papers.boix2023.runs import Kind
@@ -31,16 +40,18 @@ def toy_attention(diagonal: xr.Dataset, full: xr.Dataset) -> Figure:
     draw_order_bar(figure, upper[:2], len(colours), "order of activation")
     draw_products(lower[:2], full)
     draw_order_bar(figure, lower[:2], len(value_colours(full)), "index (1 = largest)")
-    for row, ds, weights in ((upper, diagonal, "diagonal weights"), (lower, full, "full weights")):
+    rows = ((upper, diagonal, "diagonal weights"), (lower, full, "full weights, aligned teacher"))
+    letters = iter("abcdef")
+    for row, ds, weights in rows:
         draw_loss(row[2], ds)
         row[2].set_ylabel("loss")
+        alpha = power_of_ten(ds.attrs["log10_alpha"])
         for axes in row:
-            alpha = power_of_ten(ds.attrs["log10_alpha"])
-            axes.set_title(rf"{weights}, $\alpha$ = {alpha}", fontsize="medium")
-    for letter, axes in zip("abcdef", grid.ravel(), strict=True):
-        axes.set_title(f"({letter})", loc="left", fontsize="medium")
-        axes.set_xlabel(RESCALED_TIME)
-        axes.margins(x=0)
+            title = rf"({next(letters)}) {weights}, $\alpha$ = {alpha}"
+            axes.set_title(title, loc="left", fontsize="small")
+            axes.set_xlabel(RESCALED_TIME)
+            axes.margins(x=0)
+            open_frame(axes)
     return figure
 
 
