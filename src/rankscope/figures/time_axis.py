@@ -77,14 +77,12 @@ class TrainingTime(NamedTuple):
     def _forward(self, values: Num[np.ndarray, " x"]) -> Num[np.ndarray, " x"]:
         if not self.is_dense_early:
             return values.astype(np.float64)
-        drawn: np.ndarray = self._transform().transform_non_affine(values.astype(np.float64))
-        return drawn
+        return np.asarray(self._transform().transform_non_affine(values.astype(np.float64)))
 
     def _backward(self, drawn: Num[np.ndarray, " x"]) -> Num[np.ndarray, " x"]:
         if not self.is_dense_early:
             return drawn
-        values: np.ndarray = self._transform().inverted().transform_non_affine(drawn)
-        return values
+        return np.asarray(self._transform().inverted().transform_non_affine(drawn))
 
     def _transform(self) -> SymmetricalLogTransform:
         return SymmetricalLogTransform(10, self.first, LINEAR_PIECE)

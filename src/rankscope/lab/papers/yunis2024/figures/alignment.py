@@ -3,14 +3,17 @@
 from collections.abc import Sequence
 from functools import partial
 from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.typing import ColorType
 
 from rankscope.figures.over_time import (
+    Line,
     draw_band,
     draw_heat_map,
     draw_ratio_map,
@@ -20,7 +23,7 @@ from rankscope.figures.over_time import (
     number_rows,
     trimmed,
 )
-from rankscope.figures.seeds import Setting, average, over_seeds, steps_of
+from rankscope.figures.seeds import Read, Setting, average, over_seeds, steps_of
 from rankscope.figures.style import CATEGORIES, DARK, legend_below, open_frame
 from rankscope.figures.time_axis import TrainingTime
 from rankscope.lab.judging.selected_runs import Runs
@@ -74,7 +77,7 @@ def figure_3(runs: Runs) -> Figure:
         row[0].set_title(f"{name}: {shown_words(setting)}", fontsize="medium", loc="left")
         row[1].set_title(setting.heading, fontsize="medium", loc="left")
         row[2].set_title("the pair on the left", fontsize="medium", loc="left")
-    below = {"location": "bottom", "aspect": 30, "pad": 0.01}
+    below: dict[str, Any] = {"location": "bottom", "aspect": 30, "pad": 0.01}
     figure.colorbar(diagonal, ax=list(grid[:, 0]), label="overlap $A_{ii}$", extend="max", **below)
     ends = ends_of_bar(every_ratio, highest)
     bar = figure.colorbar(relative, ax=list(grid[:, 1]), extend=ends, **below)
@@ -120,8 +123,11 @@ def draw_alignment_lines(axes: Axes, setting: Setting) -> None:
     steps = steps_of([pairs], mean_alignment)
     time = time_of([setting], steps)
     for name, colour, width in OVERLAPS:
-        background, mean = itemgetter(f"{name}_background"), partial(mean_alignment, variable=name)
-        for read, style in ((background, "--"), (mean, "-")):
+        reads: tuple[tuple[Read, Line], ...] = (
+            (itemgetter(f"{name}_background"), "--"),
+            (partial(mean_alignment, variable=name), "-"),
+        )
+        for read, style in reads:
             values = over_seeds(pairs, read, steps).dropna("step", how="all")
             x = time_of([setting], values["step"].to_numpy()).values
             draw_band(axes, values, x, colour, style=style, width=width)
@@ -134,11 +140,11 @@ def draw_alignment_lines(axes: Axes, setting: Setting) -> None:
 
 def alignment_legend() -> Sequence[Line2D]:
     """Return the legend of `draw_alignment_lines`."""
-    raw, normalised = ({"color": RAW, "lw": NARROW}, {"color": NORMALISED, "lw": WIDE})
-    return [
-        Line2D([], [], label="$a$", **raw),
-        Line2D([], [], label="background of $a$", linestyle="--", **raw),
-        Line2D([], [], label="normalised $a$", **normalised),
-        Line2D([], [], label="normalised background", linestyle="--", **normalised),
-        Line2D([], [], label="chance", color=CHANCE, linewidth=1, linestyle=":"),
-    ]
+    looks: tuple[tuple[str, ColorType, float, Line], ...] = (
+        ("$a$", RAW, NARROW, "-"),
+        ("background of $a$", RAW, NARROW, "--"),
+        ("normalised $a$", NORMALISED, WIDE, "-"),
+        ("normalised background", NORMALISED, WIDE, "--"),
+        ("chance", CHANCE, 1.0, ":"),
+    )
+    return [Line2D([], [], label=name, color=c, lw=w, linestyle=s) for name, c, w, s in looks]

@@ -19,6 +19,7 @@ from rankscope.lab.papers.yunis2024.figures.settings import base_settings, time_
 from rankscope.plain_names import plain_names
 
 WIDTH = 7.6  # inches
+MAP, FALLS = 3.6, 2.4  # heights in inches, of a heat map and of the lines below
 HEADING = 36  # characters that fit above a panel
 
 
@@ -57,10 +58,10 @@ def figure_2(runs: Runs) -> Figure:
     nearly all matrices.
     """
     networks = base_settings(runs)
-    figure = Figure(figsize=(WIDTH, 0.4 + 3.6 * -(-len(networks) // 2) + 2.4), layout="constrained")
-    maps_part, falls_part = figure.subfigures(
-        2, 1, height_ratios=(3.6 * -(-len(networks) // 2), 2.4)
-    )
+    maps_height = MAP * -(-len(networks) // 2)
+    figure = Figure(figsize=(WIDTH, 0.4 + maps_height + FALLS), layout="constrained")
+    parts = figure.subfigures(2, 1, height_ratios=(maps_height, FALLS), squeeze=False)
+    maps_part, falls_part = parts[:, 0]
     grid = grid_of(maps_part, len(networks))
     falls = falls_part.subplots()
     colours = categories(len(networks))

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from rankscope.figures.over_time import trimmed
+from rankscope.figures.over_time import Line, trimmed
 from rankscope.figures.seeds import Read, Setting, average, steps_of
 from rankscope.figures.style import BAND, Colour, log_axis, open_frame, shades
 from rankscope.lab.judging.selected_runs import Runs
@@ -27,7 +27,7 @@ from rankscope.lab.papers.yunis2024.figures.settings import sweep_settings, time
 from rankscope.plain_names import plain_names
 
 WIDTH, HEIGHT = 11.0, 2.7  # inches, of the figure and of a row
-COLLAPSED = ":"
+COLLAPSED: Line = ":"
 Draw = Callable[[Axes, Sequence["Decay"]], None]  # draws the last decay first, below the others
 
 
@@ -38,7 +38,7 @@ class Decay(NamedTuple):
     colour: Colour
 
     @property
-    def style(self) -> str:
+    def style(self) -> Line:
         return COLLAPSED if self.setting.collapsed and all(self.setting.collapsed) else "-"
 
     @property
@@ -200,8 +200,8 @@ def _draw_directions(axes: Axes, decays: Sequence[Decay]) -> None:
         ends = np.stack([_directions_at_end(ds) for ds in decay.setting.runs])
         if np.isfinite(ends).any():
             centres, means = binned(ends.mean(axis=0))
-            look = {"color": decay.colour, "linestyle": decay.style}
-            axes.plot(centres, means, marker="o", markersize=3, linewidth=1.6, **look)
+            (line,) = axes.plot(centres, means, color=decay.colour, linewidth=1.6)
+            line.set(linestyle=decay.style, marker="o", markersize=3)
     _finish_ratios(axes, "$A_{ii}$ / background")
     axes.set_xlabel("direction $i$ (log scale)")
     log_axis(axes)
