@@ -16,6 +16,7 @@ MAY_IMPORT = {
     "store": set(),
     "provenance": set(),
     "xarray_hook": set(),
+    "plain_names": set(),
     "pairs": {"matrices"},
     "spectra": {"matrices"},
     "theory": {"matrices", "spectra"},

@@ -1,4 +1,7 @@
-"""Plain names of matrices: "blocks.3.attention.q" is "queries, layer 3"."""
+"""Plain names of matrices: "blocks.3.attention.q" is "queries, layer 4".
+
+Layers and heads are counted from 1. Names that no rule knows stay as they are.
+"""
 
 import re
 from collections.abc import Sequence
@@ -17,14 +20,26 @@ ROLES = {
     "positions": ("position", "positions", "wpe", "pos_embed", "position_embeddings"),
     "patches": ("patches", "patch_embed"),
     "output": ("output", "lm_head", "head", "classifier"),
-    "input to gates": ("ih", "weight_ih"),
-    "recurrent to gates": ("hh", "weight_hh"),
+    "input": ("ih", "weight_ih"),
+    "recurrent": ("hh", "weight_hh"),
     "K-Q": ("kq",),
     "V-O": ("vo",),
     "LoRA": ("lora",),
 }
 ROLE_OF = {name: role for role, names in ROLES.items() for name in names}
+# Stems of names such as "conv7", which are counted from 1 already.
+NUMBERED = {
+    "conv": "convolution",
+    "tconv": "up-convolution",
+    "dense": "dense layer",
+    "up_dense": "dense layer, up",
+    "fc": "layer",
+    "linear": "layer",
+    "layer": "layer",
+}
 HEAD = re.compile(r"h(?:ead)?s?\.?(\d+)")
+COUNTED = re.compile(r"([A-Za-z_]+?)(\d+)")
+REVERSE = "reverse"
 
 
 @dataclass(frozen=True)
@@ -32,7 +47,7 @@ class PlainName:
     """The words for one matrix.
 
     role: what it does, "queries"; the same for all layers. block: the layer it belongs to.
-    depth: number of the block in the order of the model. head: its attention head, if it has one.
+    depth: number of the block in the order of the model. head: its attention head, from 1, if any.
     """
 
     label: str
@@ -43,7 +58,7 @@ class PlainName:
 
 
 def plain_names(names: Sequence[str]) -> list[PlainName]:
-    """Return the words for each name; names that no rule knows stay as they are."""
+    """Return the words for each name."""
     blocks = [_block(name) for name in names]
     stems = {block.rpartition(".")[0] for block in blocks if block}
     order: dict[str, int] = {}
@@ -65,51 +80,57 @@ def plain_pairs(earlier: Sequence[str], later: Sequence[str]) -> list[PlainName]
 def _pair(first: PlainName, second: PlainName) -> PlainName:
     role = f"{first.role} > {second.role}"
     head = first.head if first.head == second.head else None
-    if first.block == second.block:
-        where = _where(first.block, head)
-        return PlainName(f"{role}{where}", role, first.block, first.depth, head)
-    return PlainName(f"{first.label} > {second.label}", role, first.block, first.depth, head)
+    if first.block == second.block and first.role != second.role:
+        label = f"{role}{_where(first.block, head)}"
+    else:
+        label = f"{first.label} > {second.label}"
+    return PlainName(label, role, first.block, first.depth, head)
 
 
 def _block(name: str) -> str:
-    """Return the name up to its first number; "" if it has none."""
+    """Return the name up to its first number; "" if it has none, or begins with a known word."""
     parts = name.split(".")
     for position, part in enumerate(parts):
-        if part.isdecimal() or re.fullmatch(r"[a-z]{1,2}\d+", part):
-            if HEAD.fullmatch(part):
-                continue
+        counted = re.fullmatch(r"[a-z]{1,2}\d+", part) and part not in ROLE_OF
+        if (part.isdecimal() or counted) and not HEAD.fullmatch(part):
             return ".".join(parts[: position + 1])
     return ""
 
 
 def _plain(name: str, block: str, depth: int, *, several: bool) -> PlainName:
-    rest = name[len(block) :].strip(".") if block else name
-    parts = rest.split(".") if rest else [name]
-    head = next((int(match[1]) for part in parts if (match := HEAD.fullmatch(part))), None)
-    last = parts[-1].lower()
-    role = ROLE_OF.get(last)
-    if role is None:
-        role = re.sub(r"\d+$", "", parts[-1]) or parts[-1]
-        known = False
-    else:
-        known = True
     if not block:
-        label = role if known and head is None else name
-        return PlainName(label if known else name, role, name, depth, head)
-    number = re.sub(r"\D", "", block.rpartition(".")[2])
+        return _without_layer(name, depth)
+    parts = name[len(block) :].strip(".").split(".")
+    number = int(re.sub(r"\D", "", block.rpartition(".")[2])) + 1
     stem = block.rpartition(".")[0]
-    title = f"layer {number}" if not several else f"{_short(stem)} layer {number}".strip()
-    middle = ".".join(parts[:-1])
-    inside = "" if known or not middle else f"{middle}."
-    if known and "reverse" in parts[:-1]:
-        role += ", reverse"
-    return PlainName(f"{inside}{role}{_where(title, head)}", role, title, depth, head)
+    layer = f"{stem.partition('.')[0]} layer {number}" if several and stem else f"layer {number}"
+    if parts in ([""], ["weight"]):
+        return PlainName(layer, "layer", layer, depth, None)
+    head, known = _head(parts), ROLE_OF.get(parts[-1].lower())
+    role = known or re.sub(r"\d+$", "", parts[-1]) or parts[-1]
+    inside = "" if known else "".join(f"{part}." for part in parts[:-1])
+    if known and REVERSE in parts[:-1]:
+        role = f"{role}, backward"
+    return PlainName(f"{inside}{role}{_where(layer, head)}", role, layer, depth, head)
+
+
+def _without_layer(name: str, depth: int) -> PlainName:
+    """Return the words for a name without the number of a layer."""
+    parts = name.split(".")
+    head, known = _head(parts), ROLE_OF.get(parts[-1].lower())
+    counted = COUNTED.fullmatch(name)
+    if counted and counted[1] in NUMBERED:
+        role = NUMBERED[counted[1]]
+        return PlainName(f"{role} {counted[2]}", role, name, depth, None)
+    label = known or name
+    if known and head is not None:
+        label = f"{known}, head {head}"
+    return PlainName(label, known or name, name, depth, head)
+
+
+def _head(parts: Sequence[str]) -> int | None:
+    return next((int(match[1]) + 1 for part in parts if (match := HEAD.fullmatch(part))), None)
 
 
 def _where(block: str, head: int | None) -> str:
     return f", {block}" + ("" if head is None else f", head {head}")
-
-
-def _short(stem: str) -> str:
-    """Return the first word of a stack's name: "encoder" of "encoder.layers"."""
-    return stem.partition(".")[0]

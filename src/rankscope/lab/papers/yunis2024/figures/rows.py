@@ -14,6 +14,7 @@ from rankscope.plain_names import PlainName, plain_names, plain_pairs
 
 BRACKET = -0.025  # left of the panel, in widths of it
 WORDS = -0.05
+BOTH_WAYS = ", backward"  # pairs of both directions of an LSTM share a row
 NARROW = 22  # characters of a line beside several rows
 
 
@@ -32,13 +33,14 @@ def matrix_rows(ds: xr.Dataset) -> list[Row]:
 def pair_rows(ds: xr.Dataset) -> list[Row]:
     """Return one row for each kind of pair in each layer; heads and gates share a row."""
     earlier, later = (list(map(str, ds[name].to_numpy())) for name in ("earlier", "later"))
-    return _rows(plain_pairs(earlier, later))
+    return _rows(plain_pairs(earlier, later), BOTH_WAYS)
 
 
-def _rows(names: Sequence[PlainName]) -> list[Row]:
+def _rows(names: Sequence[PlainName], dropped: str = "") -> list[Row]:
+    """Return rows by role and layer. dropped: words left out of roles, which joins their rows."""
     positions: dict[str, dict[str, list[int]]] = {}
     for position, name in enumerate(names):
-        layers = positions.setdefault(name.role, {})
+        layers = positions.setdefault(name.role.replace(dropped, ""), {})
         layers.setdefault(name.block, []).append(position)
     return [
         Row(role, tuple(together))
