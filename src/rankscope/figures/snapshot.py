@@ -3,9 +3,10 @@
 import numpy as np
 import xarray as xr
 from jaxtyping import Float
+from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 
-from rankscope.figures.over_time import draw_heat_map, label_rows
+from rankscope.figures.over_time import draw_cells, label_rows
 from rankscope.figures.style import evenly
 from rankscope.figures.training import heat_map_height, whole_matrices
 
@@ -30,7 +31,8 @@ def spectra_by_matrix(ds: xr.Dataset) -> Figure:
     S = snapshot["singular_values" if full else "leading_values"].to_numpy()
     widths = np.minimum(snapshot["m"].to_numpy(), snapshot["n"].to_numpy())
     rows = _log_ratios(S, np.minimum(widths, S.shape[1]))
-    mesh = draw_heat_map(axes, rows, lowest=SMALLEST, highest=0.0)
+    edges = np.arange(COLUMNS + 1) - 0.5
+    mesh = draw_cells(axes, rows, edges, Normalize(SMALLEST, 0.0))
     label_rows(axes, names)
     ticks = np.linspace(0, COLUMNS, 5)
     axes.set_xticks(ticks - 0.5, labels=[f"{tick / COLUMNS:.0%}" for tick in ticks])

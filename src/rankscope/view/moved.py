@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.plain_names import PlainName
 from rankscope.view.frames import plain
-from rankscope.view.names import PlainName
 from rankscope.view.opened import Opened
 from rankscope.view.quantities import Quantity
 from rankscope.view.query import Query

@@ -11,8 +11,8 @@ import numpy as np
 import xarray as xr
 
 from rankscope import store
+from rankscope.plain_names import PlainName, plain_names, plain_pairs
 from rankscope.view.discovery import Place
-from rankscope.view.names import PlainName, plain_names, plain_pairs
 
 # What is read or held at once; a metric is computed part by part.
 MOST_BYTES = 128 * 1024 * 1024
