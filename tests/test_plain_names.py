@@ -26,6 +26,9 @@ def labels(*names: str) -> list[str]:
         ("my.own.matrix", "my.own.matrix"),
         ("blocks.0.mixer.strange", "mixer.strange, layer 1"),
         ("<img onerror=x>", "<img onerror=x>"),
+        ("", ""),
+        ("a..b", "a..b"),
+        ("blocks.3.attention.h5.kq", "K-Q, layer 4, head 6"),
     ],
 )
 def test_names_that_are_known_become_words_and_others_stay(name: str, label: str) -> None:

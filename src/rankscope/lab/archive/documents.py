@@ -31,8 +31,8 @@ README = "README.md"
 PAGES = "docs/papers"
 INDEX = f"{PAGES}/index.md"
 FIGURES = f"{PAGES}/figures"
-DPI = 110
-COLOURS = 128
+DPI = 120
+COLOURS = 256
 
 
 def write_documents(archive: Path, reports: Sequence[StudyReport]) -> list[str]:
