@@ -7,8 +7,10 @@ import numpy as np
 import xarray as xr
 from matplotlib.figure import Figure
 
-from rankscope.figures.over_time import draw_heat_map, label_rows, label_time, point_or_line
+from rankscope.figures.over_time import draw_heat_map, label_rows, point_or_line
 from rankscope.figures.style import legend_below, shades
+from rankscope.figures.time_axis import TrainingTime
+from rankscope.figures.training import times_of
 
 MOST_LINES = 16
 
@@ -86,12 +88,12 @@ def activations_over_time(ds: xr.Dataset) -> Figure:
         for axes, variable, style in lines:
             values = one[variable].to_numpy()
             label = name if axes is right else ""
-            axes.plot(values, color=colour, linestyle=style, marker=marker, label=label)
+            axes.plot(times_of(one).values, values, color=colour, linestyle=style, marker=marker, label=label)
     left.set(title="rank of the tokens", ylabel="effective rank (dashed: centred)", ylim=(0, None))
     middle.set(title="similarity of tokens", ylabel="mean cosine")
     right.set(title="dormant units", ylabel="share of units", ylim=(-0.02, 1.02))
     for axes in (left, middle, right):
-        label_time(axes, ds["step"].to_numpy(), most=5, label="training step")
+        times_of(ds).draw(axes)
     legend_below(figure, right.get_lines())
     return figure
 
@@ -156,9 +158,9 @@ def _maps(panels: Sequence[Panel], dim: str) -> Figure:
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, panel in zip(grid, panels, strict=True):
         values = panel.values.transpose(dim, "step").to_numpy().astype(float)
-        mesh = draw_heat_map(axes, values, lowest=panel.lowest, highest=panel.highest)
+        time = TrainingTime(panel.values["step"].to_numpy())
+        mesh = draw_heat_map(axes, values, time, lowest=panel.lowest, highest=panel.highest)
         axes.set_title(panel.title, fontsize="medium")
-        label_time(axes, panel.values["step"].to_numpy(), most=4, label="training step")
         figure.colorbar(mesh, ax=axes, label=panel.label, location="bottom", aspect=30)
         axes.set_yticks([])
     label_rows(grid[0], names)
