@@ -100,7 +100,14 @@ def test_steps_of_several_optimizers_are_counted_as_the_trainer_does(tmp_path: P
 @pytest.mark.parametrize("kind", ["float32", "bf16-mixed", "compile"])
 def test_training_is_bit_identical(tmp_path: Path, kind: str) -> None:
     results = []
-    for callbacks in ([], [RankCallback(tmp_path / "run", schedule=1, strict=True)]):
+    callback = RankCallback(
+        tmp_path / "run",
+        schedule=1,
+        strict=True,
+        sinks=rs.sinks.TensorBoard(tmp_path / "logs"),
+        gates=rs.StopIf("stable_rank < 0"),
+    )
+    for callbacks in ([], [callback]):
         torch.manual_seed(7)  # for dropout
         module = Module()
         options = {"precision": kind} if kind == "bf16-mixed" else {}

@@ -65,7 +65,14 @@ def test_steps_are_those_of_the_optimizer(tmp_path: Path, accumulation: int) -> 
 )
 def test_training_is_bit_identical(tmp_path: Path, arguments: dict) -> None:
     results = []
-    for callbacks in ([], [RankCallback(tmp_path / "run", schedule=1, strict=True)]):
+    callback = RankCallback(
+        tmp_path / "run",
+        schedule=1,
+        strict=True,
+        sinks=rs.sinks.TensorBoard(tmp_path / "logs"),
+        gates=rs.StopIf("stable_rank < 0"),
+    )
+    for callbacks in ([], [callback]):
         training = trainer(tmp_path, *callbacks, max_steps=3, **arguments)
         training.train()
         losses = [log.get("loss") for log in training.state.log_history]
