@@ -1,6 +1,7 @@
 """The viewer: the server's start, answers and memory; a run that grows; the page in a browser.
 
-python -m benchmarks view [--live 1800]
+python -m benchmarks view
+python -m benchmarks.view --live 1800   # half an hour of a run that grows
 """
 
 import argparse

@@ -36,10 +36,10 @@ def python(code: str) -> str:
         ("rankscope.__version__", HEAVY),
         ("rankscope.open", ("torch",)),
         (METRICS, ("torch",)),
-        ("import rankscope.lab.judging.verdict", ("torch",)),
+        ("import rankscope.lab.judging.verdict, rankscope.view.server", ("torch", "matplotlib")),
         ("sys.argv[1:] = ['--help']; from rankscope.cli import main; main()", HEAVY[:-1]),
     ],
-    ids=["import", "open a run", "metrics of a run", "verdicts", "help of the command line"],
+    ids=["import", "open a run", "metrics of a run", "viewer", "help of the command line"],
 )
 def test_heavy_libraries_are_loaded_when_they_are_used(use: str, unloaded: tuple[str, ...]) -> None:
     loaded = f"[name for name in {unloaded} if name in sys.modules]"
