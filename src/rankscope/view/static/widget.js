@@ -17,7 +17,7 @@ const THEMES = {
     accent: "#5cc3de", categories: ["#5cc3de", "#f0955a", "#b79be0", "#5fc99b"],
   },
 };
-const LEFT = 148, RIGHT = 14, SCALARS = 110, ROW = 18, MOST_HEIGHT = 420, MOST_SCALARS = 3, MOST_MOVED = 8;
+const PADDING = 14, LEFT = 148, RIGHT = 14, SCALARS = 110, ROW = 18, MOST_HEIGHT = 420, MOST_SCALARS = 3, MOST_MOVED = 8;
 
 function element(tag, className, parent, text = "") {
   const made = document.createElement(tag);
@@ -58,7 +58,7 @@ function prepared(view) {
 
 function drawAll(root, data, colours) {
   root.replaceChildren();
-  const width = Math.max(320, Math.floor(root.clientWidth || 720));
+  const width = Math.max(320, Math.floor((root.clientWidth || 720) - 2 * PADDING));
   const { meta, x, scale, field, rows } = data;
   element("div", "rankscope-title", root, meta.title);
   element("div", "rankscope-note", root, `${meta.metric_label}, ${meta.along} ${when(x[0])} to ${when(x[x.length - 1])}`);

@@ -69,12 +69,12 @@ export function drawTimeAxis(surface, plot, scale, colours, label = "") {
     const half = surface.measure(text, TEXT) / 2;
     if (x - half < free) continue;
     surface.path([x, y, x, y + 4], { colour: colours.faint, width: 1 });
-    const shown = Math.min(Math.max(x, plot.x + half - 8), plot.x + plot.width - half + 8);
+    const shown = Math.min(Math.max(x, plot.x + Math.min(half, 4) + Math.max(0, half - 6)), plot.x + plot.width - half + 8);
     surface.text(text, shown, y + 13, { colour: colours.muted, size: TEXT, align: "center" });
     free = x + half + 14;
   }
   if (label) {
-    surface.text(label, plot.x - 8, y + 13, { colour: colours.muted, size: TEXT, align: "right" });
+    surface.text(label, plot.x - 10, y + 13, { colour: colours.muted, size: TEXT, align: "right" });
   }
 }
 

@@ -18,6 +18,8 @@ import { HeatPanel } from "./depth.js";
 import { chosenRow, RowSelect } from "./matrix.js";
 import { withValues } from "./spectra.js";
 
+const FEW = 0.1; // share of snapshots with values below which a direction is left out
+
 const ofPairs = (quantity) => quantity.axis === "pair";
 
 /** The overlap matrix's diagonal of one pair over time. */
@@ -28,7 +30,7 @@ function DiagonalPanel({ info, time, answer, request, row }) {
     const filled = withoutEmptyColumns(answer.data);
     const { arrays } = filled;
     const field = fieldOf(filled, { kind: "linear" });
-    const stored = withValues(arrays, arrays.x.length);
+    const stored = withValues(arrays, arrays.x.length, FEW);
     const index = stored[0] > 0 ? stored.map((i) => i - 1) : stored;
     return { field, index, x: arrays.x, order: Uint32Array.from(index, (_, i) => i), k: index[index.length - 1] + 1 };
   }, [answer.data]);

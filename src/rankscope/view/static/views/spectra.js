@@ -48,10 +48,14 @@ export function useSpectra(run, info, of, row) {
   return { answer, spectra: answer.stale && spectra?.name !== row?.name ? null : spectra, request };
 }
 
-/** Return the indices up to the last that has a value; the rest is padding. */
-export function withValues({ values, index }, columns) {
+/** Return the indices up to the last that has a value at a `share` of the snapshots. */
+export function withValues({ values, index }, columns, share = 0) {
   let rows = index.length;
-  while (rows > 1 && values.subarray((rows - 1) * columns, rows * columns).every((value) => value !== value)) rows--;
+  for (; rows > 1; rows--) {
+    let count = 0;
+    for (let i = (rows - 1) * columns; i < rows * columns; i++) if (values[i] === values[i]) count++;
+    if (count > 0 && count >= share * columns) break;
+  }
   return index.subarray(0, rows);
 }
 
