@@ -15,12 +15,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/pictures/view"
 WIDTH, HEIGHT, SCALE = 1280, 800, 1
+FREQUENT = 128  # colours of a picture that stay exactly as they are
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 LANGUAGE, VGG = "yunis2024/lm/lm/decay-1/seed-0", "yunis2024/vgg/vgg/decay-0.001/seed-0"
@@ -119,9 +121,24 @@ def settle(page: Page) -> None:
 
 
 def save(content: bytes, path: Path) -> None:
-    """Write a picture with as few bytes as the format allows."""
+    """Write a picture in 256 colours, which takes a third of the bytes.
+
+    Half of them are its most frequent colours, which stay as they are; the others cover the rest.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    Image.open(io.BytesIO(content)).convert("RGB").save(path, optimize=True)
+    pixels = np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
+    colours, places, counts = np.unique(
+        pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True
+    )
+    order = colours[np.argsort(-counts)]
+    rest = Image.fromarray(order[None, FREQUENT:] if len(order) > FREQUENT else order[None])
+    others = rest.quantize(256 - FREQUENT, kmeans=2).getpalette() or []
+    palette = np.concatenate([order[:FREQUENT], np.array(others, np.uint8).reshape(-1, 3)])
+    far = ((colours[:, None].astype(np.int32) - palette[None]) ** 2).sum(-1)
+    few = far.argmin(1)[places.ravel()].astype(np.uint8).reshape(pixels.shape[:2])
+    picture = Image.fromarray(few, "P")
+    picture.putpalette(palette.tobytes())
+    picture.save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size / 1000:.0f} kB")
 
 
