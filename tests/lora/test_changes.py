@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rankscope.lora import changes
-from rankscope.lora.changes import difference, open_changes
+from rankscope.lora.changes import decomposed, difference, open_changes
 
 Pair = tuple[Path, Path]
 
@@ -75,6 +75,28 @@ def test_experts_are_one_matrix_each(tmp_path: Path) -> None:
     assert list(spectra) == [f"mlp.experts.gate_up.e{i}" for i in range(3)]
     for spectrum, dW in zip(spectra.values(), change, strict=True):
         assert spectrum.norm == pytest.approx(float(dW.norm()), rel=1e-5)
+
+
+def test_the_leading_part_of_a_large_change_is_as_good_as_the_full_svd(tmp_path: Path) -> None:
+    """Within 1e-6 of the least error, and its stated error is the true one."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(shape, generator=generator)
+
+    base = {"fc.weight": normal(900, 700)}
+    dW = 0.1 * normal(900, 20) @ normal(20, 700) + 0.3 * normal(900, 700)
+    paths = checkpoints(tmp_path, base, {"fc.weight": base["fc.weight"] + dW})
+    before, after = open_changes(*paths).pair("fc.weight")
+    part = decomposed(before, after, kind="linear", max_rank=32)
+    exact = after.double() - before.double()
+    S = torch.linalg.svdvals(exact)
+    least = float(S[32:].norm())
+    error = float((exact - (part.U * part.spectrum.S) @ part.Vh).norm())
+    assert error <= least * (1 + 1e-6)
+    assert part.spectrum.rest == pytest.approx(error, rel=1e-5)
+    assert part.spectrum.norm == pytest.approx(float(S.norm()), rel=1e-6)
+    assert part.spectrum.signal == 20
 
 
 def test_one_tensor_of_each_is_in_memory(tmp_path: Path) -> None:

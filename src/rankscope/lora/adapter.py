@@ -117,7 +117,7 @@ def adapter_of(checkpoint: Checkpoint) -> Adapter:
         factors, others = peft.factors(source, shapes)
     pairs = {
         module: _pair(checkpoint, module, *factors[module])
-        for module in sorted(factors, key=_natural)
+        for module in sorted(factors, key=natural_order)
     }
     if not pairs:
         raise ValueError(f"{source} holds no pair of LoRA factors; it has {_some(shapes)}")
@@ -132,7 +132,7 @@ def adapter_of(checkpoint: Checkpoint) -> Adapter:
     return Adapter(source, style, pairs, others, config, checkpoint)
 
 
-def _natural(name: str) -> list[tuple[int, str]]:
+def natural_order(name: str) -> list[tuple[int, str]]:
     """Key that sorts layer 2 before layer 10."""
     return [(int(part) if part.isdecimal() else 0, part) for part in re.split(r"([0-9]+)", name)]
 

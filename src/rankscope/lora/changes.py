@@ -9,6 +9,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, StoredTensor, open_checkpoint
+from rankscope.lora.adapter import natural_order
 from rankscope.lora.spectrum import Spectrum, rounding_level
 from rankscope.matrices.reading import Reading
 from rankscope.matrices.state_dict import assumed_manifest
@@ -91,7 +92,8 @@ def open_changes(base: Path_ | Checkpoint, tuned: Path_ | Checkpoint) -> Changes
     shapes = {n: tuned.tensors[t] for n, (_, t) in names.items()}
     empty = {n: torch.empty(t.shape, dtype=t.dtype, device="meta") for n, t in shapes.items()}
     manifest = assumed_manifest(empty)
-    readings = tuple(r for r in manifest.readings if r.part_of is None)
+    whole = (r for r in manifest.readings if r.part_of is None)
+    readings = tuple(sorted(whole, key=lambda reading: natural_order(reading.name)))
     return Changes(base, tuned, names, readings, left_out)
 
 
