@@ -1,5 +1,7 @@
 """Windows of due steps: which optimizer step belongs to which snapshot, and what is told."""
 
+import subprocess
+import sys
 import warnings
 
 import numpy as np
@@ -191,3 +193,26 @@ def test_a_run_with_measures_goes_on_where_it_stopped(tmp_path) -> None:
     assert list(np.isnan(ds.update_cosine_last)) == [True, False, False] * 2
     with pytest.raises(ValueError, match="that was not given; resume with what the run was"):
         rs.Tracker(model, tmp_path / "run", resume=True)
+
+
+UNCLOSED = """
+import sys, torch, rankscope as rs
+model = torch.nn.Linear(6, 5)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+measure = [rs.Updates(), rs.Activations("")]
+tracker = rs.Tracker(model, sys.argv[1], schedule=1, measure=measure)
+for step in range(3):
+    model(torch.randn(8, 6)).square().mean().backward()
+    tracker.observe(step)
+    optimizer.step()
+"""
+
+
+def test_a_tracker_that_is_never_closed_loses_no_snapshot(tmp_path) -> None:
+    command = [sys.executable, "-W", "error", "-c", UNCLOSED, str(tmp_path / "run")]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 1, 2]
+    assert np.isfinite(ds.update_norm_ratio).all()
+    assert (ds.activation_tokens == 8).all()

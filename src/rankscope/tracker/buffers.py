@@ -76,6 +76,11 @@ class Buffer:
             torch.cuda.current_stream(source).wait_event(self._measured)
         self._started[source] = _record_event(source)
 
+    def mark_filled(self, source: torch.device) -> None:
+        """Let the worker wait for all that is queued on a GPU by now, such as sums of a window."""
+        if source.type == "cuda":
+            self._filled[source] = _record_event(source)
+
     def wait_filled(self) -> None:
         """Make the worker wait for the copy: its stream on a GPU, else its thread."""
         for side in self.sides.values():
@@ -93,8 +98,11 @@ class Buffer:
         if not self._filled:
             return
         self.copy_seconds = max(
-            started.elapsed_time(self._filled[source]) / 1000
-            for source, started in self._started.items()
+            (
+                started.elapsed_time(self._filled[source]) / 1000
+                for source, started in self._started.items()
+            ),
+            default=0.0,
         )
         self._started, self._filled = {}, {}
         self._measured = (

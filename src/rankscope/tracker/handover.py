@@ -1,6 +1,5 @@
 """Handover of copies, rows of scalars and notes from the training thread to the worker."""
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
@@ -129,9 +128,3 @@ class Handover:
         if gaps:
             self._gaps = {name: [] for name in self._gaps}
             self.submit(lambda recorder: recorder.note(gaps))
-
-
-def finish_run(pid: int, handover: Handover) -> None:
-    """Close a run, also at interpreter exit, but not in a forked child, which has no worker."""
-    if os.getpid() == pid:
-        handover.close()

@@ -1,5 +1,6 @@
 """Staging of snapshots: what they need is copied in the training thread, and handed over."""
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,6 +80,12 @@ class Staging:
         """See no forward pass and no optimizer step from here on, or see them again."""
         if self._windows is not None:
             self._windows.rest(resting)
+
+    def end(self, pid: int) -> None:
+        """Close the run, also at interpreter exit, but not in a forked child, without a worker."""
+        if os.getpid() == pid and self.handover is not None:
+            self.close()
+            self.handover.close()
 
     def close(self) -> None:
         """Hand over what is waiting, and remove all hooks."""

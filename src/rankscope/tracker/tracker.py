@@ -32,7 +32,7 @@ from rankscope.tracker.cost import Cost
 from rankscope.tracker.defaults import MeasurerKind, measurer_kind, worker_threads
 from rankscope.tracker.distributed import is_sharded, is_writer
 from rankscope.tracker.gauging import checked_measures, reduced
-from rankscope.tracker.handover import Handover, finish_run
+from rankscope.tracker.handover import Handover
 from rankscope.tracker.notices import Notices
 from rankscope.tracker.open_trackers import remember
 from rankscope.tracker.probe import Probe
@@ -227,7 +227,7 @@ class Tracker:
                     self._worker, self._recorder, pool, budget=self._budget, sinks=self._sinks
                 )
                 self._staging.handover = self._handover
-                self._finalize = weakref.finalize(self, finish_run, os.getpid(), self._handover)
+                self._finalize = weakref.finalize(self, self._staging.end, os.getpid())
         last = None if self._recorder is None else self._recorder.last_step
         (next_step,) = self._state.agree(0 if last is None else last + 1)
         self._state.raise_mistake()

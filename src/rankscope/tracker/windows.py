@@ -142,6 +142,8 @@ class Windows:
             for gauge in self._gauges:
                 if gauge.reduces:  # the numbers of one rank would pass for those of all
                     pending.collected.pop(gauge.name, None)
+        if pending.buffer is not None and pending.collected:
+            pending.buffer.side("window").mark_filled(self._state.home)
         pending.hand_over(pending.collected)
 
     def rest(self, resting: bool) -> None:
