@@ -84,8 +84,18 @@ def of_tensor(W: Num[Tensor, "m n"]) -> Operator:
     if W.dtype != torch.float64:
         W = W.float()
     return Operator(
-        (W.shape[0], W.shape[1]), lambda X: W @ X, lambda Y: W.mT @ Y, W.dtype, W.device, W
+        (W.shape[0], W.shape[1]),
+        lambda X: _times(W, X),
+        lambda Y: _times(W.mT, Y),
+        W.dtype,
+        W.device,
+        W,
     )
+
+
+def _times(W: Tensor, X: Tensor) -> Tensor:
+    """Return W @ X by (X^T W^T)^T, which MKL computes up to ten times faster for few columns."""
+    return (X.mT.contiguous() @ W.mT).mT
 
 
 def _in_float64(W: Tensor) -> tuple[Multiply, Multiply]:
@@ -99,9 +109,9 @@ def _in_float64(W: Tensor) -> tuple[Multiply, Multiply]:
         return torch.cat([panel.double() @ X for panel in panels])
 
     def backward(Y: Tensor) -> Tensor:
-        total = Y.new_zeros(W.shape[1], Y.shape[1])
-        for panel, rows in zip(panels, torch.split(Y, PANEL), strict=True):
-            total.addmm_(panel.double().mT, rows)
-        return total
+        total = Y.new_zeros(Y.shape[1], W.shape[1])
+        for panel, columns in zip(panels, torch.split(Y.mT.contiguous(), PANEL, 1), strict=True):
+            total.addmm_(columns, panel.double())
+        return total.mT
 
     return forward, backward
