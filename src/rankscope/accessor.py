@@ -179,6 +179,17 @@ class RankscopeAccessor:
         """
         return import_module("rankscope.view.widget").overview(self._dataset, of=of, metric=metric)
 
+    @property
+    def has_all_values(self) -> bool:
+        """Whether the run has all singular values; else it may have the leading ones."""
+        return "leading_values" not in self._dataset
+
+    def largest(self, *, of: str = "singular_values") -> xr.DataArray:
+        """Stored values along k, descending: all, or the leading ones of a run that has no more."""
+        if (leading := leading_of(self._dataset, of)) is not None:
+            return leading[0].drop_vars("r", errors="ignore").rename(r="k")
+        return self._dataset[of]
+
     def whole(self) -> xr.Dataset:
         """The run without matrices that are part of another, such as the heads of a projection."""
         return self._dataset.isel(matrix=np.flatnonzero(self._dataset["part_of"].to_numpy() == ""))

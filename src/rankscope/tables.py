@@ -47,11 +47,14 @@ def movement(run: xr.Dataset | str | Path) -> pd.DataFrame:
     """Return how far the effective rank of each matrix of a run moved, the furthest first.
 
     The columns are first, last, lowest and highest normalised effective rank, and moved, which is
-    highest - lowest over all snapshots.
+    highest - lowest over all snapshots. A run with leading values has the stable rank instead.
     """
     run = run if isinstance(run, xr.Dataset) else open_run(run)
     _require_snapshots(run)
-    ranks = run.rankscope.whole().rankscope.normalized_effective_rank().transpose("step", "matrix")
+    accessor = run.rankscope.whole().rankscope
+    complete = accessor.has_all_values
+    ranks = accessor.normalized_effective_rank() if complete else accessor.stable_rank()
+    ranks = ranks.transpose("step", "matrix")
     values = ranks.to_numpy()
     measured = ~np.isnan(values)
     low, high = (

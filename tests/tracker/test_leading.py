@@ -7,6 +7,8 @@ import xarray as xr
 from torch import nn
 
 import rankscope as rs
+from rankscope.lab.commands import report_on_runs
+from rankscope.sinks.digest import heat_map
 from tracker.test_neutrality import train
 from tracker.tracked import take_step
 
@@ -101,6 +103,23 @@ def test_tables_and_figures_of_a_leading_run(runs) -> None:
     assert "stable rank" in titles
 
 
+def test_reports_and_dashboards_show_what_there_is(tmp_path) -> None:
+    run(tmp_path / "run", 5)
+    ds = rs.open(tmp_path / "run")
+    moved = rs.movement(ds)
+    np.testing.assert_array_equal(
+        moved["last"], ds.rankscope.stable_rank()[-1].sel(matrix=moved.index.to_numpy())
+    )
+    digest = rs.sinks.digest(ds)
+    assert "stable_rank/mean" in digest.scalars and "relative_change/mean" in digest.scalars
+    assert not any("effective_rank" in name for name in digest.scalars)
+    assert heat_map(ds).ndim == 3
+    page = report_on_runs([tmp_path / "run"], None, command="rankscope report run").read_text()
+    assert "Stable rank of every whole matrix" in page and "ffective rank of every" not in page
+    for figure in (rs.figures.compare_runs, rs.figures.compare_matrices):
+        assert figure({"a": ds}).axes
+
+
 def test_products_and_their_changes(tmp_path) -> None:
     results = []
     for spectrum in (3, "full"):
@@ -114,6 +133,9 @@ def test_products_and_their_changes(tmp_path) -> None:
                 take_step(model, step)
         results.append(rs.open(tmp_path / str(spectrum)))
     leading, full = results
+    product = str(leading["product"].values[0])
+    assert len(rs.figures.head_ranks_over_time(leading).axes) > 1
+    assert rs.figures.product_spectra_over_time(leading, product).axes
     for name in ("product_", "product_change_"):
         np.testing.assert_allclose(
             leading[f"{name}leading_values"],

@@ -25,8 +25,9 @@ def compare_runs(runs: Mapping[str, xr.Dataset]) -> Figure:
     figure = Figure(figsize=(11, 4), layout="constrained")
     left, right = figure.subplots(1, 2, sharex=True)
     losses: list[float] = []
+    metric, label = _common_rank(runs)
     for (name, ds), colour in zip(runs.items(), shades(len(runs)), strict=True):
-        ranks = with_spectra(ds).rankscope.whole().rankscope.normalized_effective_rank()
+        ranks = getattr(with_spectra(ds).rankscope.whole().rankscope, metric)()
         # A matrix that is lost in mid-run would move the mean of the others.
         mean = ranks.dropna("matrix").mean("matrix")
         measured, steps = mean.to_numpy(), mean["step"].to_numpy()
@@ -41,17 +42,16 @@ def compare_runs(runs: Mapping[str, xr.Dataset]) -> Figure:
     if finite and min(finite) > 0 and max(finite) > LOG_FROM * min(finite):
         left.set_yscale("log")
     left.set(title="loss", xlabel="training step", ylabel="loss")
-    right.set(
-        title="mean over matrices", xlabel="training step", ylabel="effective rank / min(m, n)"
-    )
+    right.set(title="mean over matrices", xlabel="training step", ylabel=label)
     legend_below(figure, right.get_lines())
     return figure
 
 
 def compare_matrices(runs: Mapping[str, xr.Dataset]) -> Figure:
     """Draw the last normalised effective rank of every matrix, one column per run."""
+    metric, label = _common_rank(runs)
     ranks = {
-        name: ds.isel(step=[-1]).rankscope.whole().rankscope.normalized_effective_rank()[0]
+        name: getattr(ds.isel(step=[-1]).rankscope.whole().rankscope, metric)()[0]
         for name, ds in runs.items()
     }
     names = list(dict.fromkeys(str(n) for r in ranks.values() for n in r["matrix"].to_numpy()))
@@ -63,6 +63,13 @@ def compare_matrices(runs: Mapping[str, xr.Dataset]) -> Figure:
     mesh = draw_cells(axes, values, np.arange(len(runs) + 1) - 0.5, Normalize())
     label_rows(axes, names)
     axes.set_xticks(range(len(runs)), labels=list(runs), rotation=30, ha="right")
-    axes.set(title="effective rank at the last snapshot")
-    figure.colorbar(mesh, ax=axes, label="effective rank / min(m, n)")
+    axes.set(title=f"{metric.removeprefix('normalized_').replace('_', ' ')} at the last snapshot")
+    figure.colorbar(mesh, ax=axes, label=label)
     return figure
+
+
+def _common_rank(runs: Mapping[str, xr.Dataset]) -> tuple[str, str]:
+    """Return a metric that all runs have, and its label: some keep leading values alone."""
+    if all(ds.rankscope.has_all_values for ds in runs.values()):
+        return "normalized_effective_rank", "effective rank / min(m, n)"
+    return "stable_rank", "stable rank"

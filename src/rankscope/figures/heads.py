@@ -24,7 +24,7 @@ def head_ranks_over_time(ds: xr.Dataset) -> Figure:
     the product has, and how many its change since the reference has (boix2023, fig. 4).
     """
     kinds = product_kinds(ds)
-    measures = [name for name in MEASURES if name in ds]
+    measures = _measures(ds)
     heads = max(len(products_of(ds, kind)) for kind in kinds)
     height = min(max(2.4, 1.2 + 0.14 * heads), 6.0)
     figure = Figure(figsize=(5.5 * len(measures), height * len(kinds)), layout="constrained")
@@ -44,16 +44,21 @@ def head_ranks_over_time(ds: xr.Dataset) -> Figure:
 
 def product_spectra_over_time(ds: xr.Dataset, product: str) -> Figure:
     """Draw the singular values of one head's product, and of its change, as lines over time."""
-    measures = [name for name in MEASURES if name in ds]
+    measures = _measures(ds)
     selected = select(ds, "product", product)
     figure = Figure(figsize=(5.5 * len(measures), 4), layout="constrained")
     for axes, spectra in zip(
         figure.subplots(1, len(measures), squeeze=False)[0], measures, strict=True
     ):
-        values = selected[spectra].expand_dims("seed")
+        values = selected.rankscope.largest(of=spectra).expand_dims("seed")
         draw_shades(axes, draw_spectrum(axes, values, times_of(ds)))
         axes.set(title=f"{product}, {MEASURES[spectra]}", ylabel="singular value")
     return figure
+
+
+def _measures(ds: xr.Dataset) -> list[str]:
+    stored = {str(name).replace("leading_values", "singular_values") for name in ds}
+    return [name for name in MEASURES if name in stored]
 
 
 def product_kinds(ds: xr.Dataset) -> list[str]:

@@ -88,7 +88,14 @@ def activations_over_time(ds: xr.Dataset) -> Figure:
         for axes, variable, style in lines:
             values = one[variable].to_numpy()
             label = name if axes is right else ""
-            axes.plot(times_of(one).values, values, color=colour, linestyle=style, marker=marker, label=label)
+            axes.plot(
+                times_of(one).values,
+                values,
+                color=colour,
+                linestyle=style,
+                marker=marker,
+                label=label,
+            )
     left.set(title="rank of the tokens", ylabel="effective rank (dashed: centred)", ylim=(0, None))
     middle.set(title="similarity of tokens", ylabel="mean cosine")
     right.set(title="dormant units", ylabel="share of units", ylim=(-0.02, 1.02))

@@ -105,12 +105,7 @@ def mean_alignment_by_pair(ds: xr.Dataset) -> Figure:
 def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
     """Draw the lines of `singular_values_over_time`."""
     ds = with_spectra(ds)
-    selected = select(ds, "matrix", matrix)
-    if "singular_values" in selected:
-        values = selected["singular_values"]
-    else:  # a run that keeps leading values
-        values = selected["leading_values"].drop_vars("r").rename(r="k")
-    values = values.expand_dims("seed")
+    values = select(ds, "matrix", matrix).rankscope.largest().expand_dims("seed")
     draw_shades(axes, draw_spectrum(axes, values, times_of(ds)))
     axes.set(title=matrix, ylabel="singular value")
 
@@ -123,7 +118,7 @@ def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:
     """
     ds, names = with_spectra(ds), whole_matrices(ds)
     accessor = ds.rankscope.whole().rankscope
-    if "singular_values" in ds:
+    if accessor.has_all_values:
         ranks, title = accessor.normalized_effective_rank(), "normalised effective rank"
         label = "effective rank / min(m, n)"
     else:

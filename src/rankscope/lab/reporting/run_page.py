@@ -93,15 +93,16 @@ def _comparison(runs: Mapping[str, xr.Dataset]) -> Iterator[str]:
 def _run(ds: xr.Dataset) -> Iterator[str]:
     moved = movement(ds)
     first = str(moved.index[0])
+    rank = "normalised effective rank" if ds.rankscope.has_all_values else "stable rank"
     yield list_html(run_facts(ds), "seen")
     yield "<div class='pictures'>"
     yield _picture(
         figures.effective_rank_by_depth(ds),
-        "Normalised effective rank of every whole matrix, in the order of the model.",
+        f"{rank.capitalize()} of every whole matrix, in the order of the model.",
     )
     yield _picture(
         figures.singular_values_over_time(ds, first),
-        f"Singular values of {first}, whose effective rank moved most.",
+        f"Singular values of {first}, whose {rank} moved most.",
     )
     yield "</div>"
     if ds.sizes.get("product"):
