@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import rankscope as rs
+from rankscope.lab.catalogue import load_study
+from rankscope.lab.judging.verdict import MARKS
+from rankscope.view.papers import TITLES
 from rankscope.view.quantities import METRICS
 from view.viewed_runs import EVIL, NAMES, SHAPES, Server, create, fill, serving, snapshot, write
 
@@ -325,3 +328,58 @@ def test_damage_is_marked_and_the_rest_is_shown(tmp_path: Path) -> None:
         assert "damaged" in server.get("heat", run=server.key("half")).meta["damage"]
         assert server.get("scalars", run=server.key("half")).status == 200
         assert server.get("heat", run=server.key("whole")).meta["damage"] is None
+
+
+def test_a_fault_of_the_server_is_one_sentence(
+    server: Server, run: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def fail(key: str) -> None:
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(server.library, "open", fail)
+    answer = server.ask(f"/api/heat?run={run}")
+    assert (answer.status, answer.json["error"]) == (500, "the server failed here (RuntimeError)")
+    assert "content-security-policy" in answer.headers
+
+
+def test_verdicts_of_the_archive_are_listed_with_their_runs_and_figures() -> None:
+    results = Path(__file__).parents[2] / "results"
+    with serving(results) as server:
+        papers = {paper["key"]: paper for paper in server.get("papers").json["papers"]}
+        runs = {row["id"] for row in server.get("runs").json["runs"]}
+        figures = papers["boix2023"]["figures"]
+        assert server.get("figure", path=figures[0]).body.startswith(b"\x89PNG")
+        for name in ("../../README.md", "boix2023/../../../README.md", "README.md"):
+            assert server.get("figure", path=name).status == 404
+    for key, title in TITLES.items():
+        assert load_study(key, "paper").title == title
+        claims = papers[key]["claims"]
+        assert claims
+        for network in (network for claim in claims for network in claim["networks"]):
+            assert network["verdict"] in MARKS
+            assert set(network["runs"]) <= runs
+
+
+def test_damaged_verdicts_are_left_out(tmp_path: Path) -> None:
+    for number, text in enumerate(("", "[]", '{"verdicts": [1]}', "[" * 100_000)):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "verdicts.json").write_text(text)
+    with serving(tmp_path) as server:
+        answer = server.get("papers").json
+    assert answer["papers"] == []
+    assert "rankscope view results" in answer["hint"]
+
+
+def test_a_flow_comes_with_its_stages() -> None:
+    results = Path(__file__).parents[2] / "results/boix2023/toy-diag/teacher-1"
+    with serving(results) as server:
+        run = server.key("alpha-1e-8/seed-0")
+        told = server.get("theory", run=run).json
+        flow = server.get("theory/flow", run=run)
+    stored = rs.open(results / "alpha-1e-8/seed-0.zarr.zip")
+    stages = rs.open(results / "algorithm/seed-0.zarr.zip")
+    np.testing.assert_allclose(flow.array("z"), stored["z"].T.astype(np.float32))
+    np.testing.assert_array_equal(flow.array("time"), stored["time"])
+    assert told["alphas"][told["selected"]]["log10_alpha"] == -8
+    assert [stage["loss"] for stage in told["stages"]] == stages["stage_loss"].values.tolist()
+    assert told["marks"][0]["time"] == stages["stage_time"][1].item()

@@ -78,7 +78,7 @@ def application(library: Library, gate: Gate) -> Guarded:
         routes.append(Route(f"/api/{name}", _answering(name, endpoint, library, turns)))
     routes.append(Route("/api/version", _version(library)))
     routes.append(Route("/api/runs", _runs(library)))
-    return Guarded(Starlette(routes=routes, exception_handlers={404: _missing}), gate)
+    return Guarded(Starlette(routes=routes, exception_handlers={404: _missing, 500: _broken}), gate)
 
 
 def _answering(
@@ -190,6 +190,11 @@ def _file(name: str) -> Response:
 
 async def _missing(request: Request, exception: Exception) -> Response:
     return _failed(404, LookupError("there is nothing at this address"))
+
+
+async def _broken(request: Request, exception: Exception) -> Response:
+    """Answer in the page's terms; the server prints the traceback."""
+    return _failed(500, ValueError(f"the server failed here ({type(exception).__name__})"))
 
 
 def _failed(status: int, reason: Exception) -> Response:

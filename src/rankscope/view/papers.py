@@ -64,7 +64,7 @@ def _study(library: Library, path: Path, root: Path) -> dict[str, Any] | None:
         stored = json.loads(path.read_bytes())
         verdicts = [Verdict.from_json(entry) for entry in stored["verdicts"]]
         key, scale = str(stored["study"]), str(stored.get("scale", ""))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # damaged or foreign; the others are shown
     rows = [row for row in library.summaries() if row["experiment"] and not row["error"]]
     figures = [name for name, _ in _figures(path, root)]
