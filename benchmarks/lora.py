@@ -50,7 +50,7 @@ def main() -> None:
 # Extraction.
 
 
-def extraction(rounds: int = 1) -> None:
+def extraction(rounds: int = 3) -> None:
     for name, (before, after) in fine_tunings().items():
         dW = difference(before, after)
         ways: dict[str, Callable[[], Factors]] = {
