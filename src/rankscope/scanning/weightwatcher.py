@@ -33,10 +33,16 @@ def _rows(checkpoint: CheckpointScan) -> Iterator[dict[str, object]]:
         }
 
 
-def _values(matrix: MatrixScan) -> dict[str, float]:
+def _values(matrix: MatrixScan) -> dict[str, float | int]:
     S = matrix.spectrum
     N, M = max(matrix.m, matrix.n), min(matrix.m, matrix.n)
-    shape = {"M": M, "N": N, "Q": N / M if M else np.nan, "rf": 1, "num_evals": len(S)}
+    shape: dict[str, float | int] = {
+        "M": M,
+        "N": N,
+        "Q": N / M if M else np.nan,
+        "rf": 1,
+        "num_evals": len(S),
+    }
     if not len(S) or not np.isfinite(S).all() or S[0] == 0:
         return shape
     squares = S**2
