@@ -210,3 +210,11 @@ def test_leading_values_are_the_first_of_all(tmp_path: Path) -> None:
     assert table.loc["a", "stable_rank"] == pytest.approx(full.loc["a", "stable_rank"])
     assert table.loc["a", "rank_50"] == full.loc["a", "rank_50"]
     assert np.isnan(table.loc["a", "effective_rank"]) and np.isnan(table.loc["a", "tail_exponent"])
+
+
+def test_half_precision_whose_sum_overflows_is_finite(tmp_path: Path) -> None:
+    W = (torch.randn(400, 300) + 3).half()
+    assert W.sum().isinf()
+    row = rs.scan(saved(tmp_path / "x.safetensors", {"a.weight": W})).table().loc["a"]
+    S = np.linalg.svd(W.double().numpy(), compute_uv=False)
+    assert row["stable_rank"] == pytest.approx((S**2).sum() / S[0] ** 2)

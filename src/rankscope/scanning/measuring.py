@@ -66,10 +66,11 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[M
             notes[reading.name] = note
             continue
         changes[reading.name], notes[reading.name] = change, note
-    spectra = _spectra(weights, options)
-    change_spectra = _spectra(changes, options)
+    norms = {name: frobenius(W) for name, W in weights.items()}
+    change_norms = {name: frobenius(W) for name, W in changes.items()}
+    spectra = _spectra(weights, norms, options)
+    change_spectra = _spectra(changes, change_norms, options)
     for reading in portion.readings:
-        W, change = weights[reading.name], changes.get(reading.name)
         yield MatrixScan(
             name=reading.name,
             kind=reading.kind,
@@ -77,9 +78,9 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[M
             n=reading.n,
             dtype=str(portion.tensors[reading.parameter].dtype).removeprefix("torch."),
             S=spectra[reading.name],
-            norm=frobenius(W),
-            change=None if change is None else change_spectra[reading.name],
-            change_norm=np.nan if change is None else frobenius(change),
+            norm=norms[reading.name],
+            change=change_spectra.get(reading.name),
+            change_norm=change_norms.get(reading.name, np.nan),
             note=notes.get(reading.name, ""),
         )
 
@@ -100,12 +101,13 @@ def difference(W: Tensor, W0: Tensor) -> tuple[Tensor | None, str]:
     return W.to(dtype) - W0.to(dtype), note
 
 
-def _spectra(matrices: Mapping[str, Tensor], options: Options) -> dict[str, np.ndarray]:
+def _spectra(
+    matrices: Mapping[str, Tensor], norms: Mapping[str, float], options: Options
+) -> dict[str, np.ndarray]:
     if options.leading == 0:
         return dict.fromkeys(matrices, np.empty(0))
-    finite = {name: W for name, W in matrices.items() if bool(torch.isfinite(W.sum()))}
-    zero = {name for name, W in matrices.items() if not W.any()}
-    jobs = {name: W for name, W in finite.items() if name not in zero}
+    zero = {name for name in matrices if norms[name] == 0}
+    jobs = {name: W for name, W in matrices.items() if 0 < norms[name] < np.inf}
     lengths = {name: min(W.shape) for name, W in matrices.items()}
     spectra = {name: np.zeros(lengths[name]) for name in zero}
     spectra |= {name: S.numpy(force=True) for name, S in _values(jobs, options).items()}
