@@ -336,3 +336,18 @@ def test_mup_scale_is_of_order_one_at_every_width() -> None:
     for m, n in ((64, 256), (1024, 256), (512, 512)):
         W = torch.eye(m, n, dtype=torch.float64) * np.sqrt(m / n)
         assert float(metrics.mup_scale(torch.linalg.svdvals(W), m, n)) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    [
+        metrics.effective_rank,
+        metrics.stable_rank,
+        metrics.nuclear_norm,
+        metrics.frobenius_norm,
+    ],
+)
+def test_float32_spectra_in_any_layout_keep_float32s_digits(metric) -> None:
+    exact = np.random.default_rng(0).uniform(0.1, 1, (2000, 3))
+    across = np.asfortranarray(exact.T.astype(np.float32))  # values of a spectrum lie apart
+    np.testing.assert_allclose(metric(across), metric(across.astype(np.float64)), rtol=5e-7)

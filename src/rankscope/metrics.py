@@ -75,7 +75,8 @@ def effective_rank(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     Equals r when r values are equal and the rest zero. No epsilon: 0 log 0 = 0.
     roy2007; the yunis2024 code divides by min(m, n): see `normalized_effective_rank`.
     """
-    return array_namespace(S).exp(spectral_entropy(S))
+    xp = array_namespace(S)
+    return xp.astype(xp.exp(_entropy(S)), S.dtype)
 
 
 @_on_arrays
@@ -95,11 +96,7 @@ def spectral_entropy(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
 
     yunis2024 Eq. 1 as printed, `EffRank`; the paper's figures show its exponential.
     """
-    # Dividing by the largest first keeps sums of large or tiny values inside the number format.
-    relative = _relative(S)
-    xp = array_namespace(S)
-    p = relative / xp.sum(relative, axis=-1, keepdims=True)
-    return xp.sum(-p * xp.log(xp.where(p == 0, 1.0, p)), axis=-1)
+    return array_namespace(S).astype(_entropy(S), S.dtype)
 
 
 @_on_arrays
@@ -119,7 +116,7 @@ def stable_rank(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
 
     boix2023, app. B and Figs. 4, 12, 14, 16, show it for the change of each head's products.
     """
-    return array_namespace(S).sum(_relative(S) ** 2, axis=-1)
+    return _sum(_relative(S) ** 2)
 
 
 @_on_arrays
@@ -286,7 +283,7 @@ def _by_row(
 @_on_arrays
 def frobenius_norm(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """sqrt(sum of squares)."""
-    return array_namespace(S).linalg.vector_norm(S, axis=-1)
+    return array_namespace(S).sqrt(_sum(S * S))
 
 
 @_on_arrays
@@ -298,7 +295,7 @@ def spectral_norm(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
 @_on_arrays
 def nuclear_norm(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
     """Sum of the values."""
-    return array_namespace(S).sum(S, axis=-1)
+    return _sum(S)
 
 
 @_on_arrays
@@ -321,7 +318,7 @@ def distance_from_orthogonal(
     """
     xp = array_namespace(S)
     relative = _relative(S)
-    total, squares = xp.sum(relative, axis=-1), xp.sum(relative**2, axis=-1)
+    total, squares = _sum(relative), _sum(relative**2)
     left_out = 1 - total**2 / (squares * _width(S, R))
     return xp.sqrt(xp.where(left_out < 0, xp.zeros_like(left_out), left_out))
 
@@ -358,6 +355,20 @@ def rounding_floor(
     rms: PerMatrix = frobenius / math.sqrt(max(1, m * n)) + smallest_normal
     spread = math.sqrt(2 / 3) * eps / 2 * (math.sqrt(m) + math.sqrt(n))
     return safety * spread * rms
+
+
+def _entropy(S: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
+    """Return -sum p log p with p = S / sum(S), in float64."""
+    # Dividing by the largest first keeps sums of large or tiny values inside the number format.
+    relative, xp = _relative(S), array_namespace(S)
+    p = relative / _sum(relative)[..., None]
+    return xp.sum(-p * xp.log(xp.where(p == 0, 1.0, p)), axis=-1, dtype=xp.float64)
+
+
+def _sum(values: Float[Values, "*batch k"]) -> Float[Values, "*batch"]:
+    """Sum in float64, since NumPy adds float32 numbers that do not lie side by side one by one."""
+    xp = array_namespace(values)
+    return xp.astype(xp.sum(values, axis=-1, dtype=xp.float64), values.dtype)
 
 
 def _relative(S: Float[Values, "*batch k"]) -> Float[Values, "*batch k"]:
