@@ -76,6 +76,31 @@ def test_steps_are_those_of_the_optimizer(
     assert_last_snapshot_is(tmp_path / "run", module.layers)
 
 
+def test_names_of_arguments_can_be_logged(tmp_path: Path) -> None:
+    """Lightning's users log "step" to choose the axis of their dashboard."""
+
+    class Logging(Module):
+        def training_step(self, batch, index) -> torch.Tensor:
+            self.log("step", 7.0)
+            self.log("self", 7.0)
+            return super().training_step(batch, index)
+
+    callback = RankCallback(tmp_path / "run", schedule=1, strict=True)
+    trainer(tmp_path, callback, max_steps=2).fit(Logging(), loader())
+    run = rs.open(tmp_path / "run")
+    assert run.step.values.tolist() == [0, 1, 2]
+    assert "train_error" in run and "self" not in run
+
+
+def test_a_gate_judges_each_training_anew(tmp_path: Path) -> None:
+    gate = rs.StopIf("stable_rank < 0")
+    gate.reason = "met in an earlier training"
+    callback = RankCallback(tmp_path / "run", schedule=1, strict=True, gates=gate)
+    training = trainer(tmp_path, callback, max_steps=3)
+    training.fit(Module(), loader())
+    assert training.global_step == 3 and gate.reason is None
+
+
 def test_steps_of_several_optimizers_are_counted_as_the_trainer_does(tmp_path: Path) -> None:
     class Manual(Module):
         automatic_optimization = False

@@ -47,6 +47,17 @@ def test_step_n_has_the_weights_after_n_optimizer_steps(tmp_path) -> None:
     assert (ds.learning_rate == 0.1).all()
 
 
+def test_noted_scalars_never_clash_with_those_of_the_attachment(tmp_path) -> None:
+    model, optimizer = model_and_optimizer()
+    with rs.attach(optimizer, model, tmp_path / "run", schedule=1) as attached:
+        with pytest.warns(RuntimeWarning, match="a scalar named step is left out"):
+            attached.note(learning_rate=3.0, step=7)
+        step_once(model, optimizer)
+    ds = rs.open(tmp_path / "run")
+    assert list(ds.step.values) == [0, 1]
+    assert list(ds.learning_rate.values) == [0.1, 3.0]
+
+
 def test_training_is_bit_identical_and_no_hook_is_left(tmp_path) -> None:
     weights, count = [], len(_global_optimizer_post_hooks)
     for path in (None, tmp_path / "run"):

@@ -17,6 +17,7 @@ from rankscope.tracker.schedules import as_schedule
 
 Gates = StopIf | Sequence[StopIf]
 Scalars = Callable[[], Mapping[str, Any]]
+NO_SCALARS = ("self", "step")  # arguments of `Tracker.observe`; trainers log such names too
 
 
 class Following:
@@ -56,6 +57,8 @@ class Following:
         """Make the tracker; the run goes on if the training does, at a `step` above 0."""
         model = self._model or model
         self._first, self._last = step, None
+        for gate in self._gates if step == 0 else ():
+            gate.reason = None  # what an earlier training met does not end this one
         self._home = next((p.device for p in model.parameters()), self._home)
         began_again = self.tracker is not None  # trainers may start over with smaller batches
         self.close()
@@ -139,6 +142,7 @@ def _storable(scalars: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in scalars.items():
         name = key.replace("/", "_")
         with contextlib.suppress(TypeError, ValueError):
-            if can_name_scalar(name) and not isinstance(value, str | bool):
+            usable = can_name_scalar(name) and name not in NO_SCALARS
+            if usable and not isinstance(value, str | bool):
                 numbers[name] = value if isinstance(value, torch.Tensor) else float(value)
     return numbers

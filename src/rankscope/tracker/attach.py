@@ -1,6 +1,7 @@
 """Attachment to an optimizer: tracking without a line in the training loop."""
 
 import atexit
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any
@@ -48,11 +49,23 @@ class Attachment:
 
     def note(self, **scalars: Any) -> None:
         """Store scalars such as the loss with the snapshots to come; the last values count."""
+        if "step" in scalars:
+            del scalars["step"]
+            warnings.warn(
+                "rankscope: attach counts the optimizer's steps, so a scalar named step is left "
+                "out; note it under another name",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         self._scalars |= scalars
 
     def _after_step(self, optimizer: Optimizer) -> None:
         if optimizer is self._optimizer():
-            self.tracker.observe(**self._rate(), **self._scalars)
+            self.tracker.observe(**self._noted())
+
+    def _noted(self) -> dict[str, Any]:
+        """Return the learning rate and the scalars noted, of which one may be another rate."""
+        return {**self._rate(), **self._scalars}
 
     def _rate(self) -> dict[str, Any]:
         optimizer = self._optimizer()
@@ -62,7 +75,7 @@ class Attachment:
     def close(self) -> None:
         """Take a snapshot of the last weights, commit what is waiting, and let go; safe twice."""
         if not self._closed:
-            self.tracker.snapshot(self.tracker.last_observed, **self._rate(), **self._scalars)
+            self.tracker.snapshot(self.tracker.last_observed, **self._noted())
         self.end()
 
     def end(self) -> None:

@@ -246,7 +246,9 @@ class Windows:
         if self._state.all_here("stepped its optimizer; train in step"):
             self._state.agree()
             for gauge in () if self._state.stopped else shared:
-                pending.collected[gauge.name] = gauge.shared(pending.collected.get(gauge.name))
+                own = pending.collected.pop(gauge.name, None)
+                with self._guarded(gauge):
+                    pending.collected[gauge.name] = gauge.shared(own)
 
     def _holds_parameters(self, optimizer: Optimizer) -> bool:
         """Tell whether an optimizer holds parameters of the model, cheaply after the first time."""
