@@ -126,6 +126,27 @@ def test_what_merge_refuses(tmp_path: Path) -> None:
     assert not (tmp_path / "m").exists()
 
 
+def test_shards_never_lie_beside_a_whole_model(tmp_path: Path) -> None:
+    """Loaders prefer model.safetensors, and would read the weights of before."""
+    weights = base_weights()
+    (tmp_path / "base").mkdir()
+    files = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    weight_map = {name: files[position % 2] for position, name in enumerate(weights)}
+    for file in files:
+        shard = {name: weights[name] for name in weights if weight_map[name] == file}
+        save_file(shard, tmp_path / "base" / file)
+    index = tmp_path / "base" / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": weight_map}))
+    adapter, out = peft_adapter(tmp_path / "a"), tmp_path / "out"
+    out.mkdir()
+    save_file({"old": torch.ones(2)}, out / "model.safetensors")
+    with pytest.raises(ValueError, match=r"holds other weights, such as model\.safetensors"):
+        merge(adapter, tmp_path / "base", out, overwrite=True)
+    save_file(weights, tmp_path / "whole.safetensors")
+    merge(adapter, tmp_path / "whole.safetensors", out, overwrite=True)
+    assert load_file(out / "model.safetensors").keys() == weights.keys()
+
+
 def test_square_weights_are_stored_as_their_names_say(tmp_path: Path) -> None:
     """GPT-2's c_proj is stored inputs first; only other names tell."""
     from rankscope.checkpoints import open_checkpoint

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,14 +57,15 @@ def merge(
         raise ValueError(f"{base.source}: {base.problems[0]}")
     target = Path(out).expanduser()
     check_free(target, overwrite=overwrite)
-    if target.is_dir() and overwrite:
-        _check_no_other_weights(target)
     modules = {t.tensor: (module, t) for module, t in targets(adapter, base).items()}
     whole = _whole_tensors(adapter, base)
     layout = {name: (t.shape, t.dtype) for name, t in base.tensors.items() if t.part_of is None} | {
         n: (adapter.checkpoint.tensors[o].shape, adapter.checkpoint.tensors[o].dtype)
         for n, o in whole.items()
     }
+
+    if target.is_dir() and overwrite:
+        _check_no_other_weights(target, replaced=_shards(base, list(layout)))
 
     def read(name: str) -> Tensor:
         if name in whole:
@@ -99,9 +100,10 @@ def _whole_tensors(adapter: Adapter, base: Checkpoint) -> dict[str, str]:
     return names
 
 
-def _check_no_other_weights(folder: Path) -> None:
+def _check_no_other_weights(folder: Path, *, replaced: Collection[str]) -> None:
+    """Refuse a folder whose weights would stay beside the new ones, or be replaced one by one."""
     others = [p.name for p in folder.iterdir() if p.suffix == ".safetensors" or p.name == INDEX]
-    if others and others != [WHOLE]:
+    if others and not others == [WHOLE] == list(replaced):
         raise ValueError(f"{folder} holds other weights, such as {others[0]}; choose a new folder")
 
 
