@@ -196,6 +196,23 @@ def test_modules_that_are_never_called_are_told_once(tmp_path) -> None:
     assert np.isnan(ranks.sel(activation="unused")).all()
 
 
+def test_a_module_that_cannot_be_read_leaves_the_others(tmp_path) -> None:
+    model = nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3)))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        measure = rs.Activations(["0", "1"], axis=2)  # which the outputs of "0" do not have
+        with rs.Tracker(model, tmp_path / "run", schedule=1, measure=measure) as tracker:
+            for step in range(2):
+                model(torch.randn(5, 4)).square().mean().backward()
+                tracker.observe(step)
+                optimizer.step()
+    assert any("activations of '0' cannot be measured" in str(w.message) for w in caught)
+    tokens = rs.open(tmp_path / "run").activation_tokens
+    assert np.isnan(tokens.sel(activation="0")).all()
+    assert (tokens.sel(activation="1") == 10).all()
+
+
 def test_a_batch_of_one_token_is_told_once(tmp_path) -> None:
     model = nn.Sequential(nn.Linear(4, 3))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)

@@ -91,6 +91,7 @@ class _Activations(Gauge):
         self._warn = subject.warn
         self._sums: dict[str, ActivationSums] = {}
         self._handles: list[RemovableHandle] = []
+        self._failed: set[str] = set()  # modules that failed in this window
         self._reason = ""
         self.reduces = options.reduce
         self.facts = {"dormant": options.dormant, "reduced": options.reduce}
@@ -122,7 +123,7 @@ class _Activations(Gauge):
             EAGER.end()
         for handle in self._handles:
             handle.remove()
-        self._handles, self._sums = [], {}
+        self._handles, self._sums, self._failed = [], {}, set()
 
     def collect(self) -> dict[str, ActivationSums] | None:
         sums, armed = self._sums, bool(self._handles)
@@ -150,12 +151,14 @@ class _Activations(Gauge):
             # Checkpointing calls modules again in backward.
             if in_backward() or not self._root.training or torch.compiler.is_compiling():
                 return
+            if name in self._failed:
+                return
             try:
                 with torch.no_grad():
                     self._add(name, module, output)
             except Exception as failure:  # training goes on
-                for handle in self._handles:
-                    handle.remove()
+                self._failed.add(name)
+                self._sums.pop(name, None)  # sums of some batches would pass for those of all
                 self._warn(
                     f"activations of {name}",
                     f"activations of {name!r} cannot be measured and are NaN "
