@@ -61,6 +61,15 @@ def test_an_interrupted_series_continues(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(opened) == 5 and len(again.checkpoints) == 4
 
 
+def test_a_stored_scan_has_the_coverage_of_its_patterns(tmp_path: Path) -> None:
+    series(tmp_path / "series")
+    scans = [
+        run_scan([str(tmp_path / "series")], out=tmp_path / "run", include=["1"]) for _ in range(2)
+    ]
+    summaries = [[c.coverage.summary for c in scan.checkpoints] for scan in scans]
+    assert summaries[0] == summaries[1]
+
+
 def test_what_is_damaged_leaves_a_gap(tmp_path: Path) -> None:
     states = series(tmp_path / "series")
     states[20]["1.weight"] = torch.full((24, 16), torch.nan)

@@ -43,7 +43,11 @@ def run_scan(
         settings = {"base": base, "include": include, "exclude": exclude, "leading": leading}
         first = _first_readable(members, include, exclude)
         with StoredScan(out, first, settings) as run:
-            earlier = [_stored(out, member) for member in members if member.step in run.steps]
+            earlier = [
+                _stored(out, member, include, exclude)
+                for member in members
+                if member.step in run.steps
+            ]
             remaining = [member for member in members if member.step not in run.steps]
             if not remaining:
                 return Scan(tuple(earlier), base, notes=tuple(left_out))
@@ -73,7 +77,9 @@ def _workers(on: Literal["here", "ray"]) -> AbstractContextManager[Workers | Non
     return cluster()
 
 
-def _stored(out: Path, member: Member) -> CheckpointScan:
+def _stored(
+    out: Path, member: Member, include: Sequence[str] | None, exclude: Sequence[str] | None
+) -> CheckpointScan:
     """Return a checkpoint that an earlier scan has stored."""
-    coverage = views(open_checkpoint(member.path)).coverage
+    coverage = views(open_checkpoint(member.path), include=include, exclude=exclude).coverage
     return CheckpointScan(member.step, member.path, stored_matrices(out, member.step), coverage)
