@@ -20,9 +20,9 @@ MAY_IMPORT = {
     "pairs": {"matrices"},
     "spectra": {"matrices"},
     "theory": {"matrices", "spectra"},
-    "overlaps": {"matrices", "pairs", "spectra"},
+    "overlaps": {"pairs", "spectra"},
     "leading_spectra": set(),
-    "accessor": {"leading_spectra", "metrics", "overlaps"},
+    "accessor": {"leading_spectra", "metrics"},
     "gates": {"accessor", "store"},
     "integrations": {"gates", "store", "tracker"},
     "interventions": {"matrices", "metrics", "spectra"},
@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "store",
         "provenance",
     },
-    "tables": {"matrices", "metrics", "spectra", "store", "accessor"},
+    "tables": {"matrices", "metrics", "spectra", "store"},
     "lora": {"matrices", "spectra", "metrics", "checkpoints"},
     "scanning": {
         "checkpoints",
@@ -52,7 +52,7 @@ MAY_IMPORT = {
         "provenance",
     },
     "sinks": {"accessor", "figures", "store"},
-    "figures": {"metrics", "accessor", "store", "overlaps"},
+    "figures": set(),
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)
 # Of the laboratory the viewer reads verdicts, for one view.
