@@ -4,14 +4,17 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from starlette.datastructures import QueryParams
 
 from rankscope.view.columns import MOST_COLUMNS, WIDTH, Span
 from rankscope.view.library import Library
 from rankscope.view.opened import Opened, TooLarge
 from rankscope.view.quantities import Quantity, quantities
+
+if TYPE_CHECKING:  # a report draws runs without the server
+    from starlette.datastructures import QueryParams
 
 LONGEST = 20_000  # characters of one parameter
 RANGE = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
@@ -25,7 +28,7 @@ class Mistake(ValueError):
 class Query:
     """One request: its parameters, and the runs they are about."""
 
-    parameters: QueryParams
+    parameters: "QueryParams"
     library: Library
 
     def text(self, name: str, default: str | None = None) -> str:

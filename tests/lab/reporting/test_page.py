@@ -74,6 +74,13 @@ def test_pictures_come_first_then_marks_then_folded_details(html: str) -> None:
     assert html.index("Two &amp; three.") < html.index("<img")
 
 
+def test_each_picture_is_in_the_page_once(html: str) -> None:
+    outline = Outline()
+    outline.feed(html)
+    assert outline.sources and len(set(outline.sources)) == len(outline.sources)
+    assert "The figure is above." in html
+
+
 def test_the_page_needs_nothing_but_itself(html: str) -> None:
     outline = Outline()
     outline.feed(html)

@@ -77,14 +77,17 @@ def page(report: Report) -> str:
 
 def _highlights(studies: Iterable[StudyReport]) -> str:
     """The figures that each study names first, side by side where there is room."""
-    figures = [
-        _figure(study, drawing)
-        for study in studies
+    figures = [_figure(study, drawing) for study in studies for drawing in _highlighted(study)]
+    return f"<div class='pictures'>{''.join(figures)}</div>" if figures else ""
+
+
+def _highlighted(study: StudyReport) -> list[Drawing]:
+    return [
+        drawing
         for name in study.study.highlights
         for drawing in study.drawings
         if drawing.name == name and drawing.files
     ]
-    return f"<div class='pictures'>{''.join(figures)}</div>" if figures else ""
 
 
 def _figure(study: StudyReport, drawing: Drawing) -> str:
@@ -92,8 +95,8 @@ def _figure(study: StudyReport, drawing: Drawing) -> str:
     caption = " ".join(title.split())
     link = f"<a href='#{_place(study, drawing.name)}'>more</a>"
     return (
-        f"<figure>{_image(drawing, caption)}<figcaption>{escape(caption)} {link}</figcaption>"
-        "</figure>"
+        f"<figure id='{_place(study, drawing.name)}-picture'>{_image(drawing, caption)}"
+        f"<figcaption>{escape(caption)} {link}</figcaption></figure>"
     )
 
 
@@ -164,7 +167,10 @@ def _folded(study: StudyReport, drawing: Drawing) -> str:
     title, _, text = drawing.caption.partition("\n\n")
     heading = " ".join(title.split())
     paragraphs = "".join(f"<p>{escape(' '.join(p.split()))}</p>" for p in text.split("\n\n") if p)
-    image = _image(drawing, heading) if drawing.files else ""
+    if drawing in _highlighted(study):  # each picture is in the page once
+        image = f"<p><a href='#{_place(study, drawing.name)}-picture'>The figure is above.</a></p>"
+    else:
+        image = _image(drawing, heading) if drawing.files else ""
     name = drawing.name.replace("-", " ").capitalize()
     return (
         f"<details id='{_place(study, drawing.name)}'><summary><b>{escape(study.study.name)}, "

@@ -26,6 +26,8 @@ figure { margin: 0; }
 figure img { display: block; width: 100%; height: auto; background: #fff; padding: .4rem;
   border: 1px solid var(--line); border-radius: 6px; }
 details figure img, figure.natural img { width: auto; max-width: 100%; }
+.overview { margin: 1rem 0; min-height: 24rem; }
+@media (scripting: none) { .overview { display: none; } }
 figure.natural { margin-bottom: 1rem; }
 figcaption { margin-top: .4rem; font-size: .92rem; color: var(--faint); }
 table { border-collapse: collapse; font-size: .92rem; }

@@ -1,6 +1,7 @@
 """Report on runs of one's own: pictures of what moved, tables of every matrix, on one page."""
 
 import json
+from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from html import escape
 from io import BytesIO
@@ -16,6 +17,7 @@ from rankscope.lab.reporting.html import document, image_html, list_html, table_
 from rankscope.lab.reporting.terminal import duration, number
 from rankscope.store.files import replace_file
 from rankscope.tables import movement, summary
+from rankscope.view.overview import STYLE, overview_frame, page_script
 
 PAGE_DPI = 110
 MOST_MOVED = 12
@@ -31,6 +33,7 @@ def write_run_page(runs: Mapping[str, xr.Dataset], path: Path, *, command: str) 
     for name, ds in runs.items():
         body += [f"<h2>{escape(name)}</h2>" if len(runs) > 1 else "", *_run(ds)]
     body += [f"<details><summary>Command</summary><pre>{escape(command)}</pre></details>"]
+    body += [f"<style>{STYLE.read_text()}</style><script type='module'>{page_script()}</script>"]
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, document(title, body).encode(), durable=False)
     return path
@@ -94,17 +97,16 @@ def _run(ds: xr.Dataset) -> Iterator[str]:
     moved = movement(ds)
     first = str(moved.index[0])
     rank = "normalised effective rank" if ds.rankscope.has_all_values else "stable rank"
-    yield list_html(run_facts(ds), "seen")
-    yield "<div class='pictures'>"
-    yield _picture(
+    ranks = _picture(
         figures.effective_rank_by_depth(ds),
         f"{rank.capitalize()} of every whole matrix, in the order of the model.",
     )
+    yield _overview(ds, instead=ranks)
+    yield list_html(run_facts(ds), "seen")
     yield _picture(
         figures.singular_values_over_time(ds, first),
         f"Singular values of {first}, whose {rank} moved most.",
     )
-    yield "</div>"
     if ds.sizes.get("product"):
         yield _picture(
             figures.head_ranks_over_time(ds),
@@ -115,6 +117,12 @@ def _run(ds: xr.Dataset) -> Iterator[str]:
     yield f"<h3>All matrices at the last snapshot</h3>{_frame(summary(ds))}"
     coverage = escape(str(ds.attrs.get("coverage", "not stored")))
     yield f"<details><summary>How every tensor was read</summary><pre>{coverage}</pre></details>"
+
+
+def _overview(ds: xr.Dataset, *, instead: str) -> str:
+    """Return the viewer's overview, which draws itself; `instead` where scripts are off."""
+    frame = b64encode(overview_frame(ds)).decode()
+    return f"<div class='overview' data-overview='{frame}'></div><noscript>{instead}</noscript>"
 
 
 def _alignments(ds: xr.Dataset) -> Iterator[str]:

@@ -47,19 +47,19 @@ function themeOf(model) {
 function prepared(view) {
   const { buffer, byteOffset, byteLength } = view;
   const { meta, arrays } = decode(buffer.slice(byteOffset, byteOffset + byteLength));
-  const { x, positions, heat } = arrays;
-  const shape = heat.shape ?? [meta.rows_info.length, x.length];
+  const { x, positions, heat, heat_x: heatX } = arrays;
+  const shape = heat.shape ?? [meta.rows_info.length, heatX.length];
   const values = Object.assign(heat, { shape });
   const scale = timeScale({ x, positions, kind: "snapshots", from: null, to: null });
   const names = meta.scalar_names ?? [];
   const scalars = names.map((label, i) => ({ label, x, y: arrays.scalars.subarray(i * x.length, (i + 1) * x.length) }));
-  return { meta, x, scale, field: fieldOf({ meta, arrays: { values } }), rows: meta.rows_info, scalars: scalars.slice(0, MOST_SCALARS) };
+  return { meta, x, heatX, scale, field: fieldOf({ meta, arrays: { values } }), rows: meta.rows_info, scalars: scalars.slice(0, MOST_SCALARS) };
 }
 
 function drawAll(root, data, colours) {
   root.replaceChildren();
   const width = Math.max(320, Math.floor((root.clientWidth || 720) - 2 * PADDING));
-  const { meta, x, scale, field, rows } = data;
+  const { meta, x, heatX, scale, field, rows } = data;
   element("div", "rankscope-title", root, meta.title);
   element("div", "rankscope-note", root, `${meta.metric_label}, ${meta.along} ${when(x[0])} to ${when(x[x.length - 1])}`);
   const plotWidth = width - LEFT - RIGHT;
@@ -75,15 +75,15 @@ function drawAll(root, data, colours) {
   const layout = layoutRows(rows.map((row) => row.block), height);
   const plot = { x: LEFT, y: 4, width: plotWidth, height };
   const order = Uint32Array.from(rows, (_, i) => i);
-  drawHeat(surface, plot, scale, { field, x, layout, order, labels: rows.map((row) => row.label), map: "viridis", colours, timeLabel: meta.along });
+  drawHeat(surface, plot, scale, { field, x: heatX, layout, order, labels: rows.map((row) => row.label), map: "viridis", colours, timeLabel: meta.along });
   drawScaleBar(surface, { x: LEFT, y: height + 34, width: 140, height: 8 }, field, "viridis", colours);
   const readout = element("div", "rankscope-note", root, "\u00a0");
   map.addEventListener("pointermove", (event) => {
     const row = rowAt(layout, event.offsetY - plot.y);
     const share = (event.offsetX - plot.x) / plot.width;
     if (row < 0 || share < 0 || share > 1) return;
-    const i = nearest(x, scale.fromUnit(share));
-    readout.textContent = `${rows[row].label} · ${meta.along} ${when(x[i])} · ${short(field.value(row, i))}`;
+    const i = nearest(heatX, scale.fromUnit(share));
+    readout.textContent = `${rows[row].label} · ${meta.along} ${when(heatX[i])} · ${short(field.value(row, i))}`;
   });
   listMoved(root, meta);
 }
