@@ -352,11 +352,14 @@ def test_verdicts_of_the_archive_are_listed_with_their_runs_and_figures() -> Non
         for name in ("../../README.md", "boix2023/../../../README.md", "README.md"):
             assert server.get("figure", path=name).status == 404
     for key, title in TITLES.items():
-        assert load_study(key, "paper").title == title
+        study = load_study(key, "paper")
+        assert study.title == title
         claims = papers[key]["claims"]
         assert claims
         for network in (network for claim in claims for network in claim["networks"]):
             assert network["verdict"] in MARKS
+            words = study.network_title(network["experiment"], network["network"])
+            assert papers[key]["titles"][network["network"]] == words
             assert set(network["runs"]) <= runs
 
 

@@ -117,6 +117,9 @@ def test_what_moved_leads_to_the_matrix(site: Watched) -> None:
 
 def test_papers_lead_to_numbers_and_runs(site: Watched) -> None:
     site.page.locator('[data-view="papers"]').click()
+    site.page.wait_for_selector('[data-panel="yunis2024"]')
+    marks = site.page.locator('[data-panel="yunis2024"]').inner_text()
+    assert "Transformer" in marks and "lm " not in marks
     site.page.locator('[data-claim="Y9"]').click()
     claim = site.page.locator('[data-panel="claim"]')
     assert "groks" in claim.inner_text()

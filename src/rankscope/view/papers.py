@@ -21,7 +21,27 @@ TITLES = {
     "yunis2024": "Rank Minimization, Alignment and Weight Decay in Neural Networks",
     "boix2023": "Transformers learn through gradual rank increase",
 }
-CLAIM = re.compile(r"[\w.-]{1,64}")
+# How networks are written for people: words of the laboratory, which would bring torch with it.
+NETWORKS = {
+    "vgg": "VGG",
+    "unet": "UNet",
+    "lstm": "LSTM",
+    "lm": "Transformer",
+    "grok": "grokking",
+    "mlp": "MLP",
+    "teacher-1": "head, teacher 1",
+    "teacher-0.5": "head, teacher 1/2",
+    "alike": "Transformer, alike heads",
+    "bases": "Transformer, own bases",
+    "aligned": "aligned teacher",
+    "gaussian": "Gaussian teacher",
+    "aligned-1e-4": "aligned 1e-4",
+    "gaussian-1e-8": "Gaussian 1e-8",
+    "gaussian-1e-32": "Gaussian 1e-32",
+    "boix2023/vit-cifar10/vit": "ViT, CIFAR-10",
+    "boix2023/vit-cifar100/vit": "ViT, CIFAR-100",
+    "boix2023/vit-imagenet/vit": "ViT, ImageNet",
+}
 
 
 def papers(query: Query) -> dict[str, Any]:
@@ -74,9 +94,18 @@ def _study(library: Library, path: Path, root: Path) -> dict[str, Any] | None:
         "title": TITLES.get(key, key),
         "scale": scale,
         "networks": list(networks),
+        "titles": {
+            network.network: _network_title(network.experiment, network.network)
+            for verdict in verdicts
+            for network in verdict.networks
+        },
         "claims": [_claim(verdict, rows, figures) for verdict in verdicts],
         "figures": figures,
     }
+
+
+def _network_title(experiment: str, network: str) -> str:
+    return NETWORKS.get(f"{experiment}/{network}") or NETWORKS.get(network, network)
 
 
 def _claim(verdict: Any, rows: list[dict[str, Any]], figures: list[str]) -> dict[str, Any]:
