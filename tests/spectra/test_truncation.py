@@ -101,6 +101,15 @@ def test_a_change_of_low_rank_beside_noise() -> None:
     assert exact[16] <= part.remainder <= 1.3 * exact[16]
 
 
+def test_strong_directions_beside_noise_cost_no_second_space() -> None:
+    flat = noise(900, 900)
+    strong = with_values(torch.linspace(1000, 100, 32, dtype=torch.float64), 900, 900)
+    W = (strong + flat).float()
+    part = leading(W, 40)
+    assert_leading(part, W, 40)
+    assert 0 < part.columns <= leading(flat.float(), 40).columns
+
+
 @pytest.mark.parametrize("scale", [1e-200, 1e-30, 1e30, 1e150, 2.0**1000])
 def test_scales(scale) -> None:
     W = noise(500, 300)

@@ -15,6 +15,9 @@ from rankscope.spectra.operator import Operator
 
 BLOCK = 16  # columns multiplied at a time; fewer make matmuls slow, more need a larger space
 GROWTH = 8  # the projection is solved whenever the space has grown by 1/8
+NEAR = 10  # up to so many times the tolerance, an estimate at rounding is left to be measured
+STALLED = 0.9  # residuals as a share of those two projections ago
+PASSES = 4  # at most, to orthogonalise a block that was orthogonalised once
 SEED = 0x5EED
 
 
@@ -50,16 +53,17 @@ def leading_vectors(
     first = _normal(n, BLOCK, generator, W) if start is None else start.to(W.dtype)
     Q = torch.empty(n, limit + first.shape[1], dtype=W.dtype, device=W.device)
     G = torch.zeros(Q.shape[1], Q.shape[1], dtype=torch.float64, device=W.device)
-    X, _ = _orthonormal(first, Q[:, :0], generator, W, eps)
+    X, _ = _orthonormal(first, Q[:, :0], first[:0], generator, W, eps)
     history = _History(rank=rank, energy=energy, eps=eps)
     K = checked = 0
     while True:
         old, K = K, K + X.shape[1]
         Q[:, old:K] = X
         Y = W.transposed_matmul(W.matmul(X))
-        G[:K, old:K] = (Q[:, :K].mT @ Y).double()
+        P = Q[:, :K].mT @ Y
+        G[:K, old:K] = P.double()
         G[old:K, :K] = G[:K, old:K].mT
-        X, R = _orthonormal(Y, Q[:, :K], generator, W, eps)
+        X, R = _orthonormal(Y, Q[:, :K], P, generator, W, eps)
         at_limit = K + X.shape[1] > limit
         enough = rank < K and K - checked >= max(2 * BLOCK, checked // GROWTH)
         if at_limit or enough:
@@ -69,22 +73,31 @@ def leading_vectors(
             residuals = (R.double() @ Z[old:K, :rank]).norm(dim=0)
             excess = history.excess(eigenvalues, residuals)
             at_rounding = bool(residuals.max() <= 4 * eps * eigenvalues[0])
-            if at_limit or at_rounding or excess <= tolerance:
+            # Residuals of directions far below the largest value go on falling below its rounding.
+            done = at_rounding and (excess <= NEAR * tolerance or history.stalled)
+            if at_limit or done or excess <= tolerance:
                 return Ritz(Q[:, :K].double() @ Z[:, :rank], K, 0.0 if at_rounding else excess)
 
 
 @dataclass
 class _History:
-    """Energies that the rank leading values leave out, from one projection to the next."""
+    """Energies left out and largest residuals, from one projection to the next."""
 
     rank: int
     energy: float
     eps: float
     left_out: float = float("inf")
     gain: float = float("inf")
+    worst: tuple[float, ...] = ()
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the last two projections have hardly made the residuals smaller."""
+        return len(self.worst) == 3 and self.worst[2] > STALLED * self.worst[0]
 
     def excess(self, eigenvalues: Tensor, residuals: Tensor) -> float:
         """Estimate the excess from residuals, and from how the energy captured still grows."""
+        self.worst = (*self.worst[-2:], float(residuals.max()))
         left_out = max(self.energy - float(eigenvalues[: self.rank].sum()), 0.0)
         rounding = 10 * self.eps * self.energy
         gain = max(self.left_out - left_out, 0.0)
@@ -113,20 +126,23 @@ def excess_of(
 
 
 def _orthonormal(
-    Y: Tensor, Q: Tensor, generator: torch.Generator, W: Operator, eps: float
+    Y: Tensor, Q: Tensor, P: Tensor, generator: torch.Generator, W: Operator, eps: float
 ) -> tuple[Tensor, Tensor]:
-    """Return an orthonormal basis of Y beside Q, and the factor R of the part of Y outside Q.
+    """Return an orthonormal basis of Y beside Q, and the factor R of Y - Q P, the part outside Q.
 
     Columns of which nothing is left make place for random ones, so that the space always grows.
     """
     scale = Y.norm(dim=0).amax()
-    for _ in range(2):
-        Y = Y - Q @ (Q.mT @ Y)
-    X, R = torch.linalg.qr(Y)
+    X, R = torch.linalg.qr(Y - Q @ P)
     empty = R.diagonal().abs() <= 10 * eps * scale
-    X = torch.where(empty, _normal(len(X), X.shape[1], generator, W), X) if empty.any() else X
-    for _ in range(2):
-        X = torch.linalg.qr(X - Q @ (Q.mT @ X)).Q
+    if empty.any():
+        X = torch.where(empty, _normal(len(X), X.shape[1], generator, W) / math.sqrt(len(X)), X)
+    for _ in range(PASSES):
+        X, T = torch.linalg.qr(X - Q @ (Q.mT @ X))
+        R = T @ R
+        # A column that lay mostly in Q keeps too few digits outside, and needs another pass.
+        if T.diagonal().abs().amin() > 0.5:
+            break
     return X, R
 
 
