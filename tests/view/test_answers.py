@@ -1,5 +1,6 @@
 """Every endpoint against the accessor, xarray and closed forms, asked over a real connection."""
 
+import ast
 import csv
 import io
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import pytest
 import rankscope as rs
 from rankscope.lab.catalogue import load_study
 from rankscope.lab.judging.verdict import MARKS
+from rankscope.store import Variable, Writer
 from rankscope.view.papers import TITLES
 from rankscope.view.quantities import METRICS
 from view.viewed_runs import EVIL, NAMES, SHAPES, Server, create, fill, serving, snapshot, write
@@ -328,6 +330,20 @@ def test_damage_is_marked_and_the_rest_is_shown(tmp_path: Path) -> None:
         assert "damaged" in server.get("heat", run=server.key("half")).meta["damage"]
         assert server.get("scalars", run=server.key("half")).status == 200
         assert server.get("heat", run=server.key("whole")).meta["damage"] is None
+
+
+def test_no_name_in_a_run_becomes_code_in_python_lines(tmp_path: Path) -> None:
+    axis = "x=__import__('os'),row"
+    coords = {axis: ((axis,), np.array(["a", "b"], dtype=object))}
+    variables = {"value": Variable(("step", axis), np.dtype("float64"))}
+    writer = Writer.create(tmp_path / "odd", coords=coords, variables=variables)
+    writer.append(0, {"value": np.array([1.0, 2.0])})
+    writer.close()
+    with serving(tmp_path) as server:
+        asked = {"run": server.key("odd"), "panel": "lines", "kind": "python", "rows": "1"}
+        lines = server.get("export", **asked).body.decode()
+    names = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
+    assert names == {"rs", "run", "values", "print"}
 
 
 def test_a_fault_of_the_server_is_one_sentence(

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import keyword
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -65,7 +66,7 @@ def _code(query: Query, panel: str, run: str) -> Iterator[str]:
     opened = query.library.open(query.texts("run")[0])
     along, first, last = opened.along, query.number("from"), query.number("to")
     if panel != "spectrum" and (first is not None or last is not None):
-        yield f"{run} = {run}.sel({along}=slice({first}, {last}))"
+        yield f"{run} = {run}.sel({_argument(along, f'slice({first}, {last})')})"
     if panel == "scalars":
         names = query.texts("name") or list(opened.scalars())
         yield f"print({run}[{names!r}].to_dataframe())"
@@ -74,14 +75,14 @@ def _code(query: Query, panel: str, run: str) -> Iterator[str]:
         stored = query.text("of", "singular_values")
         axis = str(opened.ds[stored].dims[1]) if stored in opened.ds else "matrix"
         name = opened.names[axis][query.row(opened, axis)]
-        yield f"spectra = {run}[{stored!r}].sel({axis}={name!r})"
+        yield f"spectra = {run}[{stored!r}].sel({_argument(axis, repr(name))})"
         if panel == "spectrum":
             wanted = query.number("step")
             position = query.integer("at", len(opened.x) - 1, most=max(0, len(opened.x) - 1))
             at = (
-                f"sel({along}={wanted}, method='nearest')"
+                f"sel({_argument(along, str(wanted))}, method='nearest')"
                 if wanted is not None
-                else (f"isel({along}={position})")
+                else f"isel({_argument(along, str(position))})"
             )
             yield f"print(spectra.{at}.values)"
         else:
@@ -99,11 +100,17 @@ def _code(query: Query, panel: str, run: str) -> Iterator[str]:
     if any(query.has(name) for name in ("rows", "row", "matrix", "pair")):
         rows = query.rows(opened, quantity.axis, most=MOST_COLUMNS)
         names = [opened.names[quantity.axis][row] for row in rows]
-        yield f"values = values.sel({quantity.axis}={names!r})"
+        yield f"values = values.sel({_argument(quantity.axis, repr(names))})"
     if panel == "moved":
         yield f"print((values.max({along!r}) - values.min({along!r})).to_series().sort_values())"
     else:
         yield f"print(values.transpose({quantity.axis!r}, {along!r}).values)"
+
+
+def _argument(name: str, value: str) -> str:
+    """Return a named argument; a name that a file chose stays a string if it is no identifier."""
+    plain = name.isidentifier() and not keyword.iskeyword(name)
+    return f"{name}={value}" if plain else f"**{{{name!r}: {value}}}"
 
 
 def _table(query: Query, panel: str) -> Iterator[Sequence[Any]]:
