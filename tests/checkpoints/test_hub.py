@@ -181,3 +181,9 @@ def test_names_of_models() -> None:
     assert hub_id("org/model.v2@refs/pr/1") == ("org/model.v2", "refs/pr/1")
     for other in ("model", "a/b/c", "./x", "a/x.safetensors", "http://a/b", "../a", "a/b/"):
         assert hub_id(other) is None
+
+
+def test_a_path_that_is_mistyped_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # as if it were not installed
+    with pytest.raises(ValueError, match=r"'runs/typo' does not exist here; .*rankscope\[lab\]"):
+        open_checkpoint("runs/typo")

@@ -144,3 +144,10 @@ def test_a_logger_that_is_not_set_up_is_told_once(tmp_path: Path, sink: type, ad
     with pytest.warns(RuntimeWarning, match=advice) as caught:
         known_run(tmp_path / "run", sinks=sink())
     assert len(caught) == 1
+
+
+def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "rankscope.sinks.wandb", raising=False)
+    monkeypatch.setitem(sys.modules, "wandb", None)  # as if it were not installed
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'rankscope\[wandb\]'"):
+        _ = rs.sinks.WandB

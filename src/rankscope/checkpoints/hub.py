@@ -90,7 +90,13 @@ class HubFolder:
     @classmethod
     def at(cls, repo: str, revision: str | None) -> "HubFolder":
         """Ask the hub for the files of a repository."""
-        from huggingface_hub import HfApi
+        try:
+            from huggingface_hub import HfApi
+        except ModuleNotFoundError:
+            raise ValueError(
+                f"{repo!r} does not exist here; if it is a model on the hub, install what reads it "
+                "with pip install 'rankscope[lab]'"
+            ) from None
 
         with explained(repo):
             info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=SECONDS)

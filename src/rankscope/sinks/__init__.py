@@ -22,4 +22,12 @@ def __getattr__(name: str) -> Any:
     """Import a sink when it is first used."""
     if name not in MODULES:
         raise AttributeError(f"module 'rankscope.sinks' has no attribute {name!r}")
-    return getattr(import_module(f"rankscope.sinks.{MODULES[name]}"), name)
+    try:
+        module = import_module(f"rankscope.sinks.{MODULES[name]}")
+    except ModuleNotFoundError as missing:
+        raise ModuleNotFoundError(
+            f"sinks.{name} needs the package {missing.name}; install it with "
+            f"pip install 'rankscope[{MODULES[name]}]'",
+            name=missing.name,
+        ) from None
+    return getattr(module, name)
