@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 import rankscope as rs
+from rankscope.measures.attention_logits import HeadSums
 
 
 class Separate(nn.Module):
@@ -161,6 +162,17 @@ def test_an_attention_module_that_is_not_called_is_told_once(tmp_path) -> None:
     assert "1 of 2 attention modules, such as 'idle', ran no attention kernel" in message
     entropy = rs.open(tmp_path / "run").attention_entropy
     assert np.isfinite(entropy[:, :3]).all() and np.isnan(entropy[:, 3:]).all()
+
+
+def test_queries_that_see_no_key_do_not_count() -> None:
+    sums = HeadSums.zero(2, torch.device("cpu"))
+    logits = torch.zeros(1, 2, 3, 4)
+    logits[:, :, 1] = -math.inf  # padding
+    logits[:, 1, 2, 2:] = -math.inf
+    sums.add(logits)
+    even = [math.log(4), (math.log(4) + math.log(2)) / 2]
+    torch.testing.assert_close(sums.entropy / sums.count, torch.tensor(even).double())
+    torch.testing.assert_close(sums.even / sums.count, torch.tensor(even).double())
 
 
 def test_bad_options_are_refused(tmp_path) -> None:

@@ -205,7 +205,7 @@ class _Attention(Gauge):
         for name, seen in moment.collected.items():
             attention = self._chosen[name]
             rows = [self._row[_head(name, h)] for h in range(attention.heads)]
-            if seen.sums is not None and seen.sums.count:
+            if seen.sums is not None and bool(seen.sums.count.any()):
                 table[0, rows] = (seen.sums.entropy / seen.sums.count).cpu().numpy()
                 table[1, rows] = (seen.sums.even / seen.sums.count).cpu().numpy()
                 table[2, rows] = seen.sums.largest.cpu().numpy()

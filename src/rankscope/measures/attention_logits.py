@@ -18,20 +18,22 @@ FUSED = "_scaled_dot_product_"
 class HeadSums:
     """Sums over sampled queries for each head: entropies, those of an even spread, their number.
 
+    Queries that see no key, such as padding, do not count.
+
     largest: largest logit. scale: what products of queries and keys are multiplied by, if known.
     """
 
     entropy: Float[Tensor, " heads"]
     even: Float[Tensor, " heads"]
     largest: Float[Tensor, " heads"]
-    count: int = 0
+    count: Float[Tensor, " heads"]
     scale: float | None = None
 
     @classmethod
     def zero(cls, heads: int, device: torch.device) -> "HeadSums":
         dtype = torch.float32 if device.type == "mps" else torch.float64
         zeros = torch.zeros(heads, dtype=dtype, device=device)
-        return cls(zeros, zeros.clone(), torch.full_like(zeros, -math.inf))
+        return cls(zeros, zeros.clone(), torch.full_like(zeros, -math.inf), zeros.clone())
 
     def add(self, logits: Num[Tensor, "batch heads queries keys"]) -> None:
         """Add logits, in which keys that a query does not see are the lowest numbers."""
@@ -43,7 +45,7 @@ class HeadSums:
         self.entropy += torch.where(seen, entropy, 0.0).sum((0, 2))
         self.even += visible.clamp(min=1).to(entropy.dtype).log().sum((0, 2))
         self.largest = torch.maximum(self.largest, logits.amax((0, 2, 3)))
-        self.count += logits.shape[0] * logits.shape[2]
+        self.count += seen.sum((0, 2))
 
 
 class LogitReader(TorchDispatchMode):
