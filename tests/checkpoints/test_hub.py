@@ -187,3 +187,13 @@ def test_a_path_that_is_mistyped_needs_no_package(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # as if it were not installed
     with pytest.raises(ValueError, match=r"'runs/typo' does not exist here; .*rankscope\[lab\]"):
         open_checkpoint("runs/typo")
+
+
+def test_a_damaged_configuration_is_a_problem(server: Hub) -> None:
+    folder = server.folder / COMMITS["main"]
+    save_file({"layers.0.weight": torch.ones(3, 2)}, folder / "model.safetensors")
+    (folder / "config.json").write_text("{")
+    checkpoint = open_checkpoint("org/model")
+    assert torch.equal(checkpoint.read("layers.0.weight"), torch.ones(3, 2))
+    (problem,) = checkpoint.problems
+    assert "config.json of org/model is damaged" in problem

@@ -118,8 +118,13 @@ def _open_hub(repo: str, revision: str | None) -> Checkpoint:
         checkpoint = replace(open_file(folder.open(shards[0])), source=source)
     else:
         checkpoint = joined(source, shards, lambda name: open_file(folder.open(name)), index)
-    metadata = {name: read_json(file) for name, file in folder.configurations()}
-    return replace(checkpoint, metadata={**checkpoint.metadata, **metadata})
+    metadata, problems = dict(checkpoint.metadata), list(checkpoint.problems)
+    for name, file in folder.configurations():
+        try:
+            metadata[name] = read_json(file)
+        except ValueError as refusal:  # the weights can be read without it, as in a folder
+            problems.append(str(refusal))
+    return replace(checkpoint, metadata=metadata, problems=tuple(problems))
 
 
 def _open_index(folder: Path, name: str) -> Checkpoint:
