@@ -1,8 +1,5 @@
 """Every endpoint against the accessor, xarray and closed forms, asked over a real connection."""
 
-import ast
-import csv
-import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,12 +9,12 @@ import pytest
 import rankscope as rs
 from rankscope.lab.catalogue import load_study
 from rankscope.lab.judging.verdict import MARKS
-from rankscope.store import Variable, Writer
 from rankscope.view.papers import TITLES
 from rankscope.view.quantities import METRICS
 from view.viewed_runs import EVIL, NAMES, SHAPES, Server, create, fill, serving, snapshot, write
 
 STEPS = range(0, 60, 2)
+RESULTS = Path(__file__).parents[2] / "results"
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +83,10 @@ def test_the_description_names_matrices_plainly(server: Server, run: str) -> Non
     described = server.get("run", run=run).json
     rows = described["axes"]["matrix"]["rows"]
     assert [row["label"] for row in rows] == [
-        *("embedding", "queries, layer 0", "keys, layer 0", "queries, layer 1", "output")
+        *("embedding", "queries, layer 1", "keys, layer 1", "queries, layer 2", "output")
     ]
     assert [(row["m"], row["n"]) for row in rows] == list(SHAPES)
-    assert described["axes"]["pair"]["rows"][0]["label"] == "queries > keys, layer 0"
+    assert described["axes"]["pair"]["rows"][0]["label"] == "queries > keys, layer 1"
     assert [scalar["name"] for scalar in described["scalars"]] == ["loss", "rate"]
     assert (described["first"], described["last"], described["snapshots"]) == (0, 58, 30)
 
@@ -180,7 +177,7 @@ def test_what_moved_most_comes_first(server: Server, folder: Path, run: str) -> 
     queries = next(kind for kind in answer["kinds"] if kind["kind"] == "queries")
     assert queries["count"] == 2
     assert [depth["block"] for depth in answer["depths"]] == [
-        *("embedding", "layer 0", "layer 1", "output")
+        *("embedding", "layer 1", "layer 2", "output")
     ]
     assert all(len(row["spark"]) == len(answer["x"]) for row in answer["rows"])
 
@@ -213,23 +210,6 @@ def test_runs_are_compared_over_seeds_and_as_differences(
     assert server.get("compare", run=[run], align="epoch").meta["unavailable"][0]["run"] == run
 
 
-def test_exports_hold_the_numbers_and_name_what_they_are(server: Server, run: str) -> None:
-    text = server.get("export", run=run, panel="heat", metric="stable_rank").body.decode()
-    rows = list(csv.reader(io.StringIO(text)))
-    assert rows[0] == ["step", *NAMES]
-    exact = server.get("heat", run=run, metric="stable_rank", format="float32").array("values")
-    np.testing.assert_allclose(np.array(rows[1:], float)[:, 1:].T, exact)
-
-
-@pytest.mark.parametrize("panel", ["heat", "moved", "lines", "scalars", "spectra", "spectrum"])
-def test_exported_lines_of_python_run(
-    server: Server, run: str, panel: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    answer = server.get("export", run=run, panel=panel, kind="python", row=1, **{"from": 10})
-    exec(compile(answer.body.decode(), panel, "exec"), {})
-    assert capsys.readouterr().out.strip()
-
-
 def test_names_from_files_are_text(server: Server) -> None:
     run = server.key("evil")
     described = server.get("run", run=run)
@@ -239,14 +219,6 @@ def test_names_from_files_are_text(server: Server) -> None:
     assert answer.meta["names"] == [EVIL]
     code = server.get("export", run=run, panel="lines", kind="python", matrix=EVIL).body.decode()
     assert repr(EVIL) in code
-
-
-def test_a_spreadsheet_runs_no_name(tmp_path: Path) -> None:
-    write(tmp_path / "run", range(3), names=('=HYPERLINK("http://evil")', *NAMES[1:]))
-    with serving(tmp_path) as server:
-        answer = server.get("export", run=server.key("run"), panel="moved")
-    names = [row[0] for row in csv.reader(io.StringIO(answer.body.decode()))]
-    assert '\'=HYPERLINK("http://evil")' in names
 
 
 MISTAKES = {
@@ -332,20 +304,6 @@ def test_damage_is_marked_and_the_rest_is_shown(tmp_path: Path) -> None:
         assert server.get("heat", run=server.key("whole")).meta["damage"] is None
 
 
-def test_no_name_in_a_run_becomes_code_in_python_lines(tmp_path: Path) -> None:
-    axis = "x=__import__('os'),row"
-    coords = {axis: ((axis,), np.array(["a", "b"], dtype=object))}
-    variables = {"value": Variable(("step", axis), np.dtype("float64"))}
-    writer = Writer.create(tmp_path / "odd", coords=coords, variables=variables)
-    writer.append(0, {"value": np.array([1.0, 2.0])})
-    writer.close()
-    with serving(tmp_path) as server:
-        asked = {"run": server.key("odd"), "panel": "lines", "kind": "python", "rows": "1"}
-        lines = server.get("export", **asked).body.decode()
-    names = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
-    assert names == {"rs", "run", "values", "print"}
-
-
 def test_a_fault_of_the_server_is_one_sentence(
     server: Server, run: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -359,8 +317,7 @@ def test_a_fault_of_the_server_is_one_sentence(
 
 
 def test_verdicts_of_the_archive_are_listed_with_their_runs_and_figures() -> None:
-    results = Path(__file__).parents[2] / "results"
-    with serving(results) as server:
+    with serving(RESULTS) as server:
         papers = {paper["key"]: paper for paper in server.get("papers").json["papers"]}
         runs = {row["id"] for row in server.get("runs").json["runs"]}
         figures = papers["boix2023"]["figures"]

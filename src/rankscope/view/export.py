@@ -1,12 +1,12 @@
-"""A panel as a table of comma-separated values, or as the Python lines that reproduce it."""
+"""A panel as a table of comma-separated values; names of files are text there too."""
 
 import csv
 import io
 import json
-import keyword
 import struct
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,13 +16,16 @@ from rankscope.view.compare import compare
 from rankscope.view.heat import heads, heat, lines
 from rankscope.view.moved import moved
 from rankscope.view.opened import TooLarge
-from rankscope.view.quantities import VALUE
+from rankscope.view.python_lines import python_lines
 from rankscope.view.query import Query
 from rankscope.view.series import scalars
 from rankscope.view.spectra import spectra
 from rankscope.view.spectrum import spectrum
+from rankscope.view.theory import FLOW, flow
 
 MOST_CELLS = 2_000_000
+PATIENCE, PAUSE = 60.0, 0.05  # seconds
+Answer = TypeVar("Answer")
 Panel = Callable[[Query], bytes]
 FRAMES: dict[str, Panel] = {
     "heat": heat,
@@ -33,6 +36,7 @@ FRAMES: dict[str, Panel] = {
     "alignment": alignment,
     "heads": heads,
     "compare": compare,
+    "theory": flow,
 }
 # A spreadsheet runs what begins so, and names are whatever a file says.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -50,78 +54,26 @@ def export(query: Query) -> tuple[str, str]:
     return file.getvalue(), kind
 
 
-def python_lines(query: Query, panel: str) -> str:
-    """Return lines that compute what a panel shows; every name is a Python string."""
-    keys = query.texts("run") if panel == "compare" else [query.text("run")]
-    lines_of_code = ["import rankscope as rs", ""]
-    for number, key in enumerate(keys[:24]):
-        opened = query.library.open(key)
-        name = "run" if len(keys) == 1 else f"run_{number}"
-        lines_of_code.append(f"{name} = rs.open({str(opened.place.path)!r})")
-        lines_of_code += _code(query, panel, name)
-    return "\n".join(lines_of_code) + "\n"
-
-
-def _code(query: Query, panel: str, run: str) -> Iterator[str]:
-    opened = query.library.open(query.texts("run")[0])
-    along, first, last = opened.along, query.number("from"), query.number("to")
-    if panel != "spectrum" and (first is not None or last is not None):
-        yield f"{run} = {run}.sel({_argument(along, f'slice({first}, {last})')})"
-    if panel == "scalars":
-        names = query.texts("name") or list(opened.scalars())
-        yield f"print({run}[{names!r}].to_dataframe())"
-        return
-    if panel in ("spectra", "spectrum"):
-        stored = query.text("of", "singular_values")
-        axis = str(opened.ds[stored].dims[1]) if stored in opened.ds else "matrix"
-        name = opened.names[axis][query.row(opened, axis)]
-        yield f"spectra = {run}[{stored!r}].sel({_argument(axis, repr(name))})"
-        if panel == "spectrum":
-            wanted = query.number("step")
-            position = query.integer("at", len(opened.x) - 1, most=max(0, len(opened.x) - 1))
-            at = (
-                f"sel({_argument(along, str(wanted))}, method='nearest')"
-                if wanted is not None
-                else f"isel({_argument(along, str(position))})"
-            )
-            yield f"print(spectra.{at}.values)"
-        else:
-            yield "print(spectra.values)"
-        return
-    quantity = query.quantity(opened)
-    call = f"{run}[{quantity.of!r}]"
-    if quantity.metric != VALUE:
-        name, options = quantity.metric, f"of={quantity.of!r}"
-        if name.startswith("energy_rank_"):
-            name, share = "energy_rank", int(name.rpartition("_")[2]) / 100
-            options = f"fraction={share}, {options}"
-        call = f"{run}.rankscope.{name}({options})"
-    yield f"values = {call}"
-    if any(query.has(name) for name in ("rows", "row", "matrix", "pair")):
-        rows = query.rows(opened, quantity.axis, most=MOST_COLUMNS)
-        names = [opened.names[quantity.axis][row] for row in rows]
-        yield f"values = values.sel({_argument(quantity.axis, repr(names))})"
-    if panel == "moved":
-        yield f"print((values.max({along!r}) - values.min({along!r})).to_series().sort_values())"
-    else:
-        yield f"print(values.transpose({quantity.axis!r}, {along!r}).values)"
-
-
-def _argument(name: str, value: str) -> str:
-    """Return a named argument; a name that a file chose stays a string if it is no identifier."""
-    plain = name.isidentifier() and not keyword.iskeyword(name)
-    return f"{name}={value}" if plain else f"**{{{name!r}: {value}}}"
-
-
 def _table(query: Query, panel: str) -> Iterator[Sequence[Any]]:
     parameters = dict(query.parameters.multi_items())
     full = {} if "width" in parameters else {"width": str(MOST_COLUMNS)}
     items = [item for item in query.parameters.multi_items() if item[0] not in ("format", "kind")]
     wanted = [*items, ("format", "float32"), *full.items()]
-    arrays, meta = unpacked(FRAMES[panel](Query(type(query.parameters)(wanted), query.library)))
+    whole = Query(type(query.parameters)(wanted), query.library)
+    arrays, meta = _complete(lambda: unpacked(FRAMES[panel](whole)), lambda answer: answer[1])
     if sum(array.size for array in arrays.values()) > MOST_CELLS:
         raise TooLarge(f"that is more than {MOST_CELLS} numbers; give a smaller width=")
     yield from _rows(panel, arrays, meta, query)
+
+
+def _complete(ask: Callable[[], Answer], meta: Callable[[Answer], dict[str, Any]]) -> Answer:
+    """Return an answer in which no number stands for one that is not known yet."""
+    end = time.monotonic() + PATIENCE
+    while meta(answer := ask()).get("complete") is False:
+        if time.monotonic() > end:
+            raise TimeoutError("the numbers are still being computed; try again in a minute")
+        time.sleep(PAUSE)
+    return answer
 
 
 def _rows(
@@ -145,13 +97,31 @@ def _rows(
         ]
         bands = np.stack([arrays["values"], arrays["low"], arrays["high"]], axis=1)
         yield from np.column_stack([arrays["x"], bands.reshape(-1, len(arrays["x"])).T]).tolist()
+    elif panel == "theory":
+        yield ["time", *_flow_names(arrays, meta, query)]
+        curves = [np.atleast_2d(arrays[name]) for name in FLOW if name in arrays]
+        yield from np.column_stack([arrays["time"], *(curve.T for curve in curves)]).tolist()
     else:
-        yield [meta.get("along", "x"), *_column_names(panel, arrays, meta, query)]
-        yield from np.column_stack([arrays["x"], arrays["values"].T]).tolist()
+        beside = [name for name in ("background", "mean") if name in arrays]
+        yield [meta.get("along", "x"), *_column_names(arrays, meta, query), *beside]
+        columns = [arrays["values"].T, *(arrays[name] for name in beside)]
+        yield from np.column_stack([arrays["x"], *columns]).tolist()
+
+
+def _flow_names(arrays: dict[str, np.ndarray], meta: dict[str, Any], query: Query) -> Iterator[str]:
+    """Yield a name for each row of the arrays of a flow."""
+    for name in FLOW:
+        if name in arrays and name == "singular_values":
+            yield from (f"{part} {k + 1}" for part in meta["products"] for k in range(meta["k"]))
+        elif name in arrays and arrays[name].ndim == 2:
+            names = query.run().names["coordinate"][: len(arrays[name])]
+            yield from (f"{name} {coordinate}" for coordinate in names)
+        elif name in arrays:
+            yield name
 
 
 def _column_names(
-    panel: str, arrays: dict[str, np.ndarray], meta: dict[str, Any], query: Query
+    arrays: dict[str, np.ndarray], meta: dict[str, Any], query: Query
 ) -> Iterable[str]:
     if "index" in arrays:
         return [str(i) for i in arrays["index"].tolist()]
@@ -162,7 +132,7 @@ def _column_names(
 def _moved(query: Query) -> Iterator[Sequence[Any]]:
     columns = ("name", "label", "kind", "block", "moved", "first", "last", "low", "high", "at")
     yield columns
-    for row in moved(query)["rows"]:
+    for row in _complete(lambda: moved(query), lambda answer: answer)["rows"]:
         yield [row[column] for column in columns]
 
 

@@ -12,6 +12,7 @@ from rankscope.view.opened import Opened
 from rankscope.view.query import Query
 
 MOST_STAGES, MOST_CROSSINGS, MOST_COORDINATES = 1_000, 10_000, 4_096
+FLOW = ("loss", "z", "y", "singular_values")  # what a flow may store over time
 
 
 def theory(query: Query) -> dict[str, Any]:

@@ -1,0 +1,152 @@
+"""Panels as tables and as lines of Python, against what the panels show."""
+
+import ast
+import csv
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rankscope.store import Variable, Writer
+from rankscope.view import export
+from rankscope.view.frames import packed
+from view.viewed_runs import NAMES, Server, serving, write
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("runs")
+    write(folder / "first", seed=0)
+    with serving(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def run(server: Server) -> str:
+    return server.key("first")
+
+
+def test_exports_hold_the_numbers_and_name_what_they_are(server: Server, run: str) -> None:
+    text = server.get("export", run=run, panel="heat", metric="stable_rank").body.decode()
+    rows = list(csv.reader(io.StringIO(text)))
+    assert rows[0] == ["step", *NAMES]
+    exact = server.get("heat", run=run, metric="stable_rank", format="float32").array("values")
+    np.testing.assert_allclose(np.array(rows[1:], float)[:, 1:].T, exact)
+
+
+@pytest.mark.parametrize("panel", ["heat", "moved", "lines", "scalars", "spectra", "spectrum"])
+def test_exported_lines_of_python_run(
+    server: Server, run: str, panel: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = server.get("export", run=run, panel=panel, kind="python", row=1, **{"from": 10})
+    exec(compile(answer.body.decode(), panel, "exec"), {})
+    assert capsys.readouterr().out.strip()
+
+
+def exported(
+    server: Server, panel: str, **parameters: str
+) -> tuple[list[list[str]], dict[str, Any]]:
+    """Return the table of a panel, and what its lines of Python compute."""
+    table = server.get("export", panel=panel, **parameters).body.decode()
+    code = server.get("export", panel=panel, kind="python", **parameters).body.decode()
+    computed: dict[str, Any] = {}
+    exec(compile(code, panel, "exec"), computed)
+    return list(csv.reader(io.StringIO(table))), computed
+
+
+def test_an_exported_pair_is_its_diagonal(server: Server, run: str) -> None:
+    pair = f"{NAMES[1]} > {NAMES[2]}"
+    rows, computed = exported(server, "alignment", run=run, of="alignment", pair=pair)
+    shown = server.get("alignment", run=run, of="alignment", pair=pair)
+    assert rows[0] == ["step", "1", "2", "3", "4", "background", "mean"]
+    numbers = np.array(rows[1:], float).T
+    for part, name in ((numbers[1:5], "values"), (numbers[5], "background"), (numbers[6], "mean")):
+        np.testing.assert_allclose(part, shown.array(name))
+        np.testing.assert_allclose(computed[name], shown.array(name), rtol=1e-6)
+
+
+def test_exported_pairs_are_over_their_background(server: Server, run: str) -> None:
+    chosen = {"run": run, "of": "alignment", "metric": "relative_alignment"}
+    rows, computed = exported(server, "alignment", **chosen)
+    shown = server.get("alignment", format="float32", **chosen).array("values")
+    np.testing.assert_allclose(np.array(rows[1:], float)[:, 1:].T, shown)
+    np.testing.assert_allclose(computed["values"].transpose("pair", "step"), shown, rtol=1e-6)
+
+
+def test_exported_heads_are_those_of_the_panel() -> None:
+    with serving(RESULTS / "boix2023/vit-cifar10/vit/scale-0.1") as server:
+        run = next(iter(server.library.search().places))
+        chosen = {"run": run, "of": "product_singular_values", "metric": "stable_rank"}
+        rows, computed = exported(server, "heads", **chosen)
+        shown = server.get("heads", **chosen)
+    grid = [cell["name"] for cell in shown.meta["grid"]]
+    assert rows[0] == ["step", *grid]
+    np.testing.assert_allclose(np.array(rows[1:], float)[:, 1:].T, shown.array("values"))
+    values = computed["values"].transpose("product", "step")
+    assert values["product"].to_numpy().tolist() == grid
+    np.testing.assert_allclose(values, shown.array("values"), rtol=1e-6)
+
+
+@pytest.mark.parametrize("flow", ["toy-diag/teacher-1/alpha-1e-8", "toy-full/gaussian-1e-8/full"])
+def test_exported_flows_are_those_of_the_panel(flow: str) -> None:
+    folder = next(path.parent for path in sorted((RESULTS / "boix2023" / flow).rglob("*.zip")))
+    with serving(folder) as server:
+        run = next(iter(server.library.search().places))
+        rows, computed = exported(server, "theory", run=run)
+        shown = server.get("theory/flow", run=run, width=4096)
+    names = [n for n in ("loss", "z", "y", "singular_values") if n in shown.meta["arrays"]]
+    assert len(names) > 1
+    assert rows[0][:2] == ["time", "loss"]
+    curves = np.concatenate([np.atleast_2d(shown.array(name)) for name in names])
+    table = np.array(rows[1:], float)
+    np.testing.assert_array_equal(table[:, 0], shown.array("time"))
+    np.testing.assert_array_equal(table[:, 1:].T, curves)
+    for name in names:
+        stored = computed["flow"][name].to_numpy()
+        stored = stored.reshape(len(stored), -1).T
+        np.testing.assert_allclose(stored.squeeze(), shown.array(name).squeeze(), rtol=1e-6)
+
+
+def test_a_spreadsheet_runs_no_name(tmp_path: Path) -> None:
+    write(tmp_path / "run", range(3), names=('=HYPERLINK("http://evil")', *NAMES[1:]))
+    with serving(tmp_path) as server:
+        answer = server.get("export", run=server.key("run"), panel="moved")
+    names = [row[0] for row in csv.reader(io.StringIO(answer.body.decode()))]
+    assert '\'=HYPERLINK("http://evil")' in names
+
+
+def test_an_export_waits_for_its_numbers(
+    server: Server, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = iter([False, False, True])
+
+    def slow(query: Any) -> bytes:
+        return packed({"x": np.zeros(1)}, {"complete": next(parts)})
+
+    monkeypatch.setitem(export.FRAMES, "heat", slow)
+    monkeypatch.setattr(export, "_rows", lambda panel, arrays, meta, query: [[meta["complete"]]])
+    answer = server.ask(f"/api/export?run={run}&panel=heat")
+    assert answer.body == b"True\n"
+    monkeypatch.setattr(export, "PATIENCE", 0.0)
+    parts = iter([False, False])
+    refused = server.ask(f"/api/export?run={run}&panel=heat")
+    assert refused.status == 409 and "try again" in refused.json["error"]
+
+
+def test_no_name_in_a_run_becomes_code_in_python_lines(tmp_path: Path) -> None:
+    axis = "x=__import__('os'),row"
+    coords = {axis: ((axis,), np.array(["a", "b"], dtype=object))}
+    variables = {"value": Variable(("step", axis), np.dtype("float64"))}
+    writer = Writer.create(tmp_path / "odd", coords=coords, variables=variables)
+    writer.append(0, {"value": np.array([1.0, 2.0])})
+    writer.close()
+    with serving(tmp_path) as server:
+        asked = {"run": server.key("odd"), "panel": "lines", "kind": "python", "rows": "1"}
+        lines = server.get("export", **asked).body.decode()
+    names = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
+    assert names == {"rs", "run", "values", "print"}
