@@ -210,6 +210,25 @@ def test_runs_are_compared_over_seeds_and_as_differences(
     assert server.get("compare", run=[run], align="epoch").meta["unavailable"][0]["run"] == run
 
 
+def test_kept_runs_are_compared_by_the_epochs_they_declare(tmp_path: Path) -> None:
+    for name, length in (("short", 4), ("long", 8)):
+        write(tmp_path / name, STEPS, declaration={"snapshots": {"steps_per_epoch": length}})
+    for name, declared in (("no", {}), ("odd", {"snapshots": 3}), ("none", {"snapshots": None})):
+        write(tmp_path / name, range(3), declaration=declared)
+    with serving(tmp_path) as server:
+        runs = [server.key(name) for name in ("short", "long", "no", "odd", "none")]
+        answer = server.get("compare", run=runs, align="epoch", metric="stable_rank", group="none")
+    steps = np.array(STEPS)
+    assert answer.meta["x_label"] == "epoch"
+    assert answer.array("x").tolist() == np.union1d(steps / 4, steps / 8).tolist()
+    assert [lack["run"] for lack in answer.meta["unavailable"]] == runs[2:]
+    short, long = answer.array("values")
+    same = np.isin(answer.array("x"), steps / 4)
+    expected = rs.open(tmp_path / "short").rankscope.stable_rank().mean("matrix")
+    np.testing.assert_allclose(short[same], expected, rtol=1e-6)
+    assert np.isnan(long[-1]) and np.isfinite(long[: len(STEPS)]).all()
+
+
 def test_names_from_files_are_text(server: Server) -> None:
     run = server.key("evil")
     described = server.get("run", run=run)

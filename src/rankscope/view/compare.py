@@ -1,5 +1,7 @@
 """One quantity in several runs, aligned by step, epoch, loss, or share of the training."""
 
+import math
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,10 +111,7 @@ def _aligned(opened: Opened, positions: np.ndarray, align: str) -> np.ndarray:
     if align == "epoch":
         if "epoch" in opened.ds and opened.ds["epoch"].dims == (opened.along,):
             return np.asarray(opened.read("epoch")[positions], np.float64)
-        per_epoch = opened.attrs.get("epoch_steps", opened.attrs.get("epoch_time"))
-        if not isinstance(per_epoch, int | float) or not per_epoch > 0:
-            raise LookupError("the run does not say how long an epoch is; log a scalar epoch")
-        x = x / float(per_epoch)
+        x = x / _epoch_length(opened)
     if align == "loss":
         name = next((name for name in LOSSES if name in opened.ds), None)
         if name is None or opened.ds[name].dims != (opened.along,):
@@ -120,6 +119,19 @@ def _aligned(opened: Opened, positions: np.ndarray, align: str) -> np.ndarray:
         loss = np.asarray(opened.read(name)[positions], np.float64)
         x = np.fmin.accumulate(loss)  # the lowest so far, which falls in every run
     return x
+
+
+def _epoch_length(opened: Opened) -> float:
+    """Return how many steps an epoch has, or how long it is in time, as the run declares it."""
+    attrs: Mapping[Hashable, Any] = opened.attrs
+    lengths = [attrs.get("epoch_steps"), attrs.get("epoch_time")]
+    for name in ("declaration", "snapshots"):  # of kept runs
+        inner = attrs.get(name)
+        attrs = inner if isinstance(inner, Mapping) else {}
+    for length in (*lengths, attrs.get("steps_per_epoch")):
+        if isinstance(length, int | float) and 0 < length < math.inf:
+            return float(length)
+    raise LookupError("the run does not say how long an epoch is; log a scalar epoch")
 
 
 def _grid(curves: list[Curve], query: Query) -> np.ndarray:
