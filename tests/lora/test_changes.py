@@ -7,6 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from lora.adapter_cases import peft_adapter
 from rankscope.lora import changes
 from rankscope.lora.changes import decomposed, difference, open_changes
 
@@ -115,3 +116,10 @@ def test_a_shard_that_is_missing_is_named(tmp_path: Path) -> None:
     save_file(weights(), tmp_path / "tuned.safetensors")
     with pytest.raises(ValueError, match="1 of 3 shards are missing: 3"):
         changes(folder, tmp_path / "tuned.safetensors")
+
+
+def test_an_adapter_is_no_model(tmp_path: Path) -> None:
+    adapter = peft_adapter(tmp_path / "a")
+    save_file({"model.layers.0.q.weight": torch.ones(12, 8)}, tmp_path / "base.safetensors")
+    with pytest.raises(ValueError, match=r"holds an adapter, .*rs\.lora\.used_directions"):
+        open_changes(tmp_path / "base.safetensors", adapter)

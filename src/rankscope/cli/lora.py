@@ -111,6 +111,7 @@ def lora(
     if task == DIFFERENCE:
         _compare(paths[0], paths[1], json)
     elif task == TUNED:
+        _refuse_adapters(paths[0], paths[1])
         rules |= {"error": error, "noise": noise, "max_rank": max_rank or None}
         options = {"dtype": dtype, "prefix": prefix, "matrices_only": matrices_only}
         _extract((paths[0], paths[1]), out, rules, options, overwrite=overwrite, json=json)
@@ -174,6 +175,23 @@ def _is_adapter(path: Path) -> bool:
             f"{path} is one checkpoint; give BASE TUNED, an adapter, or a folder of checkpoints"
         )
     return True
+
+
+def _refuse_adapters(base: Path, tuned: Path) -> None:
+    """Refuse an adapter in the place of a model, and say what to type."""
+    from rankscope.checkpoints import open_checkpoint
+    from rankscope.lora.adapter import is_adapter
+
+    if is_adapter(open_checkpoint(tuned)):
+        raise ValueError(
+            f"{tuned} holds an adapter, which is a change already; "
+            f"type rankscope lora {tuned} --base {base}, or compare two adapters with --diff"
+        )
+    if is_adapter(open_checkpoint(base)):
+        raise ValueError(
+            f"{base} holds an adapter; type rankscope lora {base} --base {tuned}, with the model "
+            "that it was trained on after --base"
+        )
 
 
 def _extract(

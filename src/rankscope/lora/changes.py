@@ -9,7 +9,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, StoredTensor, open_checkpoint
-from rankscope.lora.adapter import natural_order
+from rankscope.lora.adapter import is_adapter, natural_order
 from rankscope.lora.spectrum import Spectrum, rounding_level
 from rankscope.matrices.reading import Reading
 from rankscope.matrices.state_dict import assumed_manifest
@@ -71,6 +71,11 @@ def open_changes(base: Path_ | Checkpoint, tuned: Path_ | Checkpoint) -> Changes
     for checkpoint in (base, tuned):
         if checkpoint.problems:
             raise ValueError(f"{checkpoint.source}: {checkpoint.problems[0]}")
+        if is_adapter(checkpoint):
+            raise ValueError(
+                f"{checkpoint.source} holds an adapter, which is a change already; look at it with "
+                "rs.lora.used_directions, or make a model of it with rs.lora.merge"
+            )
     before, after = _plain_names(base), _plain_names(tuned)
     before = _with_prefix_of(before, after)
     left_out: dict[str, str] = {}
