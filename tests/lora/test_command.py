@@ -135,8 +135,10 @@ def test_difference_and_series(lora: Command, tmp_path: Path) -> None:
     [
         (["nowhere"], "nowhere does not exist; give a checkpoint"),
         (["base.safetensors"], "is one checkpoint; give BASE TUNED"),
-        (["a", "--resize", "2"], "this needs -o"),
-        (["a", "--merge", "-o", "m"], "this needs --base"),
+        (["a", "--resize", "2"], "--resize needs -o"),
+        (["a", "--energy", "0.5"], "--energy needs -o"),
+        (["a", "--merge", "-o", "m"], "--merge needs --base"),
+        (["a", "--merge", "--base", "base.safetensors"], "--merge needs -o"),
         (["a", "--error", "0.1"], "--error has no meaning here: a is an adapter to describe"),
         (["a", "--merge", "--resize", "2"], "--resize has no meaning here"),
         (["a", "-o", "b"], "--out has no meaning here"),

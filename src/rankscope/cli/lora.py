@@ -281,9 +281,13 @@ def _resize(
     from rankscope.lora import open_adapter, resize
     from rankscope.lora.columns import table_of
 
-    adapter = open_adapter(_needed(path, "the adapter"))
+    adapter = open_adapter(path)
     renamed = _renamed(adapter, rules["style"], base, prefix)
-    result = resize(adapter, _needed(out, "-o"), **rules, names=renamed, overwrite=overwrite)
+    options = {"--resize": "rank", "--energy": "energy", "--budget": "budget"}
+    option = next(option for option, rule in options.items() if rules[rule])
+    result = resize(
+        adapter, _needed(out, option, "-o"), **rules, names=renamed, overwrite=overwrite
+    )
     rows: dict[str, dict[str, object]] = {
         m: {"r": pair.rank, "rank": result.ranks[m], "error": result.errors[m]}
         for m, pair in adapter.pairs.items()
@@ -301,7 +305,7 @@ def _renamed(adapter: Any, style: str | None, base: Path | None, prefix: str) ->
         return None
     if style == "kohya":
         return lambda module: module_name(module, prefix or "lora_unet")
-    checkpoint = open_checkpoint(_needed(base, "--base, whose names have dots"))
+    checkpoint = open_checkpoint(_needed(base, "--names peft", "--base, whose names have dots"))
     tensors = targets(adapter, checkpoint)
     return lambda module: prefix + tensors[module].tensor.removesuffix(".weight")
 
@@ -309,7 +313,8 @@ def _renamed(adapter: Any, style: str | None, base: Path | None, prefix: str) ->
 def _merge(path: Path, base: Path | None, out: Path | None, *, overwrite: bool) -> None:
     from rankscope.lora import merge
 
-    result = merge(path, _needed(base, "--base"), _needed(out, "-o"), overwrite=overwrite)
+    base, out = _needed(base, "--merge", "--base"), _needed(out, "--merge", "-o")
+    result = merge(path, base, out, overwrite=overwrite)
     added = f", {', '.join(result.added)} added" if result.added else ""
     typer.echo(f"{result.path}: {len(result.changed)} tensors changed{added}", err=True)
 
@@ -330,9 +335,9 @@ def _grow(
     _show(table.set_index("matrix"), json, title=str(path))
 
 
-def _needed(path: Path | None, name: str) -> Path:
+def _needed(path: Path | None, option: str, name: str) -> Path:
     if path is None:
-        raise ValueError(f"this needs {name}")
+        raise ValueError(f"{option} needs {name}")
     return path
 
 
