@@ -25,7 +25,7 @@ MARKS: dict[Word, str] = {
 }
 LEAST_SEEDS = 3
 LEGEND = (
-    f"✔ holds in {LEAST_SEEDS} seeds or more · ✘ fails · ◐ seeds disagree · "
+    f"✔ holds in {LEAST_SEEDS} seeds or more · ✘ fails · ◐ seeds disagree (2 or more) · "
     f"○ holds so far (fewer than {LEAST_SEEDS} seeds) · ● fails so far · – no data"
 )
 
