@@ -163,3 +163,12 @@ def test_square_weights_are_stored_as_their_names_say(tmp_path: Path) -> None:
     (tmp_path / "a" / "adapter_config.json").write_text('{"r": 4, "lora_alpha": 4}')
     where = targets(open_adapter(tmp_path / "a"), open_checkpoint(tmp_path / "base.safetensors"))
     assert where["h.0.attn.c_attn"].transposed and where["h.0.attn.c_proj"].transposed
+
+
+def test_merged_weights_are_not_said_to_be_quantised(tmp_path: Path) -> None:
+    (tmp_path / "base").mkdir()
+    save_file(base_weights(), tmp_path / "base" / "model.safetensors")
+    settings = {"model_type": "llama", "quantization_config": {"quant_method": "fp8"}}
+    (tmp_path / "base" / "config.json").write_text(json.dumps(settings))
+    merge(peft_adapter(tmp_path / "a"), tmp_path / "base", tmp_path / "m")
+    assert json.loads((tmp_path / "m" / "config.json").read_text()) == {"model_type": "llama"}

@@ -163,5 +163,18 @@ def _copy_settings(source: Path, folder: Path) -> None:
         if taken or entry.suffix not in BESIDE or entry.name == "adapter_config.json":
             continue
         file = LocalFile.at(inside(source, entry.name))
-        if file.size <= MOST_BESIDE:
-            shutil.copyfile(file.path, folder / entry.name)
+        if file.size > MOST_BESIDE:
+            continue
+        shutil.copyfile(file.path, folder / entry.name)
+        if entry.name == "config.json":
+            _forget_quantization(folder / entry.name)
+
+
+def _forget_quantization(config: Path) -> None:
+    """Drop how the base was quantised: merged weights are stored as plain numbers."""
+    try:
+        settings = json.loads(config.read_text())
+    except ValueError:  # as damaged as that of the base
+        return
+    if isinstance(settings, dict) and settings.pop("quantization_config", None) is not None:
+        config.write_text(json.dumps(settings, indent=2) + "\n")
