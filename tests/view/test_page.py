@@ -78,6 +78,11 @@ def wait_for_paint(page: Any, panel: str) -> None:
 def open_run(site: Watched, name: str) -> None:
     """Open a run by its row in the table."""
     site.page.get_by_label("Filter runs").fill(name)
+    site.page.wait_for_function(  # the table follows the filter a frame later
+        """word => [...document.querySelectorAll("tbody [data-run]")].every(
+          (button) => button.closest("tr").innerText.includes(word))""",
+        arg=name.split()[-1],
+    )
     site.page.locator("tbody [data-run]").first.click()
     site.page.wait_for_selector(".runline")
 
@@ -105,6 +110,8 @@ def test_view_opens_from_a_click(
 
 def test_what_moved_leads_to_the_matrix(site: Watched) -> None:
     open_run(site, "grok decay-1")
+    site.page.wait_for_selector('[data-panel="moved"] tbody [data-row]')
+    site.page.wait_for_function("() => !document.querySelector('.partial')")  # rows stay in place
     first = site.page.locator('[data-panel="moved"] tbody [data-row]').first
     name = first.get_attribute("data-name")
     first.click()
