@@ -12,8 +12,10 @@ import torch
 from safetensors.torch import save_file
 
 from rankscope.checkpoints import open_checkpoint
+from rankscope.checkpoints.files import LocalFile
 from rankscope.checkpoints.json_text import MOST_BYTES
-from rankscope.checkpoints.safetensors import DTYPES
+from rankscope.checkpoints.safetensors import DTYPES, open_safetensors
+from rankscope.checkpoints.tensors import HUGE_PAGE
 
 REAL = Path(os.environ.get("RANKSCOPE_DATA", "")) / "checkpoints"
 
@@ -29,7 +31,7 @@ def test_each_type_is_read_to_the_bit(tmp_path: Path, dtype: torch.dtype) -> Non
     tensors = {"a": random_bytes(dtype, 5, 3), "empty": random_bytes(dtype, 0, 4)}
     tensors["scalar"] = random_bytes(dtype)
     save_file(tensors, tmp_path / "x.safetensors")
-    checkpoint = open_checkpoint(tmp_path / "x.safetensors")
+    checkpoint = open_safetensors(LocalFile.at(tmp_path / "x.safetensors"))
     assert checkpoint.tensors.keys() == tensors.keys()
     for name, tensor in tensors.items():
         stored, read = checkpoint.tensors[name], checkpoint.read(name)
@@ -47,6 +49,13 @@ def test_numbers_are_in_memory_of_their_own(tmp_path: Path) -> None:
     checkpoint = open_checkpoint(path)
     checkpoint.read("a").zero_()
     assert checkpoint.read("a").eq(1).all()
+
+
+def test_large_tensors_begin_at_a_huge_page(tmp_path: Path) -> None:
+    tensor = torch.randn(2**20 + 7, 1)
+    save_file({"a": torch.ones(3), "b": tensor}, tmp_path / "x.safetensors")
+    read = open_checkpoint(tmp_path / "x.safetensors").read("b")
+    assert torch.equal(read, tensor) and read.data_ptr() % HUGE_PAGE == 0
 
 
 def test_unknown_names_and_rows_are_refused(tmp_path: Path) -> None:

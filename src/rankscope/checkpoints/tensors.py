@@ -4,11 +4,15 @@ import math
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
 from rankscope.checkpoints.files import File
+
+# A fresh page costs a fault. NumPy asks for huge ones where it allocates this much or more.
+HUGE_PAGE, LARGE = 2**21, 2**22
 
 
 @dataclass(frozen=True)
@@ -70,11 +74,29 @@ class Range:
         return self._read(self.offset + start * row, (stop - start, *self.shape[1:]))
 
     def _read(self, offset: int, shape: tuple[int, ...]) -> Tensor:
-        count = math.prod(shape)
-        buffer = torch.empty(count * self.dtype.itemsize, dtype=torch.uint8)
+        count = math.prod(shape) * self.dtype.itemsize
+        try:
+            buffer = room_for(count)
+        except MemoryError:
+            raise ValueError(
+                f"{self.file.name} has a tensor of {count / 1e9:.3g} GB, which does not fit into "
+                "memory; scan it where there is more"
+            ) from None
         if count:
             self.file.read_into(memoryview(buffer.numpy().data), offset)
         return buffer.view(self.dtype).reshape(shape)
+
+
+def room_for(count: int) -> Tensor:
+    """Return `count` uninitialised bytes; many begin at a huge page, so that all can lie in such.
+
+    Reading into small pages takes several times as long, most of it faults.
+    """
+    if count < LARGE:
+        return torch.empty(count, dtype=torch.uint8)
+    wider = np.empty(count + HUGE_PAGE, np.uint8)
+    start = -wider.ctypes.data % HUGE_PAGE
+    return torch.from_numpy(wider[start : start + count])
 
 
 @dataclass(frozen=True)
