@@ -14,10 +14,12 @@ from rankscope.matrices.source import CheckpointTensors
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.portions import Portion
 from rankscope.spectra import decompose, decompose_leading
+from rankscope.spectra.workers import spread
 
 # Prefixes that training and adapter libraries put before the names of one model.
 PREFIXES = re.compile(r"^(?:_orig_mod\.|module\.|base_model\.model\.|model\.|transformer\.)+")
-PANEL = 2**24  # entries that are turned into float64 at a time
+# Entries that are turned into float64 at a time: on the CPU as many as stay in its cache.
+BLOCK, BLOCK_ELSEWHERE = 2**18, 2**24
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,7 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[M
             notes[reading.name] = note
             continue
         changes[reading.name], notes[reading.name] = change, note
-    norms = {name: frobenius(W) for name, W in weights.items()}
-    change_norms = {name: frobenius(W) for name, W in changes.items()}
+    norms, change_norms = _norms(weights, options), _norms(changes, options)
     spectra = _spectra(weights, norms, options)
     change_spectra = _spectra(changes, change_norms, options)
     for reading in portion.readings:
@@ -131,14 +132,26 @@ def _named_elsewhere(names: Sequence[str]) -> None:
     """Ignore matrices that are not finite; the scan names them."""
 
 
+def _norms(matrices: Mapping[str, Tensor], options: Options) -> dict[str, float]:
+    """Return Frobenius norms; each thread takes a matrix, as cores gain little from sharing one."""
+    threads = options.threads or torch.get_num_threads()
+    norms = spread(frobenius, list(matrices.values()), cost=Tensor.numel, threads=threads)
+    return dict(zip(matrices, norms, strict=True))
+
+
 def frobenius(W: Tensor) -> float:
-    """Return the Frobenius norm, summed in float64 a panel at a time; NaN or inf if W has any."""
+    """Return the Frobenius norm, summed in float64 a block at a time; NaN or inf if W has any."""
     if W.stride(0) < W.stride(1):
-        W = W.mT  # panels of consecutive memory
-    total = 0.0
-    for panel in torch.split(W, max(1, PANEL // max(1, W.shape[1]))):
-        total += float(panel.double().square_().sum())
-    return float(np.sqrt(total))
+        W = W.mT  # blocks of consecutive memory
+    rows = W.reshape(-1, 1) if W.is_contiguous() else W
+    block = BLOCK if W.device.type == "cpu" else BLOCK_ELSEWHERE
+    room = torch.empty(max(block, rows.shape[1]), dtype=torch.float64, device=W.device)
+    squares = []
+    for part in torch.split(rows, max(1, block // max(1, rows.shape[1]))):
+        numbers = room[: part.numel()]
+        numbers.view(part.shape).copy_(part)
+        squares.append(numbers.dot(numbers))
+    return float(torch.stack(squares).sum().sqrt())
 
 
 def sizes_of(checkpoint: Checkpoint) -> dict[str, int]:
