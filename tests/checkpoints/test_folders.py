@@ -49,6 +49,14 @@ def test_a_missing_shard_is_named_and_the_rest_read(tmp_path: Path, index: bool)
     assert "00002-of-00003" in problem if index else problem == "1 of 3 shards are missing: 2"
 
 
+def test_one_shard_alone_names_the_missing_one(tmp_path: Path) -> None:
+    sharded(tmp_path, count=2, index=False)
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    checkpoint = open_checkpoint(tmp_path)
+    assert len(checkpoint.tensors) == 2
+    assert checkpoint.problems == ("1 of 2 shards are missing: 2",)
+
+
 def test_a_damaged_shard_is_named_and_the_rest_read(tmp_path: Path) -> None:
     sharded(tmp_path)
     (tmp_path / "model-00003-of-00003.safetensors").write_bytes(b"\x05" * 9)

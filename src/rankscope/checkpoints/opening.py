@@ -10,6 +10,7 @@ from rankscope.checkpoints.dcp import METADATA, open_dcp
 from rankscope.checkpoints.files import File, LocalFile, inside, printable, read_bytes
 from rankscope.checkpoints.folders import (
     INDEX,
+    SHARD,
     configurations,
     joined,
     shard_index,
@@ -94,7 +95,7 @@ def _open_folder(folder: Path) -> Checkpoint:
         )
     if files[0].endswith(INDEX):
         checkpoint = _open_index(folder, files[0])
-    elif len(files) == 1:
+    elif len(files) == 1 and not SHARD.fullmatch(files[0]):
         checkpoint = replace(open_file(LocalFile.at(inside(folder, files[0]))), source=str(folder))
     else:
         checkpoint = _open_shards(folder, str(folder), files)
@@ -114,7 +115,7 @@ def _open_hub(repo: str, revision: str | None) -> Checkpoint:
     index = shard_index(folder.open(files[0])) if files[0].endswith(INDEX) else None
     shards = files if index is None else sorted(set(index.values()))
     source = f"{repo}@{revision}" if revision else repo
-    if index is None and len(shards) == 1:
+    if index is None and len(shards) == 1 and not SHARD.fullmatch(shards[0]):
         checkpoint = replace(open_file(folder.open(shards[0])), source=source)
     else:
         checkpoint = joined(source, shards, lambda name: open_file(folder.open(name)), index)
