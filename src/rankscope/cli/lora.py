@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rankscope.cli.options import app, local
+from rankscope.cli.tables import print_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -126,6 +127,8 @@ def lora(
         _grow(paths[0], base, pattern, figure, json)
 
 
+# Columns that a narrow terminal does without, the least useful first.
+LEAST = ("norm", "r50", "lowest cosine", "noise", "effective rank", "r99", "shape", "r90")
 # What the paths are, and the options that then have a meaning.
 DIFFERENCE, TUNED = "two adapters to compare", "a model and its fine-tuning"
 MERGED, RESIZED, ADAPTER = "an adapter to merge", "an adapter to resize", "an adapter to describe"
@@ -262,10 +265,7 @@ def _describe(path: Path, base: Path | None, json: bool) -> None:
 def _compare(a: Path, b: Path, json: bool) -> None:
     from rankscope.lora import difference_of
 
-    table = difference_of(a, b)
-    if not json:  # a terminal is narrow
-        table = table.drop(columns=["stable_rank", "effective_rank"])
-    _show(table, json, title=f"{b} - {a}")
+    _show(difference_of(a, b), json, title=f"{b} - {a}")
 
 
 def _resize(
@@ -345,22 +345,14 @@ def _show(table: "pd.DataFrame", json: bool, *, title: str) -> None:
     if json:
         typer.echo(table.reset_index().to_json(orient="records", indent=1))
         return
-    from rich.console import Console
-
     from rankscope.lab.judging.verdict import Table
-    from rankscope.lab.reporting.terminal import filled_table
 
-    console = Console()
-    if console.width < 100:
-        table = table.drop(columns=[c for c in ("norm", "r50", "lowest_cosine") if c in table])
     table = table.assign(shape=table["shape"].str.replace(" ", "")) if "shape" in table else table
     rows = tuple(
         (str(name), *map(_cell, row)) for name, row in zip(table.index, table.values, strict=True)
     )
     columns = ("matrix", *(str(column).replace("_", " ") for column in table.columns))
-    lines = filled_table(Table(columns, rows), title=title)
-    lines.columns[0].no_wrap, lines.columns[0].overflow = True, "fold"
-    console.print(lines)
+    print_table(Table(columns, rows), title=title, least=LEAST)
 
 
 def _cell(value: object) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from rankscope.cli.options import RUNS, app, local, typed_command
+from rankscope.cli.tables import print_table
 
 
 @app.command()
@@ -35,18 +36,14 @@ def show(
 
     from rankscope.lab.judging.verdict import Table
     from rankscope.lab.reporting.run_page import run_facts, table_rows
-    from rankscope.lab.reporting.terminal import filled_table
     from rankscope.store import is_run
     from rankscope.store import open as open_run
 
     console = Console()
-    if console.width < 100:
-        table = table.drop(columns="kind").rename(columns={"tail_exponent": "tail"})
     table["shape"] = table["shape"].str.replace(" ", "")
     columns = ("matrix", *(column.replace("_", " ") for column in table.columns))
-    lines = filled_table(Table(columns, tuple(table_rows(table))), title=str(path))
-    lines.columns[0].no_wrap, lines.columns[0].overflow = True, "fold"
-    console.print(lines)
+    content = Table(columns, tuple(table_rows(table)))
+    print_table(content, title=str(path), least=("kind", "tail exponent", "shape"))
     for fact in run_facts(open_run(path)) if is_run(path) else ():
         console.print(fact, highlight=False, markup=False)
 

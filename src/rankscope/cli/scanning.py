@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from rankscope.cli.options import OnOption, app, local
+from rankscope.cli.tables import print_table
 
 if TYPE_CHECKING:
     from rankscope.scanning import Scan
 
-WIDE = 130  # columns of a terminal that shows every column
+# Columns that a narrow terminal does without, the least useful first.
+LEAST = ("kind", "50% in", "90% in", "tail", "99% in", "eff. rank at first", "norm", "shape")
 SHORT = {
     "first_rank": "eff. rank at first",
     "effective_rank": "eff. rank",
@@ -144,19 +146,14 @@ def _print(result: "Scan", sort: str | None) -> None:
 
     from rankscope.lab.judging.verdict import Table
     from rankscope.lab.reporting.run_page import table_rows
-    from rankscope.lab.reporting.terminal import filled_table
 
     console = Console()
     table = result.last_table(sort=sort)
     if not table["stands_out"].any():
         table = table.drop(columns="stands_out")
-    if console.width < WIDE:
-        table = table.drop(columns=["kind", "rank_50"], errors="ignore")
     table["shape"] = table["shape"].str.replace(" ", "")
     columns = ("matrix", *(SHORT.get(name, name.replace("_", " ")) for name in table.columns))
-    lines = filled_table(Table(columns, tuple(table_rows(table))), title=result.title)
-    lines.columns[0].no_wrap, lines.columns[0].overflow = True, "fold"
-    console.print(lines)
+    print_table(Table(columns, tuple(table_rows(table))), title=result.title, least=LEAST)
     console.print(result.coverage.summary, highlight=False, markup=False)
     aside = [line for line in result.coverage if line.status in ("not read", "flattened")]
     for line in aside[:10]:
