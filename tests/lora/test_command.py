@@ -77,10 +77,21 @@ def test_extract(lora: Command, pair: tuple[Path, Path], tmp_path: Path) -> None
     out = tmp_path / "adapter"
     code, printed, err = lora(*pair, "-o", out, "--energy", "0.9999999")
     assert code == 0 and "verified" in printed
-    assert f"{out}: 240 parameters, 1 modules saved whole; read back, the error of all" in err
+    assert f"{out}: 240 parameters in factors, and 4 saved whole; read back, the error" in err
     assert {m: p.rank for m, p in open_adapter(out).pairs.items()} == {"a": 3, "b": 2}
     rows = lora.json(*pair, "-o", out, "--budget", "100", "--overwrite", "--matrices-only")
     assert sum(row["rank"] for row in rows) == 2
+    _, _, err = lora(*pair, "-o", out, "--budget", "100", "--overwrite")
+    sizes = {
+        name: tensor.numel()
+        for name, tensor in load_file(out / "adapter_model.safetensors").items()
+    }
+    factors = sum(size for name, size in sizes.items() if "lora_" in name)
+    whole = sum(sizes.values()) - factors
+    assert (
+        f"{factors} parameters in factors of a budget of 100, and {whole} saved whole, "
+        "which the budget does not count"
+    ) in err
     rows = lora.json(*pair, "-o", out, "--error", "0.1", "--round", "vllm", "--overwrite")
     assert {row["rank"] for row in rows} == {8}
 

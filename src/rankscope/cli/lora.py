@@ -226,9 +226,13 @@ def _extract(
     _show(result.table, json, title=f"{tuned} - {base}")
     for name, reason in result.left_out.items():
         typer.echo(f"left out: {name}: {reason}", err=True)
-    whole = f", {len(result.saved)} modules saved whole" if result.saved else ""
+    limit = "" if rules["budget"] is None else f" of a budget of {rules['budget']}"
+    whole = ""
+    if result.saved_parameters:
+        outside = "" if rules["budget"] is None else ", which the budget does not count"
+        whole = f", and {result.saved_parameters} saved whole{outside}"
     typer.echo(
-        f"{result.path}: {result.parameters} parameters{whole}; read back, the error of all "
+        f"{result.path}: {result.parameters} parameters in factors{limit}{whole}; read back, the error of all "
         f"changes together is {result.error:.3g}",
         err=True,
     )

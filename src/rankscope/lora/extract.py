@@ -43,6 +43,8 @@ class Extraction:
     saved: modules that are stored whole because they are no matrices with factors.
     left_out: tensors that changed and that the adapter does not hold, and why.
     spectra: spectrum of each change.
+    parameters: number of parameters of all factors, which a budget limits.
+    saved_parameters: number of parameters of what is stored whole, biases too.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class Extraction:
     left_out: Mapping[str, str]
     spectra: Mapping[str, Spectrum]
     parameters: int
+    saved_parameters: int
 
     @property
     def error(self) -> float:
@@ -116,6 +119,7 @@ def extract(
         _left_out(both, places),
         spectra,
         sum(rank * spectra[name].size for name, rank in ranks.items()),
+        writer.whole,
     )
 
 
@@ -164,6 +168,7 @@ class _Writer:
         self.tied = _tied_tokens(both, changed)
         self.layout: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
         self._sources: dict[str, Callable[[], Tensor]] = {}
+        self.whole = 0  # parameters that are stored whole
         for name, reading in self.readings.items():
             self._add_factors(name, reading)
         for tensor in (t for names in changed.values() for t in names):
@@ -191,6 +196,7 @@ class _Writer:
         stored = self.both.tuned.tensors[self.both.names[tensor][1]]
         key = f"{peft.PREFIX}{name}"
         self.layout[key] = (stored.shape, stored.dtype)
+        self.whole += torch.Size(stored.shape).numel()
         self._sources[key] = lambda: self.both.pair(tensor)[1]
 
     def read(self, name: str) -> Num[Tensor, "..."]:
