@@ -316,3 +316,21 @@ def test_a_file_system_that_refuses_is_one_sentence(
     ran = Ran(monkeypatch, capsys, "report", str(tmp_path / "first"), "--out", str(page))
     assert ran.code == 2 and ran.err.startswith(f"rankscope: {tmp_path / 'file'}")
     assert ran.err.count("\n") == 1
+
+
+def test_show_asks_for_one_run_and_speaks_of_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    net = torch.nn.Linear(4, 3)
+    for name in ("first", "second"):
+        with rs.Tracker(net, tmp_path / name, schedule=[0]) as tracker:
+            tracker.observe(0)
+    ran = Ran(monkeypatch, capsys, "show", str(tmp_path))
+    assert (ran.code, ran.out) == (2, "")
+    assert f"{tmp_path} is a folder of runs; name one, such as {tmp_path / 'first'}" in ran.err
+    assert f"rankscope view {tmp_path}" in ran.err and "rankscope report" in ran.err
+    torch.save(net.state_dict(), tmp_path / "model.pt")
+    reference = str(tmp_path / "model.pt")
+    ran = Ran(monkeypatch, capsys, "show", str(tmp_path / "first"), "--reference", reference)
+    assert (ran.code, ran.out) == (2, "")
+    assert "leave --reference out" in ran.err and "reference=" not in ran.err

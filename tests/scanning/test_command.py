@@ -63,6 +63,9 @@ def test_a_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ran = Ran(capsys, tmp_path / "series", "-o", run, "--base", base, "--leading", "3")
     assert ran.code == 0 and (run / "zarr.json").exists()
     assert "unchanged" not in ran.out
+    assert f"{run}: run written, 4 snapshots\n" in ran.err
+    again = Ran(capsys, tmp_path / "series", "-o", run, "--base", base, "--leading", "3")
+    assert again.code == 0 and f"{run}: run continued, 4 snapshots\n" in again.err
 
 
 @pytest.mark.parametrize(
@@ -72,6 +75,7 @@ def test_a_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["x.safetensors", "--sort", "size"], "sort is a column"),
         (["x.safetensors", "--base", "nothing"], "'nothing' does not exist"),
         (["broken.safetensors"], "is damaged"),
+        (["x.safetensors", "--include", "zzz*"], "matches no matrix; without --include"),
     ],
 )
 def test_mistakes_are_one_sentence(

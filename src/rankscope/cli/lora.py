@@ -232,8 +232,8 @@ def _extract(
         outside = "" if rules["budget"] is None else ", which the budget does not count"
         whole = f", and {result.saved_parameters} saved whole{outside}"
     typer.echo(
-        f"{result.path}: {result.parameters} parameters in factors{limit}{whole}; read back, the error of all "
-        f"changes together is {result.error:.3g}",
+        f"{result.path}: {result.parameters} parameters in factors{limit}{whole}; "
+        f"read back, the error of all changes together is {result.error:.3g}",
         err=True,
     )
 

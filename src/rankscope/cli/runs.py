@@ -24,10 +24,21 @@ def show(
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Show norm, ranks and change of every matrix of a run or a checkpoint."""
+    from rankscope.store import is_run
     from rankscope.tables import summary
 
     if not path.exists():
         raise ValueError(f"{path} does not exist; give a run that a tracker wrote, or a checkpoint")
+    if is_run(path):
+        if reference is not None:
+            raise ValueError(
+                f"{path} is a run and has a reference of its own; leave --reference out"
+            )
+    elif path.is_dir() and (runs := [p for p in sorted(path.iterdir()) if is_run(p)]):
+        raise ValueError(
+            f"{path} is a folder of runs; name one, such as {runs[0]}, or type "
+            f"rankscope view {path} or rankscope report {runs[0]}"
+        )
     table = summary(path, reference=reference, sort=sort)
     if json:
         typer.echo(table.reset_index().to_json(orient="records", indent=1))
@@ -36,7 +47,6 @@ def show(
 
     from rankscope.lab.judging.verdict import Table
     from rankscope.lab.reporting.run_page import run_facts, table_rows
-    from rankscope.store import is_run
     from rankscope.store import open as open_run
 
     console = Console()

@@ -86,19 +86,33 @@ def scan_command(
 
     The exit code is 2 if anything could not be read; the rest is printed and stored all the same.
     """
+    from rankscope.matrices.collect import PARTS_HINT
     from rankscope.scanning.command import run_scan
+    from rankscope.store import is_run
 
-    result = run_scan(
-        [f"{path}@{name}" for path in paths for name in revision] if revision else paths,
-        base=base,
-        out=out,
-        include=include,
-        exclude=exclude,
-        pattern=pattern,
-        leading=leading,
-        device=device or "cpu",
-        on=on,
-    )
+    continues = out is not None and is_run(out)
+    try:
+        result = run_scan(
+            [f"{path}@{name}" for path in paths for name in revision] if revision else paths,
+            base=base,
+            out=out,
+            include=include,
+            exclude=exclude,
+            pattern=pattern,
+            leading=leading,
+            device=device or "cpu",
+            on=on,
+        )
+    except ValueError as mistake:
+        sentence = str(mistake)
+        if not sentence.endswith(PARTS_HINT):
+            raise
+        sentence = sentence.removesuffix(PARTS_HINT)
+        raise ValueError(f"{sentence}; without --include and --exclude all are listed") from None
+    if out is not None:
+        count = len(result.checkpoints)
+        done = "continued" if continues else "written"
+        typer.echo(f"{out}: run {done}, {count} snapshot{'s' * (count != 1)}", err=True)
     if sort is not None:
         result.table(sort=sort)  # a wrong column is refused before anything is printed
     if json:

@@ -201,6 +201,9 @@ def _matched(
     return replace(known, coverage=Coverage((*known.coverage, *extra))), weights
 
 
+PARTS_HINT = "; pass parts=True to include heads, gates and blocks"
+
+
 def _included(names: Collection[str], matrices: Collection[str], patterns: Patterns) -> set[str]:
     """Return the matrices that patterns match, and the vectors that are named in full."""
     patterns = [patterns] if isinstance(patterns, str) else list(patterns)
@@ -214,8 +217,7 @@ def _matching(names: Iterable[str], patterns: Patterns) -> set[str]:
         hits = fnmatch.filter(names, pattern)
         if not hits:
             raise ValueError(
-                f"pattern {pattern!r} matches no matrix{_close(pattern, names)}; "
-                "pass parts=True to include heads, gates and blocks"
+                f"pattern {pattern!r} matches no matrix{_close(pattern, names)}{PARTS_HINT}"
             )
         matched.update(hits)
     return matched
