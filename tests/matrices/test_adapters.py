@@ -206,6 +206,7 @@ def test_peft_adapters_of_several_names() -> None:
         torch.testing.assert_close(views(model)[name].W, layer.base_layer.weight.detach())
 
 
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing:FutureWarning")  # PEFT's own
 def test_peft_adapts_each_expert_on_its_own() -> None:
     pytest.importorskip("peft")
     transformers = pytest.importorskip("transformers")
