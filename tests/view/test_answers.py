@@ -236,7 +236,7 @@ def test_names_from_files_are_text(server: Server) -> None:
     assert described.json["axes"]["matrix"]["rows"][0]["name"] == EVIL
     answer = server.get("lines", run=run, matrix=EVIL)
     assert answer.meta["names"] == [EVIL]
-    code = server.get("export", run=run, panel="lines", kind="python", matrix=EVIL).body.decode()
+    code = server.get("export", run=run, panel="lines", file="python", matrix=EVIL).body.decode()
     assert repr(EVIL) in code
 
 

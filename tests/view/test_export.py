@@ -43,7 +43,7 @@ def test_exports_hold_the_numbers_and_name_what_they_are(server: Server, run: st
 def test_exported_lines_of_python_run(
     server: Server, run: str, panel: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    answer = server.get("export", run=run, panel=panel, kind="python", row=1, **{"from": 10})
+    answer = server.get("export", run=run, panel=panel, file="python", row=1, **{"from": 10})
     exec(compile(answer.body.decode(), panel, "exec"), {})
     assert capsys.readouterr().out.strip()
 
@@ -53,7 +53,7 @@ def exported(
 ) -> tuple[list[list[str]], dict[str, Any]]:
     """Return the table of a panel, and what its lines of Python compute."""
     table = server.get("export", panel=panel, **parameters).body.decode()
-    code = server.get("export", panel=panel, kind="python", **parameters).body.decode()
+    code = server.get("export", panel=panel, file="python", **parameters).body.decode()
     computed: dict[str, Any] = {}
     exec(compile(code, panel, "exec"), computed)
     return list(csv.reader(io.StringIO(table))), computed
@@ -92,12 +92,23 @@ def test_exported_heads_are_those_of_the_panel() -> None:
     np.testing.assert_allclose(values, shown.array("values"), rtol=1e-6)
 
 
+@pytest.mark.parametrize("choice", [{}, {"kind": "queries"}, {"block": "layer 1"}, {"row": "1"}])
+def test_exported_comparisons_are_those_of_the_panel(
+    server: Server, run: str, choice: dict[str, str]
+) -> None:
+    rows, computed = exported(server, "compare", run=run, metric="stable_rank", **choice)
+    shown = server.get("compare", run=run, metric="stable_rank", **choice).array("values")
+    np.testing.assert_allclose(np.array(rows[1:], float)[:, 1], shown[0])
+    kinds = computed["values"].mean("matrix").to_numpy()
+    np.testing.assert_allclose(kinds, shown[0], rtol=1e-6)
+
+
 @pytest.mark.parametrize("flow", ["toy-diag/teacher-1/alpha-1e-8", "toy-full/gaussian-1e-8/full"])
 def test_exported_flows_are_those_of_the_panel(flow: str) -> None:
     folder = next(path.parent for path in sorted((RESULTS / "boix2023" / flow).rglob("*.zip")))
     with serving(folder) as server:
         run = next(iter(server.library.search().places))
-        rows, computed = exported(server, "theory", run=run)
+        rows, computed = exported(server, "theory/flow", run=run)
         shown = server.get("theory/flow", run=run, width=4096)
     names = [n for n in ("loss", "z", "y", "singular_values") if n in shown.meta["arrays"]]
     assert len(names) > 1
@@ -128,7 +139,7 @@ def test_an_export_waits_for_its_numbers(
     def slow(query: Any) -> bytes:
         return packed({"x": np.zeros(1)}, {"complete": next(parts)})
 
-    monkeypatch.setitem(export.FRAMES, "heat", slow)
+    monkeypatch.setitem(export.PANELS, "heat", slow)
     monkeypatch.setattr(export, "_rows", lambda panel, arrays, meta, query: [[meta["complete"]]])
     answer = server.ask(f"/api/export?run={run}&panel=heat")
     assert answer.body == b"True\n"
@@ -146,7 +157,7 @@ def test_no_name_in_a_run_becomes_code_in_python_lines(tmp_path: Path) -> None:
     writer.append(0, {"value": np.array([1.0, 2.0])})
     writer.close()
     with serving(tmp_path) as server:
-        asked = {"run": server.key("odd"), "panel": "lines", "kind": "python", "rows": "1"}
+        asked = {"run": server.key("odd"), "panel": "lines", "file": "python", "rows": "1"}
         lines = server.get("export", **asked).body.decode()
     names = {node.id for node in ast.walk(ast.parse(lines)) if isinstance(node, ast.Name)}
     assert names == {"rs", "run", "values", "print"}

@@ -14,22 +14,17 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from rankscope.store.source import leads_into
-from rankscope.view.alignment import alignment
-from rankscope.view.compare import compare
 from rankscope.view.describe import describe
 from rankscope.view.events import events
 from rankscope.view.export import export
-from rankscope.view.heat import heads, heat, lines
 from rankscope.view.library import Library, Unknown
 from rankscope.view.moved import moved
 from rankscope.view.opened import TooLarge
+from rankscope.view.panels import PANELS
 from rankscope.view.papers import figure, papers
 from rankscope.view.query import Mistake, Query
 from rankscope.view.safety import Gate, Guarded
-from rankscope.view.series import scalars
-from rankscope.view.spectra import spectra
-from rankscope.view.spectrum import spectrum
-from rankscope.view.theory import flow, theory
+from rankscope.view.theory import theory
 
 STATIC = Path(__file__).parent / "static"
 FILE = re.compile(r"(?:[\w-][\w.-]{0,99}/){0,8}[\w-][\w.-]{0,99}")
@@ -48,17 +43,6 @@ AT_ONCE = 4  # answers that read runs at the same time
 BINARY = "application/octet-stream"
 
 Endpoint = Callable[[Query], Any]
-FRAMES: dict[str, Endpoint] = {
-    "heat": heat,
-    "lines": lines,
-    "scalars": scalars,
-    "spectra": spectra,
-    "spectrum": spectrum,
-    "alignment": alignment,
-    "heads": heads,
-    "compare": compare,
-    "theory/flow": flow,
-}
 TABLES: dict[str, Endpoint] = {
     "run": describe,
     "moved": moved,
@@ -66,7 +50,7 @@ TABLES: dict[str, Endpoint] = {
     "theory": theory,
     "papers": papers,
 }
-TAGGED = {*FRAMES, "moved", "events"} - {"compare"}  # answers that follow from one run's files
+TAGGED = {*PANELS, "moved", "events"} - {"compare"}  # answers that follow from one run's files
 INCOMPLETE = (b'"complete": false', b'"complete":false')
 
 
@@ -74,7 +58,7 @@ def application(library: Library, gate: Gate) -> Guarded:
     """Return the application that shows the runs of `library` to whoever passes the gate."""
     turns = threading.BoundedSemaphore(AT_ONCE)
     routes = [Route("/", _page), Route("/static/{path:path}", _static)]
-    for name, endpoint in {**FRAMES, **TABLES, "export": export, "figure": figure}.items():
+    for name, endpoint in {**PANELS, **TABLES, "export": export, "figure": figure}.items():
         routes.append(Route(f"/api/{name}", _answering(name, endpoint, library, turns)))
     routes.append(Route("/api/version", _version(library)))
     routes.append(Route("/api/runs", _runs(library)))
@@ -123,7 +107,7 @@ def _response(name: str, made: Any) -> Response:
         attachment = f'attachment; filename="rankscope.{suffix}"'
         headers = {"Content-Disposition": attachment} if kind == "csv" else None
         return Response(text, media_type=media, headers=headers)
-    return Response(made, media_type=BINARY) if name in FRAMES else JSONResponse(made)
+    return Response(made, media_type=BINARY) if name in PANELS else JSONResponse(made)
 
 
 def _tag(name: str, request: Request, library: Library) -> str:

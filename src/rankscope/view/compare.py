@@ -77,7 +77,7 @@ def compare(query: Query) -> bytes:
 def _curve(query: Query, key: str, align: str, summary: dict[str, Any], runs: int) -> Curve:
     opened = query.library.open(key)
     quantity = query.quantity(opened)
-    rows = _rows(query, opened, quantity.axis)
+    rows = rows_together(query, opened, quantity.axis)
     positions = query.span().positions(opened.x)
     known = query.library.tables.values(opened, quantity, positions, patience=PATIENCE / runs)
     values = known.values[:, rows].astype(np.float64)
@@ -90,7 +90,8 @@ def _curve(query: Query, key: str, align: str, summary: dict[str, Any], runs: in
     return Curve(key, summary, x[usable], mean[usable], known.done)
 
 
-def _rows(query: Query, opened: Opened, axis: str) -> np.ndarray:
+def rows_together(query: Query, opened: Opened, axis: str) -> np.ndarray:
+    """Return the positions of a kind, of a block, or of the rows that are asked for."""
     words = opened.plain[axis]
     whole = opened.whole(axis)
     if query.has("kind"):

@@ -10,42 +10,25 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from rankscope.view.alignment import alignment
 from rankscope.view.columns import MOST_COLUMNS
-from rankscope.view.compare import compare
-from rankscope.view.heat import heads, heat, lines
 from rankscope.view.moved import moved
 from rankscope.view.opened import TooLarge
+from rankscope.view.panels import PANELS
 from rankscope.view.python_lines import python_lines
 from rankscope.view.query import Query
-from rankscope.view.series import scalars
-from rankscope.view.spectra import spectra
-from rankscope.view.spectrum import spectrum
-from rankscope.view.theory import FLOW, flow
+from rankscope.view.theory import FLOW
 
 MOST_CELLS = 2_000_000
 PATIENCE, PAUSE = 60.0, 0.05  # seconds
 Answer = TypeVar("Answer")
-Panel = Callable[[Query], bytes]
-FRAMES: dict[str, Panel] = {
-    "heat": heat,
-    "lines": lines,
-    "scalars": scalars,
-    "spectra": spectra,
-    "spectrum": spectrum,
-    "alignment": alignment,
-    "heads": heads,
-    "compare": compare,
-    "theory": flow,
-}
 # A spreadsheet runs what begins so, and names are whatever a file says.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export(query: Query) -> tuple[str, str]:
     """Return the text of the file and its kind, csv or python."""
-    kind = query.choice("kind", "csv", "python")
-    panel = query.choice("panel", *FRAMES, "moved")
+    kind = query.choice("file", "csv", "python")
+    panel = query.choice("panel", *PANELS, "moved")
     if kind == "python":
         return python_lines(query, panel), kind
     rows = _moved(query) if panel == "moved" else _table(query, panel)
@@ -57,10 +40,10 @@ def export(query: Query) -> tuple[str, str]:
 def _table(query: Query, panel: str) -> Iterator[Sequence[Any]]:
     parameters = dict(query.parameters.multi_items())
     full = {} if "width" in parameters else {"width": str(MOST_COLUMNS)}
-    items = [item for item in query.parameters.multi_items() if item[0] not in ("format", "kind")]
+    items = [item for item in query.parameters.multi_items() if item[0] not in ("format", "file")]
     wanted = [*items, ("format", "float32"), *full.items()]
     whole = Query(type(query.parameters)(wanted), query.library)
-    arrays, meta = _complete(lambda: unpacked(FRAMES[panel](whole)), lambda answer: answer[1])
+    arrays, meta = _complete(lambda: unpacked(PANELS[panel](whole)), lambda answer: answer[1])
     if sum(array.size for array in arrays.values()) > MOST_CELLS:
         raise TooLarge(f"that is more than {MOST_CELLS} numbers; give a smaller width=")
     yield from _rows(panel, arrays, meta, query)
@@ -97,7 +80,7 @@ def _rows(
         ]
         bands = np.stack([arrays["values"], arrays["low"], arrays["high"]], axis=1)
         yield from np.column_stack([arrays["x"], bands.reshape(-1, len(arrays["x"])).T]).tolist()
-    elif panel == "theory":
+    elif panel == "theory/flow":
         yield ["time", *_flow_names(arrays, meta, query)]
         curves = [np.atleast_2d(arrays[name]) for name in FLOW if name in arrays]
         yield from np.column_stack([arrays["time"], *(curve.T for curve in curves)]).tolist()

@@ -3,13 +3,14 @@
 import keyword
 from collections.abc import Iterator
 
-from rankscope.view.columns import MOST_COLUMNS
+from rankscope.view.compare import rows_together
 from rankscope.view.opened import Opened
 from rankscope.view.quantities import VALUE, Quantity
 from rankscope.view.query import Query
 from rankscope.view.theory import FLOW
 
 MOST_RUNS = 24
+CHOICES = ("rows", "row", "matrix", "pair", "kind", "block")  # of rows, in an address
 
 
 def python_lines(query: Query, panel: str) -> str:
@@ -31,7 +32,7 @@ def _code(query: Query, opened: Opened, panel: str, run: str) -> Iterator[str]:
     if panel == "scalars":
         names = query.texts("name") or list(opened.scalars())
         yield f"print({run}[{names!r}].to_dataframe())"
-    elif panel == "theory":
+    elif panel == "theory/flow":
         yield f"flow = {run}[{[name for name in FLOW if name in opened.ds]!r}]"
         yield "print(flow)"
     elif panel in ("spectra", "spectrum"):
@@ -41,7 +42,9 @@ def _code(query: Query, opened: Opened, panel: str, run: str) -> Iterator[str]:
     else:
         quantity = query.quantity(opened)
         yield from _values(query, opened, quantity, run)
-        if panel == "moved":
+        if panel == "compare":
+            yield f"print(values.mean({quantity.axis!r}).to_series())"
+        elif panel == "moved":
             least, most = (f"values.{end}({opened.along!r})" for end in ("min", "max"))
             yield f"print(({most} - {least}).to_series().sort_values())"
         else:
@@ -87,8 +90,8 @@ def _values(query: Query, opened: Opened, quantity: Quantity, run: str) -> Itera
             options = f"fraction={share}, {options}"
         call = f"{run}.rankscope.{name}({options})"
     yield f"values = {call}"
-    if any(query.has(name) for name in ("rows", "row", "matrix", "pair")):
-        rows = query.rows(opened, axis, most=MOST_COLUMNS)
+    if any(query.has(name) for name in CHOICES):
+        rows = rows_together(query, opened, axis)
         names = repr([opened.names[axis][row] for row in rows])
         yield f"values = values.sel({_argument(axis, names)})"
     elif query.text("parts", "0") == "0" and len(opened.whole(axis)) < opened.ds.sizes[axis]:

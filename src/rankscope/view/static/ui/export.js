@@ -62,12 +62,12 @@ function saveSvg(props, name) {
 }
 
 async function saveCsv({ request, csv }, name) {
-  const text = csv ? csv() : await load(url("export", { kind: "csv", ...request }));
+  const text = csv ? csv() : await load(url("export", { ...request, file: "csv" }));
   save(new Blob([text], { type: "text/csv" }), `${name}.csv`);
 }
 
 async function showPython({ request, title }) {
-  const lines = await load(url("export", { kind: "python", ...request })).catch((error) => `# ${error.message}`);
+  const lines = await load(url("export", { ...request, file: "python" })).catch((error) => `# ${error.message}`);
   shownLines.value = { title, lines };
 }
 

@@ -93,7 +93,7 @@ export function Papers() {
   }
   const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => ({ id: `${paper.key}/${claim.claim}`, claim, titles: paper.titles })))
     .find(({ id }) => id === state.claim.value);
-  return html`<${Heading} title="Papers" note="✔ holds in 3 seeds or more · ✘ fails · ◐ seeds disagree · ○ holds so far · ● fails so far · – no data">
+  return html`<${Heading} title="Papers" note="✔ holds in 3 seeds or more · ✘ fails · ◐ seeds disagree (2 or more) · ○ holds so far · ● fails so far · – no data">
       ${data.papers.some((paper) => paper.claims.some(isEarlier)) && html`<button class="chip" aria-pressed=${earlierShown.value}
         onClick=${() => (earlierShown.value = !earlierShown.value)}>first rules too</button>`}</${Heading}>
     <div class=${`papers ${chosen ? "split" : ""}`}><div>${data.papers.map((paper) => html`<${Paper} paper=${paper} />`)}</div>

@@ -95,7 +95,7 @@ export function Theory({ run }) {
   };
   const panel = (name, title, note, series, height) => html`<${TimePanel} ...${common} name=${name} title=${title} note=${note} height=${height}
     tip=${() => [["time", short(cursorOf(time))], ...series.filter((one) => one.label).slice(-12).map((one) => [one.label, short(one.y[nearest(one.x, cursorOf(time))]), one.colour])]}
-    exports=${{ request: { panel: "theory", run } }} draw=${time && ((surface, { plot }, tones) => {
+    exports=${{ request: { panel: "theory/flow", run } }} draw=${time && ((surface, { plot }, tones) => {
       drawLines(surface, plot, time.scale, { series, kind: "linear", marks, colours: tones, timeLabel: "time" });
       labelMarks(surface, plot);
     })} />`;
