@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import _get_current_dispatch_mode
 
 import rankscope as rs
 from rankscope.measures.attention_logits import HeadSums
@@ -173,6 +174,33 @@ def test_queries_that_see_no_key_do_not_count() -> None:
     even = [math.log(4), (math.log(4) + math.log(2)) / 2]
     torch.testing.assert_close(sums.entropy / sums.count, torch.tensor(even).double())
     torch.testing.assert_close(sums.even / sums.count, torch.tensor(even).double())
+
+
+def test_masks_of_any_size_hide_keys() -> None:
+    visible, mask = torch.randn(1, 2, 3, 2), torch.full((1, 2, 3, 2), -1e4)
+    sums = HeadSums.zero(2, torch.device("cpu"))
+    sums.add(torch.cat([visible, mask + torch.randn(1, 2, 3, 2)], dim=-1))
+    even = torch.full((2,), math.log(2), dtype=torch.float64)
+    torch.testing.assert_close(sums.even / sums.count, even)
+    torch.testing.assert_close(sums.largest, visible.amax((0, 2, 3)).double())
+
+
+def test_a_forward_pass_that_is_interrupted_leaves_nothing_on(tmp_path) -> None:
+    model = Model(Separate())
+    with rs.Tracker(model, tmp_path / "run", schedule=1, measure=rs.Attention()) as tracker:
+        tracker.observe(0)
+        stop = model.attn.v_proj.register_forward_pre_hook(interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model(torch.randn(2, 5, 12))
+        assert _get_current_dispatch_mode() is not None
+        stop.remove()
+        with pytest.warns(RuntimeWarning, match="ran no attention kernel"):
+            tracker.observe(1)
+    assert _get_current_dispatch_mode() is None
+
+
+def interrupt(module: nn.Module, args: object) -> None:
+    raise KeyboardInterrupt
 
 
 def test_bad_options_are_refused(tmp_path) -> None:

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from rankscope.matrices import Attention as AttentionReading
 from rankscope.matrices import Reading, named_tensors, unwrap, walk
-from rankscope.measures.attention_logits import HeadSums, LogitReader
+from rankscope.measures.attention_logits import HeadSums, LogitReader, end_left_open
 from rankscope.measures.eager import EAGER
 from rankscope.measures.patterns import names_matching
 from rankscope.measures.protocol import Gauge, Moment, Subject, in_backward
@@ -125,6 +125,8 @@ class _Attention(Gauge):
             EAGER.end()
         for handle in self._handles:
             handle.remove()
+        # A forward pass that Ctrl-C ended has left its reader on, the innermost last.
+        end_left_open([reader for left in self._readers.values() for reader in left])
         self._handles, self._seen, self._readers = [], {}, {}
 
     def collect(self) -> dict[str, Seen] | None:

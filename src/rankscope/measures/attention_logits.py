@@ -1,17 +1,19 @@
 """Logits of attention as kernels compute them, for some queries of a forward pass."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Num
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatch_mode
 
 SEQUENCES = 4  # of a batch, at most
 SOFTMAX = {"_softmax", "_safe_softmax"}
 FUSED = "_scaled_dot_product_"
+UNSEEN = -5e3  # masks add -1e4, the lowest number of the format, or minus infinity
 
 
 @dataclass
@@ -36,8 +38,8 @@ class HeadSums:
         return cls(zeros, zeros.clone(), torch.full_like(zeros, -math.inf), zeros.clone())
 
     def add(self, logits: Num[Tensor, "batch heads queries keys"]) -> None:
-        """Add logits, in which keys that a query does not see are the lowest numbers."""
-        hidden = logits <= torch.finfo(logits.dtype).min / 2
+        """Add logits, which are below UNSEEN for keys that a query does not see."""
+        hidden = logits <= UNSEEN
         logits = logits.to(self.entropy.dtype).masked_fill(hidden, -math.inf)
         visible = (~hidden).sum(-1)
         entropy = torch.special.entr(torch.softmax(logits, -1)).sum(-1)  # (batch, heads, queries)
@@ -130,3 +132,11 @@ class LogitReader(TorchDispatchMode):
 
 def _is_attention(name: str) -> bool:
     return name.startswith(FUSED) and "backward" not in name
+
+
+def end_left_open(readers: Collection[LogitReader]) -> None:
+    """End the readers that are still on, as far as they are the innermost modes of torch."""
+    mode = _get_current_dispatch_mode()
+    while isinstance(mode, LogitReader) and mode in readers:
+        mode.end()
+        mode = _get_current_dispatch_mode()

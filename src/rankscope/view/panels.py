@@ -1,4 +1,4 @@
-"""What answers a panel's address with numbers: arrays and their description, as one frame."""
+"""Endpoints of panels: arrays and their description, each as one frame."""
 
 from collections.abc import Callable
 
