@@ -23,6 +23,7 @@ from rankscope.matrices.reading import Axes as Axes
 from rankscope.matrices.reading import Reading as Reading
 from rankscope.matrices.reading import View as View
 from rankscope.matrices.recognition import attention_rule as attention_rule
+from rankscope.matrices.reference import reference_weights as reference_weights
 from rankscope.matrices.rules import view_rule as view_rule
 from rankscope.matrices.verification import Verification as Verification
 from rankscope.matrices.verification import Verified as Verified

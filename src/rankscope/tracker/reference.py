@@ -12,14 +12,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from rankscope.checkpoints import open_checkpoint
-from rankscope.matrices import (
-    Weights,
-    full_tensor,
-    state_dict_tensors,
-    stored_parts,
-    stored_tensors,
-    walk,
-)
+from rankscope.matrices import full_tensor, reference_weights
 from rankscope.snapshot import Plan
 from rankscope.store.chunk import Damage
 from rankscope.store.files import sync_folder
@@ -42,29 +35,8 @@ def given_reference(reference: Reference, plan: Plan) -> dict[str, Tensor] | Non
     """Return the weights a user gave as reference, or None for "init" and None."""
     if reference is None or reference == "init":
         return None
-    stored = stored_parts(plan.parameters, plan.effective)
-    if isinstance(reference, str | Path):
-        tensors = state_dict_tensors(_load(Path(reference).expanduser()), known=stored)
-    elif isinstance(reference, nn.Module):
-        tensors = stored_tensors(reference)
-    else:
-        tensors = state_dict_tensors(reference, known=stored)
-    # A checkpoint from before a layer was pruned or adapted holds its weight as it is.
-    effective = {
-        weight.parameter: weight
-        for weight in plan.effective
-        if weight.parameter not in tensors or tensors.keys() >= set(weight.parts)
-    }
-    modules = dict(walk(reference)) if isinstance(reference, nn.Module) else {}
-    given = Weights(tensors, effective, modules).checked()
-    missing = [
-        part for name in plan.parameters for part in given.parts(name) if part not in tensors
-    ]
-    if missing:
-        raise ValueError(
-            f"the reference lacks {len(missing)} of the tracked tensors, such as {missing[0]!r}; "
-            "pass a checkpoint of the same model"
-        )
+    source = _load(Path(reference).expanduser()) if isinstance(reference, str | Path) else reference
+    given = reference_weights(source, plan.parameters, plan.effective)
     weights = {name: full_tensor(given[name]).clone() for name in plan.parameters}
     for reading in plan.readings:
         reading.view(weights[reading.parameter])  # raises if a shape does not fit

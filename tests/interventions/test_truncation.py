@@ -11,14 +11,8 @@ from torch import Tensor, nn
 from torch.nn.utils import prune
 from torch.nn.utils.parametrize import register_parametrization
 
-from rankscope.interventions import (
-    directions_kept,
-    perturb,
-    perturb_relative,
-    reestimate_batchnorm,
-    sample_batches,
-    truncate,
-)
+from interventions.models import best_of_rank, drawn
+from rankscope.interventions import directions_kept, perturb, truncate
 from rankscope.matrices import views
 from rankscope.spectra import decompose
 
@@ -35,21 +29,6 @@ class Mixed(nn.Module):
         self.narrow = nn.Conv1d(6, 12, 4, groups=6)
         self.gate = nn.Linear(6, 1)
         self.head = nn.Linear(6, 3)
-
-
-def drawn(model: nn.Module, seed: int = 0) -> nn.Module:
-    """The model in float64 with every parameter drawn anew from a seed."""
-    generator = torch.Generator().manual_seed(seed)
-    model.double()
-    with torch.no_grad():
-        for tensor in model.parameters():
-            tensor.normal_(generator=generator)
-    return model
-
-
-def best_of_rank(W: np.ndarray, r: int) -> np.ndarray:
-    U, S, Vh = np.linalg.svd(W, full_matrices=False)
-    return (U[:, :r] * S[:r]) @ Vh[:r]
 
 
 def half(W: np.ndarray) -> np.ndarray:
@@ -212,7 +191,7 @@ def test_decompositions_at_hand_are_used(monkeypatch: pytest.MonkeyPatch) -> Non
         assert not matrices, "a matrix was decomposed twice"
         return {}
 
-    monkeypatch.setattr("rankscope.interventions.decompose", never)
+    monkeypatch.setattr("rankscope.interventions.truncation.decompose", never)
     changed = truncate(model, skip=(), decompositions=own)
     for i in range(2):
         torch.testing.assert_close(changed[i].weight, want[i].weight)
@@ -232,119 +211,6 @@ def test_decompositions_at_hand_are_used(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_mistakes_are_named(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         truncate(nn.Sequential(nn.Linear(3, 3)), **options)
-
-
-def test_perturb_adds_noise_of_the_given_size_to_matrices_only() -> None:
-    model = drawn(nn.Sequential(nn.Linear(200, 300), nn.BatchNorm1d(300)))
-    changed = perturb(model, std=0.5, generator=torch.Generator().manual_seed(1))
-    noise = changed[0].weight - model[0].weight
-    # 60,000 entries: the sample's standard deviation is within 5 standard errors of 0.5.
-    assert noise.std().item() == pytest.approx(0.5, abs=5 * 0.5 / np.sqrt(2 * noise.numel()))
-    assert torch.equal(changed[0].bias, model[0].bias)
-    assert torch.equal(changed[1].weight, model[1].weight)
-    again = perturb(model, std=0.5, generator=torch.Generator().manual_seed(1))
-    assert torch.equal(changed[0].weight, again[0].weight)
-
-
-def test_relative_noise_scales_with_each_matrix() -> None:
-    model = drawn(nn.Sequential(nn.Linear(20, 30), nn.Linear(30, 20)))
-    with torch.no_grad():
-        model[1].weight *= 100
-    noisy = [
-        perturb_relative(model, ratio=ratio, generator=torch.Generator().manual_seed(1))
-        for ratio in (0.1, 0.2)
-    ]
-    for i in range(2):
-        once, twice = (changed[i].weight - model[i].weight for changed in noisy)
-        torch.testing.assert_close(twice, 2 * once)
-        ratio = once.norm() / model[i].weight.norm()
-        assert ratio.item() == pytest.approx(0.1, rel=0.15)
-
-
-class Normalised(nn.Module):
-    """Draws from the global generator as it runs, as a diffusion model does, and has dropout."""
-
-    def __init__(self, noise: float = 0.0) -> None:
-        super().__init__()
-        self.noise = noise
-        self.first = nn.BatchNorm1d(3, momentum=0.3)
-        self.drop = nn.Dropout(0.5)
-        self.second = nn.BatchNorm1d(3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.second(self.drop(self.first(x + self.noise * torch.randn_like(x))))
-
-
-def test_batchnorm_statistics_are_the_plain_average_over_batches() -> None:
-    x = 3 + 2 * torch.randn(40, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    model = Normalised().double()
-    model.first.running_mean.fill_(100)
-    model.first.num_batches_tracked.fill_(50)
-    reestimate_batchnorm(model, iter(x.split(10)))
-    torch.testing.assert_close(model.first.running_mean, x.mean(0))
-    variance = x.reshape(4, 10, 3).var(1).mean(0)
-    torch.testing.assert_close(model.first.running_var, variance)
-    # In train mode the first norm hands on standardised batches; dropout is off.
-    biased = x.reshape(4, 10, 3).var(1, correction=0)
-    standard = (biased / (biased + 1e-5)).mean(0) * 10 / 9
-    torch.testing.assert_close(model.second.running_var, standard)
-    assert model.second.num_batches_tracked == 4
-
-
-@pytest.mark.parametrize("batch_type", ["tensor", "tuple", "dict"])
-def test_a_batch_is_what_the_model_is_called_with(batch_type: str) -> None:
-    x = torch.arange(30.0).reshape(10, 3)
-    model = Normalised()
-    batch = {"tensor": x, "tuple": (x,), "dict": {"x": x}}[batch_type]
-    reestimate_batchnorm(model, [batch])
-    torch.testing.assert_close(model.first.running_mean, x.mean(0))
-
-
-def test_modes_momenta_and_weights_are_put_back_even_after_an_error() -> None:
-    model = Normalised().train()
-    model.drop.eval()
-    modes = [module.training for module in model.modules()]
-    model.first.running_mean.fill_(7)
-    with pytest.raises(ValueError, match="at least one batch"):
-        reestimate_batchnorm(model, [])
-    assert (model.first.running_mean == 7).all()
-    with pytest.raises(ValueError, match="expected 2D or 3D input"):
-        reestimate_batchnorm(model, [torch.zeros(3)])
-    assert [module.training for module in model.modules()] == modes
-    assert (model.first.momentum, model.second.momentum) == (0.3, 0.1)
-
-
-def test_the_global_generator_is_left_alone() -> None:
-    model = Normalised(noise=1.0)
-    before = torch.get_rng_state()
-    means = []
-    for seed in (1, 1, 2):
-        reestimate_batchnorm(
-            model, [torch.zeros(10, 3)], generator=torch.Generator().manual_seed(seed)
-        )
-        means.append(model.first.running_mean.clone())
-    reestimate_batchnorm(model, [torch.zeros(10, 3)])
-    linear = nn.Module()
-    with torch.random.fork_rng():
-        linear.layer = nn.Linear(4, 4)
-    truncate(linear, skip=())
-    perturb(linear, std=1.0, generator=torch.Generator())
-    list(sample_batches(torch.zeros(10, 3), batch_size=5, generator=torch.Generator()))
-    assert torch.equal(before, torch.get_rng_state())
-    assert torch.equal(means[0], means[1])
-    assert not torch.equal(means[0], means[2])
-
-
-def test_sampled_batches_are_full_and_never_repeat_an_input() -> None:
-    inputs = torch.arange(50)[:, None]
-    generator = torch.Generator().manual_seed(3)
-    batches = list(sample_batches(inputs, samples=44, batch_size=10, generator=generator))
-    assert [tuple(batch.shape) for batch in batches] == [(10, 1)] * 4
-    drawn_inputs = torch.cat(batches).flatten().tolist()
-    assert len(set(drawn_inputs)) == 40
-    assert drawn_inputs != sorted(drawn_inputs)
-    with pytest.raises(ValueError, match="between 1 and the 50 samples, got 51"):
-        sample_batches(inputs, batch_size=51, generator=generator)
 
 
 @pytest.mark.parametrize("part", ["top", "bottom"])
@@ -403,14 +269,6 @@ def test_the_weight_that_a_layer_multiplies_by_is_truncated(parametrize) -> None
     before = half[0].weight.detach().clone()
     half.train()(x).sum().backward()
     assert torch.equal(half[0].weight, before)
-
-
-def test_a_weight_that_cannot_be_computed_is_refused() -> None:
-    layer = nn.Module()
-    layer.base_layer, layer.active_adapters = nn.Linear(3, 3), ["a"]
-    layer.ia3_l = nn.ParameterDict({"a": torch.ones(3, 1)})
-    with pytest.raises(ValueError, match="base_layer' cannot be replaced: without its adapter"):
-        perturb(nn.Sequential(layer), std=0.1, generator=torch.Generator())
 
 
 def test_a_rank_and_an_energy_choose_the_number_of_directions() -> None:
