@@ -1,11 +1,12 @@
 """The cost that a tracker states is what its snapshots took."""
 
+import importlib
 import time
 
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 import rankscope as rs
 from rankscope.tracker.cost import Cost
@@ -46,6 +47,25 @@ def test_waiting_for_a_free_place_is_lost_time(tmp_path) -> None:
         tracker.flush()
         cost = tracker.cost
     assert 0.35 <= cost.seconds <= elapsed + 0.05 and cost.measuring_seconds >= 0.6
+
+
+@pytest.mark.parametrize("measure", [rs.Activations("0"), rs.Gradients(at="backward")])
+def test_hooks_are_lost_time(tmp_path, monkeypatch, measure) -> None:
+    def slow(*args: object) -> Tensor:
+        time.sleep(0.1)
+        return original(*args)
+
+    name = "as_tokens" if measure.name == "activations" else "_dense"
+    module = importlib.import_module(f"rankscope.measures.{measure.name}")
+    original = getattr(module, name)
+    monkeypatch.setattr(module, name, slow)
+    model = nn.Sequential(nn.Linear(4, 4))
+    with rs.Tracker(model, tmp_path / "run", schedule=1, measure=measure) as tracker:
+        for step in range(2):
+            model(torch.randn(3, 4)).sum().backward()
+            tracker.observe(step)
+            tracker.flush()
+    assert 0.2 <= tracker.cost.seconds < 1.0
 
 
 def test_memory_does_not_add_up_when_a_run_goes_on(tmp_path) -> None:

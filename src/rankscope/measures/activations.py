@@ -154,7 +154,7 @@ class _Activations(Gauge):
             if name in self._failed:
                 return
             try:
-                with torch.no_grad():
+                with self.charged(), torch.no_grad():
                     self._add(name, module, output)
             except Exception as failure:  # training goes on
                 self._failed.add(name)

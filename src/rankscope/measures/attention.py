@@ -149,11 +149,11 @@ class _Attention(Gauge):
         def enter(module: nn.Module, args: Any, kwargs: Any) -> None:
             if in_backward() or not self._root.training or torch.compiler.is_compiling():
                 return
-            reader = LogitReader(self._chosen[name].heads, self._queries)
+            reader = LogitReader(self._chosen[name].heads, self._queries, self.charged)
             seen = self._seen.setdefault(name, Seen())
             reader.sums = seen.sums
             try:
-                with torch.no_grad():
+                with self.charged(), torch.no_grad():
                     self._look(name, seen, args, kwargs)
             except Exception as failure:  # training goes on
                 self._tell(name, failure)

@@ -1,7 +1,8 @@
 """Logits of attention as kernels compute them, for some queries of a forward pass."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,12 +52,21 @@ class HeadSums:
 
 
 class LogitReader(TorchDispatchMode):
-    """Reads the logits of attention kernels and softmaxes that run inside; changes nothing."""
+    """Reads the logits of attention kernels and softmaxes that run inside; changes nothing.
 
-    def __init__(self, heads: int, queries: int) -> None:
+    charged: context that charges the time of reading.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        queries: int,
+        charged: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._heads = heads
         self._queries = queries
+        self._charged = charged
         self.sums: HeadSums | None = None
         self.failure: Exception | None = None
 
@@ -74,7 +84,7 @@ class LogitReader(TorchDispatchMode):
             names = (argument.name for argument in func._schema.arguments)
             bound = dict(zip(names, args, strict=False)) | kwargs
             try:
-                with torch.no_grad():
+                with self._charged(), torch.no_grad():
                     self._add(self._softmax(bound) if name in SOFTMAX else self._fused(bound))
             except Exception as failure:  # the forward pass goes on
                 self.failure = failure

@@ -88,7 +88,8 @@ class _Gradients(Gauge):
     def _keeper(self, name: str) -> Callable[[Tensor], None]:
         def keep(parameter: Tensor) -> None:
             if parameter.grad is not None and not torch.compiler.is_compiling():
-                self._raw[name] = _dense(parameter.grad).clone()
+                with self.charged():
+                    self._raw[name] = _dense(parameter.grad).clone()
 
         return keep
 

@@ -7,6 +7,7 @@ own thread, and stored with the snapshot.
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -91,6 +92,7 @@ class Gauge:
     facts: what the run says of it, beside the names of its variables.
     follows_optimizer: it needs to see optimizer steps.
     reduces: what it collects is that of this rank until it is `shared`.
+    charged: context in which its hooks act; it charges their time to the tracker.
     """
 
     name = ""
@@ -101,6 +103,7 @@ class Gauge:
     facts: Mapping[str, Any]
     follows_optimizer = False
     reduces = False
+    charged: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __init__(self) -> None:
         self.coords, self.variables, self.directions, self.facts = {}, {}, {}, {}

@@ -26,6 +26,7 @@ class Buffer:
 
     tensors: the copies since the last `empty`. A tensor that was not given since is not among them.
     sides: copies of other tensors of the same moment, such as gradients, by name.
+    copy_seconds: time of the copy. window_seconds: time that gauges took from training.
     """
 
     def __init__(self, number: int = 0, places: Mapping[str, Tensor] | None = None) -> None:
@@ -35,7 +36,7 @@ class Buffer:
         self._places = dict(places or {})
         self._fixed = places is not None
         self.sides: dict[str, Buffer] = {}
-        self.copy_seconds = 0.0
+        self.copy_seconds = self.window_seconds = 0.0
         self._started: dict[torch.device, torch.cuda.Event] = {}
         self._filled: dict[torch.device, torch.cuda.Event] = {}
         self._measured: torch.cuda.Event | None = None
@@ -47,7 +48,7 @@ class Buffer:
 
     def empty(self) -> None:
         """Hold no copies; their memory is used again."""
-        self.tensors, self.copy_seconds = {}, 0.0
+        self.tensors, self.copy_seconds, self.window_seconds = {}, 0.0, 0.0
         for side in self.sides.values():
             side.empty()
 

@@ -1,9 +1,13 @@
 """Cost of a tracker to the training it watches."""
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 from torch import Tensor
+
+from rankscope.tracker.budget import Budget
 
 MEBIBYTE = 2**20
 
@@ -38,6 +42,29 @@ class Cost:
             f"{self.snapshots} snapshots: training lost {self.seconds:.2g} s; measuring took "
             f"{self.measuring_seconds:.2g} s beside it and holds {self.bytes / MEBIBYTE:.3g} MiB"
         )
+
+
+class LostTime:
+    """Time that gauges take from training, which the budget is charged with too."""
+
+    def __init__(self, budget: Budget | None) -> None:
+        self._budget = budget
+        self._seconds = 0.0
+
+    @contextmanager
+    def charged(self) -> Iterator[None]:
+        """Charge the time inside."""
+        began = time.perf_counter()
+        try:
+            with nullcontext() if self._budget is None else self._budget.copying():
+                yield
+        finally:
+            self._seconds += time.perf_counter() - began
+
+    def taken(self) -> float:
+        """Return the seconds since the last call."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
 
 
 def bytes_of(tensors: Mapping[str, Tensor]) -> int:

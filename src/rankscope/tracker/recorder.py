@@ -127,14 +127,14 @@ class Recorder:
             buffer.mark_measured()
         measuring = time.perf_counter() - began
         numbers |= {
-            "tracker_copy_seconds": buffer.copy_seconds,
+            "tracker_copy_seconds": buffer.copy_seconds + buffer.window_seconds,
             "tracker_wait_seconds": wait_seconds,
             "tracker_compute_seconds": measuring,
         }
         self._writer.append(step, values, scalars=numbers)
         reference = self._measurer.reference or {}
         self.cost = self.cost.with_snapshot(
-            lost=wait_seconds + buffer.copy_seconds,
+            lost=wait_seconds + numbers["tracker_copy_seconds"],
             measuring=measuring,
             bytes=self._buffers * bytes_of(buffer.tensors) + bytes_of(reference),
         )

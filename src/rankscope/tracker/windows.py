@@ -28,6 +28,7 @@ from rankscope.measures.protocol import Warn, in_backward
 from rankscope.tracker.budget import Budget
 from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.closures import Arguments, looking_after
+from rankscope.tracker.cost import LostTime
 from rankscope.tracker.distributed import gathered
 from rankscope.tracker.gauging import failure_of
 from rankscope.tracker.state import State
@@ -65,7 +66,10 @@ class Windows:
         warn: Warn,
         budget: Budget | None,
     ) -> None:
+        self._lost = LostTime(budget)
         self._gauges = list(gauges)
+        for gauge in self._gauges:
+            gauge.charged = self._lost.charged
         self._model = model
         self._steps = steps
         self._is_due = is_due
@@ -142,6 +146,8 @@ class Windows:
             for gauge in self._gauges:
                 if gauge.reduces:  # the numbers of one rank would pass for those of all
                     pending.collected.pop(gauge.name, None)
+        if pending.buffer is not None:
+            pending.buffer.window_seconds = self._lost.taken()
         if pending.buffer is not None and pending.collected:
             pending.buffer.side("window").mark_filled(self._state.home)
         pending.hand_over(pending.collected)
@@ -279,10 +285,9 @@ class Windows:
 
     @contextlib.contextmanager
     def _guarded(self, gauge: Gauge) -> Iterator[None]:
-        """Give up a gauge that fails here, with one warning; charge the budget."""
-        charged = contextlib.nullcontext() if self._budget is None else self._budget.copying()
+        """Give up a gauge that fails here, with one warning; charge its time."""
         try:
-            with charged, torch.no_grad():
+            with self._lost.charged(), torch.no_grad():
                 yield
         except Exception as failure:
             if gauge in self._gauges:
