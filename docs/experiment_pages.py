@@ -9,7 +9,8 @@ from docutils import nodes
 
 PACKAGE = "rankscope.lab.papers"  # one folder per paper, one module per experiment
 
-CLAIM = re.compile(r"\b([YB]\d{1,2}b?(?:-VO)?)\b(?!-)")
+CLAIM = re.compile(r"\b([YBN]\d{1,2}b?(?:-VO)?)\b(?!-)")
+PAGES = {"Y": "../yunis2024.md", "B": "../boix2023.md", "N": "../../findings/index.md"}
 INDEX = """\
 # Experiments
 
@@ -102,8 +103,7 @@ def _inline(text: str) -> str:
 
 
 def _link(claim: re.Match[str]) -> str:
-    paper = "yunis2024" if claim[1].startswith("Y") else "boix2023"
-    return f"[{claim[1]}](../{paper}.md#{claim[1].lower()})"
+    return f"[{claim[1]}]({PAGES[claim[1][0]]}#{claim[1].lower()})"
 
 
 def _write(file: Path, text: str) -> None:

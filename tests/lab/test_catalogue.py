@@ -19,7 +19,8 @@ def experiment(scale):
 
 
 def test_every_paper_is_a_study_at_every_scale() -> None:
-    assert catalogue.study_names() == ("yunis2024", "boix2023")
+    assert catalogue.study_names() == ("yunis2024", "boix2023", "findings")
+    assert [s.name for s in catalogue.load_papers("smoke")] == ["yunis2024", "boix2023"]
     for scale in SCALES:
         for study in catalogue.load_studies(scale):
             assert study.scale == scale and study.claims and study.figures

@@ -1,4 +1,4 @@
-"""The laboratory's layout: machinery that knows no paper, and one folder per paper."""
+"""The laboratory's layout: machinery that knows no study, and one folder per study."""
 
 import re
 import subprocess
@@ -12,7 +12,7 @@ LAB = Path(__file__).parents[2] / "src" / "rankscope" / "lab"
 MACHINERY = ("running", "judging", "reporting", "archive", "training")
 PAPERS = [path.name for path in sorted((LAB / "papers").iterdir()) if (path / "claims").is_dir()]
 NETWORKS = ("vgg", "unet", "lstm", "lm", "mlp", "grok", "vit")
-PAPER_WORDS = re.compile(rf"\b({'|'.join([*PAPERS, *NETWORKS])}|[YB]\d{{1,2}}b?)\b", re.IGNORECASE)
+PAPER_WORDS = re.compile(rf"\b({'|'.join([*PAPERS, *NETWORKS])}|[YBN]\d{{1,2}}b?)\b", re.IGNORECASE)
 
 
 def machinery() -> Iterator[Path]:
@@ -69,6 +69,7 @@ WITHOUT_SOURCE = {
     "training/test_gpu.py",
     "papers/boix2023/test_study.py",
     "papers/yunis2024/test_study.py",
+    "papers/findings/test_study.py",
     "papers/boix2023/simulations/test_runs.py",
     "papers/boix2023/evidence/test_main.py",
     "papers/yunis2024/evidence/test_main.py",

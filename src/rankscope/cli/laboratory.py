@@ -79,7 +79,8 @@ def run(
 @app.command()
 def reproduce(
     paper: Annotated[
-        str | None, typer.Argument(help="yunis2024 or boix2023.", show_default="all papers")
+        str | None,
+        typer.Argument(help="yunis2024, boix2023 or findings.", show_default="both papers"),
     ] = None,
     scale: ScaleOption = "small",
     seed: SeedOption = None,
@@ -89,19 +90,19 @@ def reproduce(
     device: DeviceOption = None,
     on: OnOption = "here",
 ) -> None:
-    """Run all experiments of a paper, or of all papers, and write one HTML report.
+    """Run all experiments of a paper, or of both papers, and write one HTML report.
 
     The report is a single file: OUT/PAPER/report-SCALE/index.html, or OUT/report-SCALE/index.html
-    for all papers. Its path is printed last.
+    for both papers. Its path is printed last. **findings** are our own, beyond the papers.
 
     The exit code is 0 whatever the verdicts are, and 1 if a run, a claim or a figure failed.
     """
     from rankscope.lab import commands
-    from rankscope.lab.catalogue import load_studies
+    from rankscope.lab.catalogue import load_papers, load_study
     from rankscope.lab.running.placement import choose_placement
 
     done = commands.reproduce(
-        load_studies(scale, paper),
+        (load_study(paper, scale),) if paper else load_papers(scale),
         out,
         commands.report_folder(paper, scale, out),
         command=typed_command(),

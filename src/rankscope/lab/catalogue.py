@@ -18,14 +18,17 @@ PAPERS = "rankscope.lab.papers"
 
 
 def study_names() -> tuple[str, ...]:
-    """Return the keys of the papers, every package of `lab/papers`, in reverse order."""
+    """Return the names of all studies, every package of `lab/papers`: the newest paper first.
+
+    A paper's key ends in its year. Studies of our own come last.
+    """
     path = import_module(PAPERS).__path__
     names = (module.name for module in pkgutil.iter_modules(path) if module.ispkg)
-    return tuple(sorted(names, reverse=True))
+    return tuple(sorted(names, key=lambda name: (name[-1].isdigit(), name), reverse=True))
 
 
 def load_study(name: str, scale: Scale) -> Study:
-    """Return a paper's study at one scale."""
+    """Return the study of a paper, or one of our own, at one scale."""
     if name not in study_names():
         raise ValueError(_unknown("paper", name, list(study_names())))
     study: Study = import_module(f"{PAPERS}.{name}").study(scale)
@@ -33,8 +36,13 @@ def load_study(name: str, scale: Scale) -> Study:
 
 
 def load_studies(scale: Scale, name: str | None = None) -> tuple[Study, ...]:
-    """Return the study of one paper, or those of all papers."""
+    """Return one study, or all of them."""
     return tuple(load_study(key, scale) for key in ([name] if name else study_names()))
+
+
+def load_papers(scale: Scale) -> tuple[Study, ...]:
+    """Return the studies of all papers, without those of our own."""
+    return tuple(study for study in load_studies(scale) if not study.ours)
 
 
 def load(name: str, scale: Scale) -> Study:
@@ -81,7 +89,7 @@ class Entry:
 
 
 def entries(out: Path, *, archive: Path) -> list[Entry]:
-    """Return every experiment of the papers at every scale, with its runs in `out` and archive.
+    """Return every experiment of the studies at every scale, with its runs in `out` and archive.
 
     If `out` is an archive itself, only scale paper is listed.
     """

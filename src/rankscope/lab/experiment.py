@@ -108,12 +108,14 @@ class Experiment:
 class Study:
     """Experiments of one scale whose runs are judged together, with claims and figures.
 
-    name: the paper's key; the names of its experiments begin with it: "key/experiment".
+    name: the paper's key, or a name; names of its experiments begin with it: "key/experiment".
     network_titles: how networks are written for people, by experiment and network. The experiment
     is "" where the title holds in all of them.
     page_tables: further tables of the study's page in the documentation.
     highlights: names of the figures that a report shows first.
     seen: seeds that had been seen when the changed rules were made. If it is empty, all decide.
+    ours: whether the study is our own and no paper's. Its verdicts have a table of their own, in
+    which claims without runs stand too, and each experiment has a page of its own.
     """
 
     name: str
@@ -126,6 +128,7 @@ class Study:
     network_titles: Mapping[tuple[str, str], str] = field(default_factory=dict)
     highlights: tuple[str, ...] = ()
     seen: Seen = field(default_factory=dict)
+    ours: bool = False
 
     def __post_init__(self) -> None:
         for experiment in self.experiments:

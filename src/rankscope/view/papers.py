@@ -20,6 +20,7 @@ NO_VERDICTS = (
 TITLES = {
     "yunis2024": "Rank Minimization, Alignment and Weight Decay in Neural Networks",
     "boix2023": "Transformers learn through gradual rank increase",
+    "findings": "Beyond the papers",
 }
 # How networks are written for people: words of the laboratory, which would bring torch with it.
 NETWORKS = {
@@ -41,6 +42,7 @@ NETWORKS = {
     "boix2023/vit-cifar10/vit": "ViT, CIFAR-10",
     "boix2023/vit-cifar100/vit": "ViT, CIFAR-100",
     "boix2023/vit-imagenet/vit": "ViT, ImageNet",
+    "findings/grokking-rank/grok": "modular addition",
 }
 
 

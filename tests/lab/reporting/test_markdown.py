@@ -1,7 +1,9 @@
+from dataclasses import replace
+
 import xarray as xr
 
 from lab.toy_study import experiment
-from rankscope.lab.experiment import study_of
+from rankscope.lab.experiment import Study, study_of
 from rankscope.lab.judging.verdict import LEGEND, Missing, NetworkVerdict, SeedOutcome, Verdict
 from rankscope.lab.reporting.markdown import (
     claim_block,
@@ -15,6 +17,10 @@ from rankscope.lab.reporting.terminal import OWN_CLAIMS
 
 STUDY = study_of(experiment("small"))
 OUTCOMES = tuple(SeedOutcome(seed, 0.25, True) for seed in range(3))
+
+
+def page(study: Study, _: Verdict) -> str:
+    return f"docs/{study.name}.md"
 
 
 def network(part: str = "", *, scale: float = 1.0, seeds=OUTCOMES) -> NetworkVerdict:
@@ -35,7 +41,7 @@ def test_the_claims_table_has_no_first_rules_but_links_and_a_legend() -> None:
         Verdict("P1", "it falls", networks=(network(),)),
         Verdict("P1-first", "it falls", headline="P1"),
     ]
-    text = claims_table([(STUDY, verdicts)], pages="docs/")
+    text = claims_table([(STUDY, verdicts)], page=page)
     assert "| P1 it falls | vit ✔ | [evidence](docs/paper2000/slow-decay.md#p1) |" in text
     assert "P1-first" not in text and text.endswith(LEGEND)
     assert OWN_CLAIMS not in text
@@ -43,9 +49,20 @@ def test_the_claims_table_has_no_first_rules_but_links_and_a_legend() -> None:
 
 def test_claims_of_our_own_stand_in_a_table_of_their_own() -> None:
     verdicts = [Verdict("P1", "it falls", ours=True), Verdict("P2", "it rises")]
-    papers, own = claims_table([(STUDY, verdicts)], pages="").split(OWN_CLAIMS)
+    papers, own = claims_table([(STUDY, verdicts)], page=page).split(OWN_CLAIMS)
     assert "P2 it rises" in papers and "P1" not in papers
     assert "P1 it falls" in own and "P2" not in own and own.endswith(LEGEND)
+
+
+def test_a_study_of_our_own_has_a_table_under_its_title() -> None:
+    own = replace(STUDY, title="Beyond", ours=True)
+    verdicts = [Verdict("P3", "it stays", ours=True)]
+    papers, beyond = claims_table(
+        [(STUDY, [Verdict("P1", "it falls")]), (own, verdicts)], page=page
+    ).split("Beyond:")
+    assert "P1 it falls" in papers and "P3" not in papers and OWN_CLAIMS not in papers
+    assert "P3 it stays" in beyond
+    assert claims_table([(own, verdicts)], page=page).startswith("Beyond:")
 
 
 def test_a_claims_block_has_every_rule_and_what_is_missing() -> None:

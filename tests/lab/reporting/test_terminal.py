@@ -1,3 +1,4 @@
+from dataclasses import replace
 from io import StringIO
 
 import pytest
@@ -60,6 +61,12 @@ def test_claims_of_our_own_stand_in_a_table_of_their_own() -> None:
     papers, ours = map(shown, tables.values())
     assert "P1" in papers and "P1-first" not in papers + ours and "P3" not in papers
     assert "P3" in ours and "P1" not in ours
+
+
+def test_a_study_of_our_own_has_one_table_under_its_title() -> None:
+    own = Verdict("P3", "it stays", ours=True, networks=(network("a", True),))
+    tables = mark_tables(replace(STUDY, title="Beyond", ours=True), (own,))
+    assert list(tables) == ["Beyond"] and "P3" in shown(tables["Beyond"])
 
 
 def entry(name: str, scale: str, **fields) -> Entry:

@@ -9,8 +9,8 @@ from rankscope.lab.archive.archived_files import VERDICTS, is_archive
 from rankscope.lab.archive.documents import outdated_documents
 from rankscope.lab.catalogue import load_studies
 from rankscope.lab.experiment import Study
-from rankscope.lab.judging.available_runs import load_runs, stored_part
-from rankscope.lab.judging.study import judge_study, read_json
+from rankscope.lab.judging.available_runs import AvailableRuns, load_runs, stored_part
+from rankscope.lab.judging.study import StudyReport, judge_study, read_json
 from rankscope.lab.judging.verdict import Verdict
 from rankscope.lab.running.identity import declaration
 from rankscope.lab.running.stored_run import runs_on_disk
@@ -30,13 +30,13 @@ def problems(archive: Path, *, studies: tuple[Study, ...] | None = None) -> list
     if wrong := [*_files(studies, archive)]:
         return [*wrong, "verdicts were not compared, since files are not as declared"]
     reports = []
-    for study in (stored_part(study, archive) for study in studies):
-        report = judge_study(study, load_runs(study.experiments, archive))
+    for study in studies:
+        report = _judged(study, archive)
         wrong += [f"{study.name}: {fault}" for fault in report.faults]
-        path = archive / study.name / VERDICTS
-        if not report.runs.empty and not path.exists():
+        path, due = archive / study.name / VERDICTS, study.ours or not report.runs.empty
+        if due and not path.exists():
             wrong.append(f"{path} is missing; run rankscope results keep {archive}")
-        elif not report.runs.empty:
+        elif due:
             reports.append(report)
             stored = _numbers(map(Verdict.from_json, read_json(path)["verdicts"]))
             now = _numbers(report.verdicts)
@@ -46,6 +46,15 @@ def problems(archive: Path, *, studies: tuple[Study, ...] | None = None) -> list
                     where = f"{path}, {', '.join(place)}"
                     wrong.append(f"{where}: stored is {before}, the runs say {after}")
     return [*wrong, *outdated_documents(archive, reports)]
+
+
+def _judged(study: Study, archive: Path) -> StudyReport:
+    """Judge what is archived; of a study of our own also claims that have no runs."""
+    part = stored_part(study, archive)
+    runs = load_runs(part.experiments, archive)
+    if study.ours:
+        return judge_study(study, AvailableRuns({k: runs.entries.get(k, {}) for k in study.keys}))
+    return judge_study(part, runs)
 
 
 def _files(studies: Iterable[Study], archive: Path) -> Iterator[str]:

@@ -1,14 +1,16 @@
 """The generated parts of README and documentation: tables of claims and runs, and figures.
 
 Tables stand between markers. A document gets the figures it shows: an image at
-"figures/<paper>/<figure>.png" is drawn by that figure of that paper.
+"figures/<study>/<figure>.png" is drawn by that figure of that study. A paper has one page. A study
+of our own has a folder of pages, one per experiment: docs/<study>/<experiment>.md.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from posixpath import dirname, relpath
 from typing import Any
 
 from PIL import Image
@@ -16,6 +18,7 @@ from PIL import Image
 from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.judging.selected_runs import Seeds, all_runs
 from rankscope.lab.judging.study import StudyReport, judge_study
+from rankscope.lab.judging.verdict import Verdict
 from rankscope.lab.reporting.markdown import (
     claim_block,
     claims_table,
@@ -73,27 +76,47 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
     """The new text of every document that exists."""
     verdicts = [(report.study, report.verdicts) for report in reports]
     blocks = {
-        README: {"claims": claims_table(verdicts, pages=f"{PAGES}/")},
+        README: {"claims": claims_table(verdicts, page=_page_from(README))},
         INDEX: {
             "trainings": outcome_table(_trainings(reports)),
             "runs": table(*archive_table([report.study for report in reports], archive)),
         },
         **{
-            f"{PAGES}/{report.study.name}.md": {
-                **_claim_blocks(report),
-                **_page_tables(report, archive),
-            }
+            page: {**_claim_blocks(report, page), **_page_tables(report, archive)}
             for report in reports
+            for page in _pages(root, report.study)
         },
     }
     paths = {root / name: made for name, made in blocks.items() if (root / name).exists()}
     return {path: fill(path.read_text(), made) for path, made in paths.items()}
 
 
-def _claim_blocks(report: StudyReport) -> dict[str, str]:
+def _pages(root: Path, study: Study) -> list[str]:
+    """The pages of a study, below the root."""
+    if not study.ours:
+        return [f"{PAGES}/{study.name}.md"]
+    return [
+        f"docs/{study.name}/{path.name}"
+        for path in sorted((root / "docs" / study.name).glob("*.md"))
+    ]
+
+
+def _page_from(document: str) -> Callable[[Study, Verdict], str]:
+    """Return a function that gives the page of a claim as seen from a document."""
+
+    def page(study: Study, verdict: Verdict) -> str:
+        experiments = [network.experiment for network in verdict.networks]
+        own = f"docs/{experiments[0] if experiments else f'{study.name}/index'}.md"
+        target = own if study.ours else f"{PAGES}/{study.name}.md"
+        return relpath(target, dirname(document) or ".")
+
+    return page
+
+
+def _claim_blocks(report: StudyReport, page: str) -> dict[str, str]:
     study, verdicts = report.study, report.verdicts
     return {
-        f"marks {study.name}": claims_table([(study, verdicts)], pages=""),
+        f"marks {study.name}": claims_table([(study, verdicts)], page=_page_from(page)),
         **{
             f"claim {verdict.claim}": claim_block(
                 study, [verdict, *(v for v in verdicts if v.headline == verdict.claim)]
@@ -112,13 +135,14 @@ def _page_tables(report: StudyReport, archive: Path) -> dict[str, str]:
 
 
 def _trainings(reports: Iterable[StudyReport]) -> dict[str, Seeds]:
-    """The seeds of every archived run, by a title that names its experiment."""
-    selected = (report.runs.select(all_runs)[0] for report in reports)
+    """The seeds of every archived run of the papers, by a title that names its experiment."""
+    papers = (report for report in reports if not report.study.ours)
+    selected = (report.runs.select(all_runs)[0] for report in papers)
     return {f"{key.experiment}: {key.title}": runs[key] for runs in selected for key in runs}
 
 
 def _shown_figures(root: Path, study: Study) -> set[str]:
-    pages = (root / README, root / f"{PAGES}/{study.name}.md")
+    pages = (root / README, *(root / page for page in _pages(root, study)))
     texts = (page.read_text() for page in pages if page.exists())
     pattern = rf"figures/{re.escape(study.name)}/([\w-]+)\.png"
     return {name for text in texts for name in re.findall(pattern, text)}

@@ -53,7 +53,7 @@ def keep(source: Path, archive: Path, *, studies: tuple[Study, ...] | None = Non
         reports = [_judge(study, source, archive, staged) for study in studies]
         for path in new:
             replace_file(_with_parent(archive / path), (staged / path).read_bytes(), durable=False)
-    judged = [report for report in reports if not report.runs.empty]
+    judged = [report for report in reports if report.study.ours or not report.runs.empty]
     for report in judged:
         write_json(verdicts_json(report), archive / report.study.name / VERDICTS)
     troubles = [*refused, *(fault for report in judged for fault in report.faults)]
@@ -107,7 +107,8 @@ def _judge(study: Study, source: Path, archive: Path, staged: Path) -> StudyRepo
     """Judge a study on its archived files; refuse if the runs themselves say something else."""
     files = _joined(*(load_runs(study.experiments, folder) for folder in (archive, staged)))
     archived = {key.experiment for key, seeds in files.entries.items() if seeds}
-    study = study.restrict(part for part in study.experiments if part.name in archived)
+    if not study.ours:
+        study = study.restrict(part for part in study.experiments if part.name in archived)
     files = AvailableRuns({key: files.entries[key] for key in study.keys})
     report = judge_study(study, files)
     if not is_archive(source):

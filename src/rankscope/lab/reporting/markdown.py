@@ -32,28 +32,31 @@ def tables_block(tables: Iterable[Table]) -> str:
     return "\n\n".join("\n\n".join(block) for block in blocks)
 
 
-def claims_table(studies: Iterable[tuple[Study, Sequence[Verdict]]], *, pages: str) -> str:
-    """Return the papers' claims with their marks, and a table of those of our own if there are any.
+def claims_table(
+    studies: Iterable[tuple[Study, Sequence[Verdict]]], *, page: Callable[[Study, Verdict], str]
+) -> str:
+    """Return the claims with their marks: a table of the papers', and tables of our own if any.
 
-    First rules that were changed are left out.
-    pages: the folder of the papers' pages as seen from the document, "docs/papers/".
+    Claims of our own about a paper's runs have one, and each study of our own has one under its
+    title. First rules that were changed are left out.
+    page: returns the page of a claim as seen from the document.
     """
-    shown = [(s, v) for s, verdicts in studies for v in verdicts if not v.headline]
-    papers, own = (
-        [_mark_row(study, verdict, pages) for study, verdict in shown if verdict.ours == ours]
-        for ours in (False, True)
-    )
-    columns = ("claim", "marks", "")
-    own_claims = [f"{OWN_CLAIMS}:", table(columns, own)] if own else []
-    return "\n\n".join([table(columns, papers), *own_claims, LEGEND])
-
-
-def _mark_row(study: Study, verdict: Verdict, pages: str) -> tuple[str, ...]:
-    return (
-        f"{verdict.claim} {verdict.sentence}",
-        marks(study, verdict.networks),
-        f"[evidence]({pages}{study.name}.md#{verdict.claim.lower()})",
-    )
+    rows: dict[str, list[tuple[str, ...]]] = {"": []}
+    for study, verdicts in studies:
+        for verdict in (verdict for verdict in verdicts if not verdict.headline):
+            heading = study.title if study.ours else OWN_CLAIMS if verdict.ours else ""
+            address = f"{page(study, verdict)}#{verdict.claim.lower()}"
+            row = (
+                f"{verdict.claim} {verdict.sentence}",
+                marks(study, verdict.networks),
+                f"[evidence]({address})",
+            )
+            rows.setdefault(heading, []).append(row)
+    columns, papers = ("claim", "marks", ""), rows.pop("")
+    blocks = [table(columns, papers)] if papers else []
+    for heading, own in rows.items():
+        blocks += [f"{heading}:", table(columns, own)]
+    return "\n\n".join([*blocks, LEGEND])
 
 
 def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:

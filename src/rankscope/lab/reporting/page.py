@@ -102,9 +102,9 @@ def _figure(study: StudyReport, drawing: Drawing) -> str:
 
 def _marks(study: StudyReport) -> str:
     shown = [verdict for verdict in study.verdicts if not verdict.headline]
-    own = [verdict for verdict in shown if verdict.ours]
+    own = [verdict for verdict in shown if verdict.ours and not study.study.ours]
     head = f"<h3>{escape(study.study.name)}</h3><p><cite>{escape(study.study.title)}</cite></p>"
-    tables = _mark_table(study, [verdict for verdict in shown if not verdict.ours])
+    tables = _mark_table(study, [verdict for verdict in shown if verdict not in own])
     return f"{head}{tables}" + (f"<p>{OWN_CLAIMS}:</p>{_mark_table(study, own)}" if own else "")
 
 

@@ -41,11 +41,15 @@ def verdict_table(verdicts: Iterable[Verdict]) -> Table:
 def mark_tables(study: Study, verdicts: Iterable[Verdict]) -> dict[str, Table]:
     """Return the paper's claims, and those of our own if there are any, by heading.
 
+    A study of our own has one table under its title.
+
     Each claim has one line: its key, its sentence, and a mark for each network. Variants of one
     network and part stand side by side. First rules that were changed, and claims of which these
     runs tell nothing, are left out.
     """
     shown = [judged for judged in verdicts if not judged.headline and _has_data(judged)]
+    if study.ours:
+        return {study.title: _mark_table(study, shown)}
     papers = _mark_table(study, [judged for judged in shown if not judged.ours])
     own = [judged for judged in shown if judged.ours]
     return {study.name: papers} | ({OWN_CLAIMS: _mark_table(study, own)} if own else {})

@@ -16,7 +16,7 @@ from rankscope.lab.training.order import SampleOrder, generator
 from rankscope.lab.training.prefetch import Prefetched
 from rankscope.lab.training.rates import RateSchedule
 from rankscope.lab.training.step import StepFunction
-from rankscope.lab.training.stopping import Settled
+from rankscope.lab.training.stopping import Stop
 from rankscope.lab.training.task import Batch, Problem
 from rankscope.tracker import Schedule, Tracker
 
@@ -82,7 +82,7 @@ class Loop:
     group: Group
     tracker: Tracker
     snapshots: Schedule
-    stop: Settled | None
+    stop: Stop | None
     checkpoint: Checkpoint
     meter: Meter
 

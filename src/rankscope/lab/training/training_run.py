@@ -27,7 +27,7 @@ from rankscope.lab.training.step import (
     compiler_at_hand,
     plain_step,
 )
-from rankscope.lab.training.stopping import Settled
+from rankscope.lab.training.stopping import Stop
 from rankscope.lab.training.task import Machine, Problem, Task
 from rankscope.pairs import Pair
 from rankscope.tracker import Epochs, Every, LogEpochs, LogSpaced, Tracker
@@ -62,7 +62,7 @@ class TrainingRun:
     truncation: Truncation | None = None
     paper_decay: float | None = None
     changes: bool = False
-    stop: Settled | None = None
+    stop: Stop | None = None
     machine: Machine = field(default=Machine(), compare=False)
 
     def __post_init__(self) -> None:

@@ -91,6 +91,15 @@ def crossing(ds: xr.Dataset) -> float:
     return float(np.interp(ACCURACY, accuracy[around], steps[around]))
 
 
+def at_crossing(ds: xr.Dataset, course: xr.DataArray) -> float:
+    """Value of (step) at the crossing, interpolated between the two snapshots around it; or NaN.
+
+    It is linear in log10 step, as the crossing is.
+    """
+    steps, values = _after_start(course)
+    return float(np.interp(crossing(ds), steps, values)) if len(steps) else math.nan
+
+
 def mean_rank(ds: xr.Dataset) -> xr.DataArray:
     """(step): mean NER over whole matrices with more than one value.
 

@@ -1,0 +1,35 @@
+"""Findings of our own, beyond the papers.
+
+Their rules were fixed before their runs (docs/papers/rules.md). They use networks and settings of
+the papers' experiments. Each finding has an experiment, a claim, a figure and a page.
+"""
+
+from rankscope.lab.experiment import PageTable, Scale, Study
+from rankscope.lab.judging.selected_runs import runs_of
+from rankscope.lab.papers.findings import grokking_rank
+from rankscope.lab.papers.findings.claims.crossings import N3, crossing_tables
+
+CLAIMS = (N3,)
+PAGE_TABLES = (
+    PageTable("crossings", crossing_tables, runs_of(experiment="findings/grokking-rank")),
+)
+TITLES = {("findings/grokking-rank", "grok"): "modular addition"}
+
+
+def study(scale: Scale) -> Study:
+    """Return the experiments, claims and figures of our findings at one scale."""
+    # Imported here, so that claims can be read without plotting.
+    from rankscope.lab.papers.findings.figures.captions import FIGURES
+
+    return Study(
+        name="findings",
+        title="Beyond the papers",
+        scale=scale,
+        experiments=tuple(module.experiment(scale) for module in (grokking_rank,)),
+        claims=CLAIMS,
+        figures=FIGURES,
+        page_tables=PAGE_TABLES,
+        network_titles=TITLES,
+        highlights=("grokking-rank",),
+        ours=True,
+    )

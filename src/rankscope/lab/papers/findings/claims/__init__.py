@@ -1,0 +1,1 @@
+"""Claims of our own and the rules that decide them."""

@@ -1,0 +1,9 @@
+"""The figures of our findings by name. The docstring of each function is its caption."""
+
+from rankscope.lab.experiment import FigureRule
+from rankscope.lab.judging.selected_runs import runs_of
+from rankscope.lab.papers.findings.figures.crossings import grokking_rank
+
+FIGURES = (
+    FigureRule("grokking-rank", grokking_rank, runs_of(experiment="findings/grokking-rank")),
+)

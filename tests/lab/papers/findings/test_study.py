@@ -1,0 +1,31 @@
+"""What the study of our findings declares."""
+
+import inspect
+
+import pytest
+
+from rankscope.lab.experiment import SCALES
+from rankscope.lab.papers.findings import CLAIMS, grokking_rank, study
+
+EXPERIMENTS = (grokking_rank,)
+
+
+def test_claims_are_ours_and_unchanged() -> None:
+    assert [rule.claim for rule in CLAIMS] == ["N3"]
+    assert all(rule.ours and not rule.changed and not rule.headline for rule in CLAIMS)
+    assert all(study(scale).ours and study(scale).seen == {} for scale in SCALES)
+
+
+@pytest.mark.parametrize("module", EXPERIMENTS)
+def test_docstrings_describe_every_scale_in_the_same_order(module) -> None:
+    text, name = inspect.getdoc(module), module.experiment("smoke").name
+    marks = [f"    rankscope run {name}", "\n`paper` ", "\n`small` ", "\n`smoke` ", "\nCost: "]
+    positions = [text.index(mark) for mark in marks]
+    assert positions == sorted(positions)
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_claim_needs_runs_of_every_scale(scale: str) -> None:
+    declared = study(scale)
+    assert all(rule.needs(declared.keys) for rule in CLAIMS)
+    assert all(figure.needs(declared.keys) for figure in declared.figures)
