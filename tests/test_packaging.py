@@ -24,7 +24,7 @@ DOCUMENTS = {
     "pyproject.toml",
     ".gitignore",  # hatchling needs it to build a wheel from the sdist
 }
-MEGABYTE = 2**20
+LARGEST = 3 * 2**19  # bytes of an archive; the laboratory and the page take most of it
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +77,8 @@ def test_sdist_holds_sources_and_documents_only(sdist: Path) -> None:
 
 
 def test_archives_are_small(wheel: Path, sdist: Path) -> None:
-    assert wheel.stat().st_size < MEGABYTE
-    assert sdist.stat().st_size < MEGABYTE
+    assert wheel.stat().st_size < LARGEST
+    assert sdist.stat().st_size < LARGEST
 
 
 def test_command_line_is_installed(wheel: Path) -> None:
