@@ -25,6 +25,7 @@ from rankscope.lab.archive.archived_files import archive_path, is_archive
 from rankscope.lab.archive.compaction import (
     FEW_SPECTRA,
     Compaction,
+    Leading,
     Thinned,
     Way,
     chosen,
@@ -99,6 +100,17 @@ def test_variables_of_both_ends_are_absent_between() -> None:
     )
     assert small["singular_values"][1:-1].isnull().all()
     assert small["alignment"][1:-1].notnull().any()
+
+
+def test_leading_values_alone_of_some_spectra() -> None:
+    ds = run()
+    small = compact(ds, Leading(Compaction(), {"singular_values": 2}))
+    np.testing.assert_allclose(
+        small["singular_values"][..., :2], ds["singular_values"][..., :2], rtol=2**-10
+    )
+    assert small["singular_values"][..., 2:].isnull().all()
+    assert small["alignment"][..., 5].notnull().any()
+    assert small.attrs["compaction"]["values"] == {"mapping": {"singular_values": 2}}
 
 
 def test_thinned_spectra_stand_at_a_few_snapshots_and_losses_at_all() -> None:

@@ -6,7 +6,7 @@ import pytest
 import xarray as xr
 
 from lab.training.test_training_run import RUN, executed
-from rankscope.lab.training.stopping import Settled
+from rankscope.lab.training.stopping import Generalised, Settled
 
 
 def losses(*values: float) -> xr.Dataset:
@@ -45,3 +45,20 @@ def test_a_run_stops_and_says_so(tmp_path: Path) -> None:
 def test_what_cannot_be_meant(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="at least 1 step"):
         Settled(**wrong)
+
+
+def test_it_is_over_so_many_steps_after_a_high_accuracy() -> None:
+    steps = 10 * np.arange(6)
+    accuracies = ("step", [0.1, 0.5, 0.9, 0.2, 0.2, 0.2])
+    ds = xr.Dataset({"validation_accuracy": accuracies}, coords={"step": steps})
+    stop = Generalised(accuracy=0.9, steps=20)
+    assert [stop.over(ds, step) for step in (20, 30, 40, 50)] == [False, False, True, True]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"accuracy": 0.0, "steps": 1}, {"accuracy": 1.1, "steps": 1}, {"accuracy": 0.5, "steps": 0}],
+)
+def test_an_accuracy_that_cannot_be_meant(wrong: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="an accuracy above 0, at most 1"):
+        Generalised(**wrong)

@@ -71,7 +71,18 @@ class Thinned:
     grains: Mapping[str, float] = field(default_factory=dict)
 
 
-Way = Compaction | Thinned
+@dataclass(frozen=True)
+class Leading:
+    """A compaction that stores only the leading values of some spectra.
+
+    values: number of leading singular values, by variable.
+    """
+
+    compaction: Compaction
+    values: Mapping[str, int]
+
+
+Way = Compaction | Thinned | Leading
 
 FEW_SPECTRA = Thinned(Compaction(), SPECTRA)  # for a training with a hundred snapshots or more
 
@@ -92,7 +103,7 @@ def compact(ds: xr.Dataset, how: Way) -> xr.Dataset:
 
 def rules_of(how: Way) -> Compaction:
     """Return what holds at the snapshots that are stored."""
-    return how.compaction if isinstance(how, Thinned) else how
+    return how if isinstance(how, Compaction) else how.compaction
 
 
 def _grains(how: Way) -> Mapping[str, float]:
@@ -124,6 +135,8 @@ def _masks(ds: xr.Dataset, name: str, how: Way) -> Iterator[xr.DataArray]:
         yield stored
     if name in rules_of(how).ends:
         yield last | (place["step"] == 0)
+    if isinstance(how, Leading) and name in how.values:
+        yield place["k"] < how.values[name]
     if "matrix" in axes:  # parts of matrices: only the largest value, which tells if it is zero
         yield _where(ds, "matrix", "part_of", "") | (place["k"] == 0)
     if "pair" in axes:  # filter taps beside the centre: only the end, where a claim reads them

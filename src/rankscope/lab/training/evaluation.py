@@ -41,6 +41,8 @@ class Truncation:
 class Evaluation:
     """A probe for training_loss, the values of `problem.validate`, and losses of truncations.
 
+    The numbers of the problem's own probe stand beside them.
+
     full_loss, top_loss and bottom_loss are those of the network and its two truncations. Each uses
     BatchNorm statistics measured anew on the same samples. The running statistics behind
     training_loss lag the weights, which would make a truncated network look better than the whole.
@@ -85,15 +87,26 @@ class Evaluation:
     def __call__(
         self, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]
     ) -> dict[str, float]:
-        with torch.no_grad(), self._beside(), mixed_precision(self._device, self._precision):
-            self._load(tensors)
-            losses = {"training_loss": self._loss()}
-            losses |= self._problem.validate(self._model)
-            if self._truncation is not None:
-                if self._norm:
-                    losses["full_loss"] = self._renormed_loss()
-                losses["top_loss"] = self._truncated("top", tensors, directions)
-                losses["bottom_loss"] = self._truncated("bottom", tensors, directions)
+        numbers: dict[str, float] = {}
+        with torch.no_grad(), self._beside():
+            with mixed_precision(self._device, self._precision):
+                numbers |= self._losses(tensors, directions)
+            if self._problem.probe is not None:
+                probed = self._problem.probe(tensors, {})
+                numbers |= {name: float(value) for name, value in probed.items()}
+        return numbers
+
+    def _losses(
+        self, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]
+    ) -> dict[str, float]:
+        self._load(tensors)
+        losses = {"training_loss": self._loss()}
+        losses |= self._problem.validate(self._model)
+        if self._truncation is not None:
+            if self._norm:
+                losses["full_loss"] = self._renormed_loss()
+            losses["top_loss"] = self._truncated("top", tensors, directions)
+            losses["bottom_loss"] = self._truncated("bottom", tensors, directions)
         return losses
 
     def _truncated(

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from rankscope.lab.training.order import Order, SampleOrder
+from rankscope.tracker import Probe
 
 Batch = tuple[Tensor, ...]
 
@@ -55,6 +56,7 @@ class Problem(ABC):
     unit: str  # name of the samples: "images"
     capturable: bool = True  # True if a GPU can replay a step, so `loss` never waits for the GPU
     ahead: int = 0  # batches drawn in the background while training uses earlier ones
+    probe: Probe | None = None  # measures further numbers of the weights at each snapshot
 
     def order(self, batch: int, *, seed: int) -> SampleOrder:
         """Return the order in which steps see the samples, `batch` at a time."""

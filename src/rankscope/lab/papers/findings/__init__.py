@@ -6,14 +6,20 @@ the papers' experiments. Each finding has an experiment, a claim, a figure and a
 
 from rankscope.lab.experiment import PageTable, Scale, Study
 from rankscope.lab.judging.selected_runs import runs_of
-from rankscope.lab.papers.findings import grokking_rank
+from rankscope.lab.papers.findings import clock, grokking_rank
+from rankscope.lab.papers.findings.claims.clock import N1, clock_tables
 from rankscope.lab.papers.findings.claims.crossings import N3, crossing_tables
 
-CLAIMS = (N3,)
+CLAIMS = (N1, N3)
 PAGE_TABLES = (
+    PageTable("clock lm", clock_tables, runs_of("lm", experiment="findings/clock")),
     PageTable("crossings", crossing_tables, runs_of(experiment="findings/grokking-rank")),
 )
-TITLES = {("findings/grokking-rank", "grok"): "modular addition"}
+TITLES = {
+    ("findings/clock", "vit"): "ViT, CIFAR-10",
+    ("findings/clock", "lm"): "Transformer",
+    ("findings/grokking-rank", "grok"): "modular addition",
+}
 
 
 def study(scale: Scale) -> Study:
@@ -25,11 +31,11 @@ def study(scale: Scale) -> Study:
         name="findings",
         title="Beyond the papers",
         scale=scale,
-        experiments=tuple(module.experiment(scale) for module in (grokking_rank,)),
+        experiments=tuple(module.experiment(scale) for module in (clock, grokking_rank)),
         claims=CLAIMS,
         figures=FIGURES,
         page_tables=PAGE_TABLES,
         network_titles=TITLES,
-        highlights=("grokking-rank",),
+        highlights=("clock", "grokking-rank"),
         ours=True,
     )

@@ -2,8 +2,11 @@
 
 from rankscope.lab.experiment import FigureRule
 from rankscope.lab.judging.selected_runs import runs_of
+from rankscope.lab.papers.findings.figures.clock import clock, clock_lm
 from rankscope.lab.papers.findings.figures.crossings import grokking_rank
 
 FIGURES = (
+    FigureRule("clock", clock, runs_of("vit", experiment="findings/clock")),
+    FigureRule("clock-lm", clock_lm, runs_of("lm", experiment="findings/clock")),
     FigureRule("grokking-rank", grokking_rank, runs_of(experiment="findings/grokking-rank")),
 )
