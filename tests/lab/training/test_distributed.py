@@ -12,7 +12,7 @@ import torch
 
 from lab.training.test_training_run import RUN as NORMED
 from lab.training.test_training_run import executed, same_but_for_times
-from lab.training.toy_together import IN_PARTS, RUN
+from lab.training.toy_together import IN_PARTS, RUN, STREAMED
 from rankscope import store
 from rankscope.lab.training import training_run as module
 from rankscope.lab.training.distributed import Alone, Together, current_group, joined
@@ -53,6 +53,60 @@ def test_two_learn_what_one_does(together: Outcome, tmp_path: Path, name: str, r
     np.testing.assert_allclose(two.attrs["weights"], one.attrs["weights"], rtol=0, atol=1e-5)
     for name in ("loss", "training_loss", "singular_values"):
         np.testing.assert_allclose(two[name], one[name], rtol=1e-4, atol=1e-5)
+
+
+def test_two_see_the_crops_that_one_sees(
+    together: Outcome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKSCOPE_CACHE", str(together[0] / "cache"))
+    two = store.open(together[0] / "streamed").load()
+    one = executed(STREAMED, tmp_path / "one")
+    for name in ("loss", "training_loss", "validation_loss", "singular_values"):
+        np.testing.assert_allclose(two[name], one[name], rtol=1e-4, atol=1e-5)
+
+
+# In a process of its own: the checks of shapes that tests switch on cannot be compiled.
+COMPILED = """
+import sys
+
+import torch
+import torch.distributed as dist
+
+from rankscope.lab.catalogue import load
+from rankscope.lab.training.distributed import Alone, Together
+from rankscope.lab.training.step import plain_step
+from rankscope.lab.training.task import Machine
+
+compile, graphs = torch.compile, []
+
+def count(graph, inputs):
+    graphs.append(graph)
+    return graph
+
+torch.compile = lambda model, **options: compile(model, backend=count, **options)
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=0, world_size=1)
+run = next(iter(load("boix2023/vit-imagenet", "smoke").experiments[0].runs.values()))
+weights = []
+for group, compiled in ((Together(0, 1), True), (Alone(), False)):
+    problem = run.task.build(Machine(), seed=0)
+    optimizer = run.optimizer.build(problem.model.parameters(), torch.device("cpu"))
+    shared = group.shared(problem, parts=2, compiled=compiled)
+    learn = plain_step(shared, optimizer, accumulate=2, clip=None, precision="bfloat16")
+    for index in range(2):
+        learn(problem.draw(torch.arange(20), torch.Generator().manual_seed(index)))
+    weights.append(problem.model.state_dict())
+assert len(graphs) == 1, len(graphs)
+assert list(weights[0]) == list(weights[1])
+for name, weight in weights[0].items():
+    torch.testing.assert_close(weight, weights[1][name], rtol=1e-2, atol=2e-3)
+dist.destroy_process_group()
+"""
+
+
+def test_a_group_compiles_its_model_as_one_graph(tmp_path: Path) -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "RANKSCOPE_CACHE": str(tmp_path)}
+    command = [sys.executable, "-c", COMPILED, str(tmp_path / "meeting")]
+    subprocess.run(command, check=True, timeout=300, env=environment)
 
 
 def test_one_of_them_stopped_early(together: Outcome) -> None:

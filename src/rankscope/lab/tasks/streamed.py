@@ -69,6 +69,7 @@ class StreamedProblem(ImageProblem):
     ImageNet's classes are nearly equally frequent.
     """
 
+    noise_per_sample = True
     ahead = 3  # batches
 
     def __init__(
@@ -98,7 +99,7 @@ class StreamedProblem(ImageProblem):
         """Decode a batch on the CPU, with random crops.
 
         The crop of an image follows from the generator and the image. It does not depend on the
-        rest of the batch.
+        rest of the batch, so several processes see the crops that one would see.
         """
         seed = int(torch.randint(2**31, (), generator=generator))
 

@@ -70,10 +70,11 @@ class Alone:
         """Run the body in the first process, then in the others; all raise what one raises."""
         return nullcontext()
 
-    def shared(self, problem: Problem, *, parts: int) -> Problem:
+    def shared(self, problem: Problem, *, parts: int, compiled: bool = False) -> Problem:
         """Return the problem with a model whose gradients are averaged over all processes.
 
         parts: how often the model is called before the optimizer steps.
+        compiled: compile the model where the loss around it cannot be compiled.
         """
         return problem
 
@@ -134,10 +135,12 @@ class Together:
         for failure in filter(None, failures):
             raise SharedFailure(*failure) from error
 
-    def shared(self, problem: Problem, *, parts: int) -> Problem:
+    def shared(self, problem: Problem, *, parts: int, compiled: bool = False) -> Problem:
         device = next(problem.model.parameters()).device
+        # Compiled inside the wrapper, whose hooks and switches would break the graph.
+        model = torch.compile(problem.model, dynamic=False) if compiled else problem.model
         wrapped = DistributedDataParallel(
-            problem.model,
+            model,
             device_ids=[device] if device.type == "cuda" else None,
             gradient_as_bucket_view=True,
         )

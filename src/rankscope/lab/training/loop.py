@@ -10,7 +10,7 @@ import torch
 from rankscope import store
 from rankscope.lab.running.run_key import Progress
 from rankscope.lab.training.checkpoint import Checkpoint
-from rankscope.lab.training.distributed import Group
+from rankscope.lab.training.distributed import Alone, Group
 from rankscope.lab.training.optimizers import set_rate
 from rankscope.lab.training.order import SampleOrder, generator
 from rankscope.lab.training.prefetch import Prefetched
@@ -115,10 +115,11 @@ class Loop:
 
     def _batches(self, steps: range) -> Prefetched:
         """This process's part of the batch at each of `steps`."""
+        noise = Alone().noise if self.problem.noise_per_sample else self.group.noise
 
         def draw(step: int) -> Batch:
             indices = self.group.own(self.order(step))
-            return self.problem.draw(indices, generator(self.seed, self.group.noise, step))
+            return self.problem.draw(indices, generator(self.seed, noise, step))
 
         device = next(self.problem.model.parameters()).device
         return Prefetched(draw, steps, ahead=self.problem.ahead, device=device)

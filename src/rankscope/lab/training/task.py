@@ -55,6 +55,7 @@ class Problem(ABC):
     shown: Shown
     unit: str  # name of the samples: "images"
     capturable: bool = True  # True if a GPU can replay a step, so `loss` never waits for the GPU
+    noise_per_sample: bool = False  # True if a sample's noise is the same in any batch of a step
     ahead: int = 0  # batches drawn in the background while training uses earlier ones
     probe: Probe | None = None  # measures further numbers of the weights at each snapshot
 
@@ -68,7 +69,8 @@ class Problem(ABC):
 
         Both arguments live on the CPU, so noise is the same on every device. If `capturable`,
         batches of equal size must have equal shapes. If several processes train together, each
-        draws its part of a batch with its own generator.
+        draws its part of a batch with its own generator, or with that of a single process if
+        `noise_per_sample`.
         """
 
     def inputs(self, *batch: Tensor) -> tuple[Any, ...]:

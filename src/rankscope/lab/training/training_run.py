@@ -186,13 +186,14 @@ class TrainingRun:
     def _step(
         self, group: Group, problem: Problem, optimizer: torch.optim.Optimizer, tracker: Tracker
     ) -> StepFunction:
+        compiled, alone = self._compiled(problem), isinstance(group, Alone)
         step = plain_step(
-            group.shared(problem, parts=self._parts(group)),
+            group.shared(problem, parts=self._parts(group), compiled=compiled),
             optimizer,
             accumulate=self._parts(group),
             clip=self.clip,
             precision=self.precision,
-            loss=compiled_loss(problem) if self._compiled(group, problem) else None,
+            loss=compiled_loss(problem) if compiled and alone else None,
         )
         if not self._graphed(group, problem):
             return step
@@ -203,10 +204,11 @@ class TrainingRun:
         on_gpu = self.machine.device != "cpu"
         return on_gpu and problem.capturable and isinstance(group, Alone)
 
-    def _compiled(self, group: Group, problem: Problem) -> bool:
+    def _compiled(self, problem: Problem) -> bool:
         # Fusing pays for large models, which spend most of a GPU's time outside matrix products.
         fusable: bool = getattr(problem.model, "fusable", False)
-        return fusable and self._graphed(group, problem) and compiler_at_hand()
+        on_gpu = self.machine.device != "cpu"
+        return fusable and on_gpu and problem.capturable and compiler_at_hand()
 
     def _require_finite_start(self, path: Path) -> None:
         loss = float(store.open(path)["training_loss"][0])
@@ -230,7 +232,7 @@ class TrainingRun:
             "shown_pair": problem.shown.pair,
             "unit": problem.unit,
             "speed": speed,
-            "compiled": self._compiled(loop.group, problem),
+            "compiled": self._compiled(problem),
             "parameters": sum(tensor.numel() for tensor in problem.model.parameters()),
         }
         if end.why != "diverged":
