@@ -1,0 +1,51 @@
+"""Benchmarks that have a size for tests: they run, and print whole tables."""
+
+import re
+
+import pytest
+
+from benchmarks import __main__ as benchmarks
+from rankscope.lab.papers.boix2023 import vit_imagenet
+
+
+def test_cost_of_imagenet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Hours follow from the printed time of a step, and cores from images per second."""
+    monkeypatch.setattr("sys.argv", ["benchmarks", "imagenet", "--size", "tiny", "--device", "cpu"])
+    benchmarks.main()
+    printed = capsys.readouterr().out
+    rows = {
+        name.strip(): float(re.sub("[^0-9.]", "", value))
+        for _, name, value, _ in (line.split("│") for line in printed.splitlines() if "│" in line)
+    }
+    step = rows["step of 8 images, as one of 8 GPUs"] / 1000
+    assert 0 < step < 60 and rows["step of 16 images in 2 parts, one GPU"] > 0
+    hours = rows[f"{vit_imagenet.PAPER.steps:,} steps of 64 images on 8 GPUs"]
+    assert hours == pytest.approx(vit_imagenet.PAPER.steps * step / 3600, rel=0.01)
+    assert rows["... 2 initial scales, one seed"] == pytest.approx(2 * hours, rel=0.01)
+    needed, decoded = (rows[f"images/s that {who}"] for who in WHO)
+    assert needed == pytest.approx(64 / step, rel=0.01)
+    assert rows["cores that keep up with them"] == pytest.approx(needed / decoded, abs=1, rel=0.02)
+
+
+WHO = ("8 GPUs then take", "one core decodes")
+
+
+@pytest.mark.gpu
+def test_a_step_of_the_paper_is_measured_on_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "sys.argv", ["benchmarks", "imagenet", "--size", "tiny", "--device", "cuda"]
+    )
+    benchmarks.main()
+    assert "cuda:0" in capsys.readouterr().out
+
+
+def test_the_size_of_the_paper_wants_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["benchmarks", "imagenet"])
+    benchmarks.main()
+    assert "nothing is measured" in capsys.readouterr().out
