@@ -10,7 +10,8 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "rankscope"
 
 MAY_IMPORT = {
-    "checkpoints": set(),
+    "extras": set(),
+    "checkpoints": {"extras"},
     "matrices": {"checkpoints"},
     "metrics": set(),
     "store": set(),
@@ -21,10 +22,10 @@ MAY_IMPORT = {
     "spectra": {"matrices"},
     "theory": {"matrices", "spectra"},
     "overlaps": {"pairs", "spectra"},
-    "leading_spectra": set(),
+    "leading_spectra": {"metrics"},
     "accessor": {"leading_spectra", "metrics"},
     "gates": {"accessor", "store"},
-    "integrations": {"gates", "store", "tracker"},
+    "integrations": {"extras", "gates", "store", "tracker"},
     "interventions": {"matrices", "metrics", "spectra"},
     "snapshot": {"matrices", "pairs", "spectra", "overlaps", "store"},
     "verification": {"matrices", "pairs"},
@@ -44,6 +45,7 @@ MAY_IMPORT = {
     "lora": {"matrices", "spectra", "metrics", "checkpoints"},
     "scanning": {
         "checkpoints",
+        "extras",
         "matrices",
         "metrics",
         "spectra",
@@ -56,7 +58,15 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)
 # Of the laboratory the viewer reads verdicts, for one view.
-MAY_IMPORT["view"] = {"metrics", "leading_spectra", "accessor", "plain_names", "store", "lab"}
+MAY_IMPORT["view"] = {
+    "extras",
+    "metrics",
+    "leading_spectra",
+    "accessor",
+    "plain_names",
+    "store",
+    "lab",
+}
 MAY_IMPORT["lab"].add("view")  # reports open on the viewer's drawing
 MAY_IMPORT["cli"] = set(MAY_IMPORT)
 MAY_IMPORT["__main__"] = {"cli"}

@@ -13,6 +13,7 @@ from torch import Tensor
 from rankscope.checkpoints.checkpoint import Checkpoint
 from rankscope.checkpoints.files import File, read_bytes
 from rankscope.checkpoints.tensors import Loader, Range, StoredTensor
+from rankscope.extras import needed_by
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -179,8 +180,9 @@ class Blocks:
         return rows.reshape(stop - start, *self.shape[1:])
 
     def _read(self, start: int, stop: int) -> Tensor:
-        from gguf import GGMLQuantizationType
-        from gguf.quants import dequantize
+        with needed_by(f"{self.file.name}, which is quantised,"):
+            from gguf import GGMLQuantizationType
+            from gguf.quants import dequantize
 
         _, numbers, size = QUANTISED[self.kind]
         row = self.shape[-1] // numbers * size

@@ -10,17 +10,7 @@ from rankscope.cli import runs as runs
 from rankscope.cli import scanning as scanning
 from rankscope.cli import viewing as viewing
 from rankscope.cli.options import app as app
-
-LAB = ("huggingface_hub", "PIL", "pyarrow", "sklearn", "soundfile", "tokenizers")
-VIEW = ("starlette", "uvicorn")
-EXTRAS = {
-    **dict.fromkeys(VIEW, "view"),
-    "anywidget": "notebook",
-    "gguf": "gguf",
-    "ray": "ray",
-    "transformers": "transformers",
-    **dict.fromkeys(LAB, "lab"),
-}
+from rankscope.extras import EXTRAS, needed_by
 
 
 def main() -> None:
@@ -29,7 +19,8 @@ def main() -> None:
     So does a missing package of an extra, and a file system that refuses.
     """
     try:
-        app()
+        with needed_by("this"):
+            app()
     except ValueError as mistake:
         typer.echo(f"rankscope: {mistake}", err=True)
         sys.exit(2)
@@ -39,9 +30,7 @@ def main() -> None:
         typer.echo(f"rankscope: {where}{reason}; what was finished is kept", err=True)
         sys.exit(2)
     except ModuleNotFoundError as missing:
-        extra = EXTRAS.get((missing.name or "").split(".")[0])
-        if extra is None:
+        if (missing.name or "").split(".")[0] not in EXTRAS:
             raise
-        advice = f"install it with pip install 'rankscope[{extra}]'"
-        typer.echo(f"rankscope: this needs the package {missing.name}; {advice}", err=True)
+        typer.echo(f"rankscope: {missing}", err=True)
         sys.exit(2)

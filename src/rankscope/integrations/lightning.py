@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from rankscope.extras import needed_by
 from rankscope.integrations.following import Following, Gates
 from rankscope.tracker import Tracker
 
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
 else:
     PACKAGES = ("lightning.pytorch", "pytorch_lightning")
-    IMPORTED = [name for name in PACKAGES if name in sys.modules]
+    IMPORTED = [name for name in PACKAGES if sys.modules.get(name)]
     INSTALLED = [name for name in PACKAGES if find_spec(name.partition(".")[0])]
+    if not IMPORTED and not INSTALLED:
+        with needed_by("rankscope.integrations.lightning"):
+            import_module("lightning")
     # Each of the two accepts callbacks of its own base class only.
     BASES = tuple(import_module(name).Callback for name in IMPORTED or INSTALLED)
     Callback = types.new_class("Callback", BASES)

@@ -4,10 +4,13 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from rankscope.extras import needed_by
 from rankscope.integrations.following import Following, Gates
 from rankscope.tracker import Tracker
+
+with needed_by("rankscope.integrations.transformers"):
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 
 class RankCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]

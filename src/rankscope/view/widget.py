@@ -1,10 +1,13 @@
 """The overview of a run as a widget in a notebook cell."""
 
-import anywidget
-import traitlets
 import xarray as xr
 
+from rankscope.extras import needed_by
 from rankscope.view.overview import STYLE, bundle, overview_frame
+
+with needed_by("run.rankscope.view()"):
+    import anywidget
+    import traitlets
 
 
 class Overview(anywidget.AnyWidget):

@@ -9,6 +9,7 @@ from typing import Literal
 
 import torch
 
+from rankscope.extras import needed_by
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.running import processes, threads, torchrun
 from rankscope.lab.running.processes import Ended, Watcher
@@ -70,7 +71,8 @@ def _together(machine: Machine, on: On) -> Placement:
 
 def _executor(machine: Machine, on: On) -> Execute:
     if on == "ray":
-        from rankscope.lab.running import ray  # an extra that few have
+        with needed_by("ray as the place to run"):
+            from rankscope.lab.running import ray
 
         share = GPU_SHARE if machine.device == "cuda" else 0.0
         return partial(ray.execute, gpus_per_run=share)
