@@ -20,10 +20,11 @@ from torch import Tensor
 
 from benchmarks.timing import ratios, seconds, table
 from rankscope import lora
-from rankscope.lora.changes import decomposed, difference
+from rankscope.lora.changes import decomposed
 from rankscope.lora.factors import core
 from rankscope.lora.ranks import parameters, total_squared_error
 from rankscope.lora.writing import write_safetensors
+from rankscope.matrices import difference
 from rankscope.spectra import singular_values
 
 SIZE, RANK = 4096, 64
@@ -52,7 +53,7 @@ def main() -> None:
 
 def extraction(rounds: int = 3) -> None:
     for name, (before, after) in fine_tunings().items():
-        dW = difference(before, after)
+        dW = difference(after, before)
         ways: dict[str, Callable[[], Factors]] = {
             "rankscope": lambda pair=(before, after): by_rankscope(*pair),
             **{

@@ -84,6 +84,16 @@ def test_energy_rank_counts_the_largest_squares(fraction: float, rank: int) -> N
     assert metrics.energy_rank(S, fraction).item() == rank
 
 
+@pytest.mark.parametrize("fraction", [0.5, 0.501, 0.625, 0.8, 1.0])
+def test_energy_rank_of_leading_values_is_that_of_all_or_unknown(fraction: float) -> None:
+    S = torch.tensor([[2.0, 1.0, 1.0, 1.0, 1.0, 0.0], [0.0] * 6])
+    whole, norms = metrics.energy_rank(S[0], fraction).item(), S.double().norm(dim=-1)
+    for count in range(7):
+        rank, zero = metrics.energy_rank(S[:, :count], fraction, norm=norms).tolist()
+        assert rank == whole if whole <= count else math.isnan(rank)
+        assert math.isnan(zero)
+
+
 def test_energy_rank_sees_squares_that_float32_would_lose() -> None:
     assert metrics.energy_rank(torch.tensor([1.0, 1e-5]), 1.0).item() == 2
 

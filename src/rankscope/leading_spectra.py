@@ -8,6 +8,8 @@ from collections.abc import Callable
 import numpy as np
 import xarray as xr
 
+from rankscope import metrics
+
 Stored = tuple[xr.DataArray, xr.DataArray]  # leading values, Frobenius norms
 
 
@@ -44,13 +46,13 @@ def _stable_rank(values: xr.DataArray, norm: xr.DataArray) -> xr.DataArray:
 
 def _energy_rank(values: xr.DataArray, norm: xr.DataArray, *, fraction: float) -> xr.DataArray:
     """NaN where the leading values hold less than `fraction` of the energy."""
-    if not 0 < fraction <= 1:
-        raise ValueError(f"energy_rank: expected a fraction in (0, 1], got {fraction}")
-    scale = norm.astype(np.float64).where(norm > 0, 1.0)
-    energy = ((values / scale) ** 2).fillna(0.0).cumsum("r")
-    needed = fraction * (norm / scale) ** 2
-    rank = 1 + (energy < needed).sum("r")
-    return rank.where(energy.isel(r=-1, drop=True) >= needed)
+    ranks: xr.DataArray = xr.apply_ufunc(
+        lambda S, norm: metrics.energy_rank(S, fraction, norm=norm),
+        values.fillna(0.0),
+        norm,
+        input_core_dims=[["r"], []],
+    )
+    return ranks
 
 
 METRICS: dict[str, Callable[..., xr.DataArray]] = {

@@ -135,19 +135,27 @@ def numerical_rank(
 
 
 @_on_arrays
-def energy_rank(S: Float[Values, "*batch k"], fraction: float) -> Float[Values, "*batch"]:
-    """Smallest r such that the r largest values hold `fraction` of the sum of squares."""
+def energy_rank(
+    S: Float[Values, "*batch k"], fraction: float, *, norm: PerMatrix | None = None
+) -> Float[Values, "*batch"]:
+    """Smallest r such that the r largest values hold `fraction` of the sum of squares.
+
+    norm: Frobenius norms, if S has the largest values only; the result is NaN where they hold less.
+    """
     if not 0 < fraction <= 1:
         raise ValueError(f"energy_rank: expected a fraction in (0, 1], got {fraction}")
     # float64: in float32 a square below 1e-7 of the sum so far would add nothing to it.
     xp = array_namespace(S)
-    squares = _relative(xp.astype(S, xp.float64)) ** 2
-    if not bool(xp.all(S[..., :-1] >= S[..., 1:])):  # spectra mostly fall, and sorting is slow
-        squares = xp.sort(squares, axis=-1, descending=True)
-    energy = xp.cumulative_sum(squares, axis=-1)
+    values = xp.astype(S, xp.float64)
+    values = _relative(values) if norm is None else values / _beside(norm, values)[..., None]
+    if not bool(xp.all(values[..., :-1] >= values[..., 1:])):  # sorting is slow
+        values = xp.sort(values, axis=-1, descending=True)
+    energy = xp.cumulative_sum(values**2, axis=-1)
     total = energy[..., -1:]
-    rank = 1 + xp.count_nonzero(energy < fraction * total, axis=-1)
-    return xp.where(xp.isnan(total[..., 0]), math.nan, xp.astype(rank, S.dtype))
+    # Two sums of the same squares differ by rounding.
+    needed = fraction * total if norm is None else xp.full_like(total, fraction - 1e-12)
+    rank = 1 + xp.count_nonzero(energy < needed, axis=-1)
+    return xp.where((total >= needed)[..., 0], xp.astype(rank, S.dtype), math.nan)
 
 
 @_on_arrays

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from lora.adapter_cases import peft_adapter
 from rankscope.lora import changes
-from rankscope.lora.changes import decomposed, difference, open_changes
+from rankscope.lora.changes import decomposed, open_changes
+from rankscope.matrices import difference
 
 Pair = tuple[Path, Path]
 
@@ -54,10 +55,10 @@ def test_differences_are_rounded_once() -> None:
     before = torch.randn(50, 40).bfloat16()
     after = (before.float() * (1 + 0.1 * torch.rand(50, 40))).bfloat16()
     exact = after.double() - before.double()
-    assert torch.equal(difference(before, after).double(), exact)
+    assert torch.equal(difference(after, before).double(), exact)
     near = before.float() * (1 + 1e-6)
-    assert torch.equal(difference(before.float(), near).double(), near.double() - before.double())
-    assert difference(before.double(), after).dtype == torch.float64
+    assert torch.equal(difference(near, before.float()).double(), near.double() - before.double())
+    assert difference(after, before.double()).dtype == torch.float64
 
 
 def test_another_format_alone_is_rounding(tmp_path: Path) -> None:

@@ -13,15 +13,9 @@ import torch
 
 import rankscope as rs
 from rankscope.scanning import portions as module
-from rankscope.scanning.portions import natural, planned, portions
+from rankscope.scanning.portions import planned, portions
 from rankscope.scanning.progress import Lines
 from scanning.cases import saved
-
-
-def test_layers_are_in_natural_order() -> None:
-    names = ["layers.10.a", "layers.2.b", "embed", "layers.2.a", "2", "10"]
-    ordered = sorted(names, key=natural)
-    assert ordered == ["2", "10", "embed", "layers.2.a", "layers.2.b", "layers.10.a"]
 
 
 @pytest.mark.parametrize(("room", "expected"), [(1, 5), (80, 3), (10**9, 1)])

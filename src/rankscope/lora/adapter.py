@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Num
 from torch import Tensor
 
-from rankscope.checkpoints import Checkpoint, open_checkpoint
+from rankscope.checkpoints import Checkpoint, natural_order, open_checkpoint
 from rankscope.lora import kohya, peft
 from rankscope.matrices import Product
 from rankscope.matrices.lora import FACTOR_A
@@ -130,11 +130,6 @@ def adapter_of(checkpoint: Checkpoint) -> Adapter:
     pairs = {m: Pair(**{**vars(pair), "scale": scales[m]}) for m, pair in pairs.items()}
     config = config if style == "peft" and isinstance(config, Mapping) else {}
     return Adapter(source, style, pairs, others, config, checkpoint)
-
-
-def natural_order(name: str) -> list[tuple[int, str]]:
-    """Key that sorts layer 2 before layer 10."""
-    return [(int(part) if part.isdecimal() else 0, part) for part in re.split(r"([0-9]+)", name)]
 
 
 def _some(shapes: Mapping[str, Any]) -> str:

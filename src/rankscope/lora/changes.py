@@ -8,9 +8,10 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from rankscope.checkpoints import Checkpoint, StoredTensor, open_checkpoint
-from rankscope.lora.adapter import is_adapter, natural_order
+from rankscope.checkpoints import Checkpoint, StoredTensor, natural_order, open_checkpoint
+from rankscope.lora.adapter import is_adapter
 from rankscope.lora.spectrum import Spectrum, rounding_level
+from rankscope.matrices import difference
 from rankscope.matrices.reading import Reading
 from rankscope.matrices.state_dict import assumed_manifest
 from rankscope.matrices.wrappers import strip_wrappers
@@ -141,16 +142,6 @@ def _why_not(
     return None
 
 
-def difference(before: Num[Tensor, "m n"], after: Num[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    """Return after - before, rounded once: float32 for weights of 32 bits or fewer.
-
-    The difference of two float32 numbers is then the float32 number next to the true one.
-    """
-    wide = torch.float64 in (before.dtype, after.dtype)
-    dtype = torch.float64 if wide else torch.float32
-    return after.to(dtype) - before.to(dtype)
-
-
 @dataclass(frozen=True)
 class Directions:
     """Leading directions of a change: U (m, r) and Vh (r, n), and its spectrum."""
@@ -164,7 +155,7 @@ def decomposed(
     before: Num[Tensor, "m n"], after: Num[Tensor, "m n"], *, kind: str, max_rank: int | None
 ) -> Directions:
     """Return the leading directions of after - before, all of them without a `max_rank`."""
-    dW = difference(before, after)
+    dW = difference(after, before)
     m, n = dW.shape
     rank = min(m, n) if max_rank is None else min(max_rank, m, n)
     result = leading(dW, rank)
@@ -203,5 +194,5 @@ def _spectrum(before: Tensor, after: Tensor, kind: str, max_rank: int | None) ->
     m, n = before.shape
     if max_rank is not None and max_rank < min(m, n):
         return decomposed(before, after, kind=kind, max_rank=max_rank).spectrum
-    S = singular_values(difference(before, after))
+    S = singular_values(difference(after, before))
     return Spectrum(S, m, n, rounding=rounding_level(before, after), kind=kind)

@@ -7,6 +7,7 @@ from rankscope.matrices.collect import products as products
 from rankscope.matrices.collect import views as views
 from rankscope.matrices.coverage import Coverage as Coverage
 from rankscope.matrices.coverage import Covered as Covered
+from rankscope.matrices.difference import difference as difference
 from rankscope.matrices.effective import Effective as Effective
 from rankscope.matrices.effective import stored_parts as stored_parts
 from rankscope.matrices.effective_model import effective_model as effective_model

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from rankscope.matrices import Reading, product_change
+from rankscope.matrices import Reading, difference, product_change
 from rankscope.measures.protocol import Gauge, Moment, OptimizerStep, Subject, readable
-from rankscope.snapshot.measuring import change_size, difference, solver_of
+from rankscope.snapshot.measuring import change_size, solver_of
 from rankscope.snapshot.portions import portions
 from rankscope.snapshot.spectrum import MISSING, Spectrum, spectrum_of, values_of, variables_of
 from rankscope.spectra.decomposition import Matrix

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint
-from rankscope.matrices import Reading, Views
+from rankscope.matrices import Reading, Views, difference
 from rankscope.matrices.source import CheckpointTensors
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.portions import Portion
@@ -63,7 +63,7 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[M
         if W0 is None:
             notes[reading.name] = "not in the base"
             continue
-        change, note = difference(weights[reading.name], W0.to(options.device))
+        change, note = shared_change(weights[reading.name], W0.to(options.device))
         if change is None:
             notes[reading.name] = note
             continue
@@ -86,7 +86,7 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[M
         )
 
 
-def difference(W: Tensor, W0: Tensor) -> tuple[Tensor | None, str]:
+def shared_change(W: Tensor, W0: Tensor) -> tuple[Tensor | None, str]:
     """Return W - W0 and a note; of a resized vocabulary, the change of the tokens of both."""
     note = ""
     if W.shape != W0.shape:
@@ -97,9 +97,7 @@ def difference(W: Tensor, W0: Tensor) -> tuple[Tensor | None, str]:
         shared = min(W.shape[axes[0]], W0.shape[axes[0]])
         W, W0 = W.narrow(axes[0], 0, shared), W0.narrow(axes[0], 0, shared)
         note = f"change of the first {shared} {('rows', 'columns')[axes[0]]}, which both have"
-    # Rounded once to float32 or better, which is finer than the weights' own rounding.
-    dtype = torch.promote_types(torch.promote_types(W.dtype, W0.dtype), torch.float32)
-    return W.to(dtype) - W0.to(dtype), note
+    return difference(W, W0), note
 
 
 def _spectra(
@@ -141,6 +139,8 @@ def _norms(matrices: Mapping[str, Tensor], options: Options) -> dict[str, float]
 
 def frobenius(W: Tensor) -> float:
     """Return the Frobenius norm, summed in float64 a block at a time; NaN or inf if W has any."""
+    if not W.numel():
+        return 0.0  # whose other axis may have any length
     if W.stride(0) < W.stride(1):
         W = W.mT  # blocks of consecutive memory
     rows = W.reshape(-1, 1) if W.is_contiguous() else W

@@ -1,7 +1,6 @@
 """Portions of a checkpoint, in the order in which they are measured; the next is read ahead."""
 
 import queue
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +9,12 @@ from itertools import count
 
 from torch import Tensor
 
+from rankscope.checkpoints import natural_order
 from rankscope.matrices import Reading, Views
 
 # Tensors are measured in portions of about this many bytes on disk, so that small ones share the
 # cores. The next portion is read meanwhile if it is no larger; a large tensor waits its turn.
 PORTION = 2**28
-
-NUMBERS = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ def planned(matrices: Views, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
     The order is that of the names and not that of the file, so that two formats of one model are
     measured in the same portions.
     """
-    names = sorted({r.parameter for r in matrices.readings.values()}, key=natural)
+    names = sorted({r.parameter for r in matrices.readings.values()}, key=natural_order)
     portions: list[list[str]] = []
     room = 0
     for name in names:
@@ -48,12 +46,6 @@ def planned(matrices: Views, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
         portions[-1].append(name)
         room -= size
     return [tuple(portion) for portion in portions]
-
-
-def natural(name: str) -> tuple[tuple[int, int | str], ...]:
-    """Return a key that sorts layers.2 before layers.10."""
-    parts = NUMBERS.split(name)
-    return tuple((0, int(part)) if part.isdigit() else (1, part) for part in parts if part)
 
 
 def portions(
@@ -73,8 +65,9 @@ def read_portion(matrices: Views, names: Sequence[str]) -> Portion:
             tensors[name] = matrices.tensors[name]
         except ValueError as refusal:
             refused.append(str(refusal))
-    readings = (reading for reading in matrices.readings.values() if reading.parameter in tensors)
-    in_order = sorted(readings, key=lambda reading: list(tensors).index(reading.parameter))
+    places = {name: place for place, name in enumerate(tensors)}
+    readings = (reading for reading in matrices.readings.values() if reading.parameter in places)
+    in_order = sorted(readings, key=lambda reading: places[reading.parameter])
     return Portion(tensors, tuple(in_order), tuple(refused))
 
 

@@ -6,10 +6,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from rankscope.matrices import Product, ProductReading, Reading, View, product_change
+from rankscope.matrices import (
+    Product,
+    ProductReading,
+    Reading,
+    View,
+    difference,
+    product_change,
+)
 from rankscope.overlaps import Overlap
 from rankscope.overlaps import measure as measure_overlap
 from rankscope.snapshot.planning import Plan, change_name, change_rank
@@ -122,12 +128,6 @@ def _matrices(
 def _short_side(svd: Svd, rank: int) -> Tensor:
     short = svd.U if svd.U.shape[0] <= svd.Vh.shape[1] else svd.Vh.mT
     return short[:, :rank].clone()  # a view would hold, and send, all directions
-
-
-def difference(W: Tensor, W0: Tensor) -> Tensor:
-    """W - W0, rounded once to float32 or better, which is finer than the weights' own rounding."""
-    dtype = torch.promote_types(W.dtype, torch.float32)
-    return W.to(dtype) - W0.to(dtype)
 
 
 def _products(
