@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -80,6 +81,46 @@ def test_what_is_damaged_leaves_a_gap(tmp_path: Path) -> None:
     run = rs.open(tmp_path / "run")
     assert run["step"].to_numpy().tolist() == [10, 20, 30]
     assert run["status"].to_numpy().tolist() == [[0, 0, 0], [0, 2, 1], [0, 0, 0]]
+
+
+def test_what_stays_damaged_is_named_each_time(tmp_path: Path) -> None:
+    """A scan that continues tells the same as one in a single go, though most of it is stored."""
+    states = series(tmp_path / "series")
+    states[20]["1.weight"] = torch.full((24, 16), torch.nan)
+    saved(tmp_path / "series" / "step20.safetensors", states[20])
+    (tmp_path / "series" / "step10.safetensors").write_bytes(b"")
+    whole = run_scan([str(tmp_path / "series")])
+    first = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    again = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    for scan in (first, again):
+        assert scan.problems == whole.problems and scan.notes == whole.notes
+        assert [c.step for c in scan.checkpoints] == [0, 20, 30]
+        assert scan.coverage.summary == whole.coverage.summary
+        pd.testing.assert_frame_equal(scan.table(), whole.table(), rtol=1e-5)
+    assert whole.problems[0].startswith("step 10 is left out: ")
+    assert whole.notes == ("step 20 has NaN or Inf in 1",)
+
+
+def test_shards_that_stay_missing_are_named_each_time(tmp_path: Path) -> None:
+    shards = tmp_path / "series" / "step10"
+    saved(tmp_path / "series" / "step0" / "model.safetensors", weights(0))
+    for number, (name, tensor) in enumerate(weights(1).items(), 1):
+        saved(shards / f"model-{number:05}-of-00005.safetensors", {name: tensor})
+    (shards / "model-00002-of-00005.safetensors").unlink()  # 1.weight
+    first, again = (run_scan([str(tmp_path / "series")], out=tmp_path / "run") for _ in range(2))
+    assert first.problems == again.problems == ("1 of 5 shards are missing: 2",)
+    assert first.notes == again.notes == ("step 10 lacks: 1",)
+    assert [m.name for m in again.checkpoints[1].matrices] == ["0", "3"]
+
+
+def test_a_stored_checkpoint_that_is_damaged_later_stays(tmp_path: Path) -> None:
+    series(tmp_path / "series")
+    first = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    (tmp_path / "series" / "step10.safetensors").write_bytes(b"")
+    again = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
+    pd.testing.assert_frame_equal(again.table(), first.table(), rtol=1e-5)
+    (problem,) = again.problems
+    assert problem.startswith("step 10 is stored, and cannot be read again: ")
 
 
 def test_other_runs_and_other_settings_are_refused(tmp_path: Path) -> None:

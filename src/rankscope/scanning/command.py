@@ -2,16 +2,18 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 
 from rankscope.checkpoints import open_checkpoint
 from rankscope.checkpoints.series import Member
-from rankscope.matrices import Views, views
+from rankscope.extras import needed_by
+from rankscope.matrices import Coverage, Views, views
 from rankscope.scanning.measuring import Options
+from rankscope.scanning.portions import read_portion
 from rankscope.scanning.progress import Lines
 from rankscope.scanning.results import CheckpointScan, Scan
 from rankscope.scanning.scanner import Scanner, members_of
@@ -49,11 +51,7 @@ def run_scan(
                 if member.step in run.steps
             ]
             remaining = [member for member in members if member.step not in run.steps]
-            if not remaining:
-                return Scan(tuple(earlier), base, notes=tuple(left_out))
-            result = scanner.run(remaining, left_out, finished=run.append)
-        everything = sorted((*earlier, *result.checkpoints), key=lambda scan: scan.step)
-        return replace(result, checkpoints=tuple(everything))
+            return scanner.run(remaining, left_out, finished=run.append, earlier=earlier)
 
 
 def _first_readable(
@@ -72,14 +70,29 @@ def _first_readable(
 def _workers(on: Literal["here", "ray"]) -> AbstractContextManager[Workers | None]:
     if on == "here":
         return nullcontext()
-    from rankscope.scanning.cluster import cluster
-
+    with needed_by("ray as the place to scan"):
+        from rankscope.scanning.cluster import cluster
     return cluster()
 
 
 def _stored(
     out: Path, member: Member, include: Sequence[str] | None, exclude: Sequence[str] | None
 ) -> CheckpointScan:
-    """Return a checkpoint that an earlier scan has stored."""
-    coverage = views(open_checkpoint(member.path), include=include, exclude=exclude).coverage
-    return CheckpointScan(member.step, member.path, stored_matrices(out, member.step), coverage)
+    """Return a checkpoint that an earlier scan has stored, with what could not be read of it."""
+    stored = {matrix.name: matrix for matrix in stored_matrices(out, member.step)}
+    try:
+        checkpoint = open_checkpoint(member.path)
+        matrices = views(checkpoint, include=include, exclude=exclude)
+    except ValueError as refusal:
+        problem = f"step {member.step} is stored, and cannot be read again: {refusal}"
+        return CheckpointScan(
+            member.step, member.path, tuple(stored.values()), Coverage(()), (problem,)
+        )
+    problems = list(checkpoint.problems)
+    for name in [name for name, matrix in stored.items() if np.isnan(matrix.norm)]:
+        if name not in matrices:
+            del stored[name]
+        elif refused := read_portion(matrices, (matrices.readings[name].parameter,)).refused:
+            problems += refused
+            del stored[name]
+    return CheckpointScan.of(member.step, checkpoint.source, matrices, stored, problems)

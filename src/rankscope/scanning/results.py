@@ -1,12 +1,13 @@
 """Results of a scan: a spectrum per matrix, coverage and problems per checkpoint."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 
 from rankscope import metrics
-from rankscope.matrices import Coverage
+from rankscope.matrices import Coverage, Covered, Views
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.outstanding import remarks
 
@@ -27,6 +28,33 @@ class CheckpointScan:
     coverage: Coverage
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        step: int,
+        source: str,
+        views: Views,
+        results: Mapping[str, MatrixScan],
+        problems: Iterable[str],
+    ) -> "CheckpointScan":
+        """Return the scan of the matrices that could be read, in the order of the checkpoint."""
+        matrices = tuple(results[name] for name in views if name in results)
+        odd = [matrix.name for matrix in matrices if not np.isfinite(matrix.norm)]
+        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+        notes = (f"step {step} has NaN or Inf in {odd[0]}{more}",) if odd else ()
+        return cls(step, source, matrices, _coverage(views, results), tuple(problems), notes)
+
+
+def _coverage(views: Views, results: Mapping[str, MatrixScan]) -> Coverage:
+    """Return the coverage, with matrices that could not be read after all as such."""
+    lines: list[Covered] = []
+    for line in views.coverage:
+        lost = line.matrices and not set(line.matrices) & results.keys()
+        if lost and line.status != "vector":
+            line = replace(line, status="not read", how="could not be read", matrices=())
+        lines.append(line)
+    return Coverage(tuple(lines))
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,17 +152,8 @@ def numbers(matrix: MatrixScan) -> dict[str, float]:
     whole = len(S) == min(matrix.m, matrix.n) and len(S) > 0
     row["effective_rank"] = float(metrics.effective_rank(S)) if whole else np.nan
     row["stable_rank"] = (norm / S[0]) ** 2 if len(S) and S[0] > 0 else np.nan
-    row |= {f"rank_{share}": energy_rank(S, norm, share / 100) for share in ENERGIES}
+    for share in ENERGIES:
+        row[f"rank_{share}"] = float(metrics.energy_rank(S, share / 100, norm=norm))
     row["tail_exponent"] = float(metrics.tail_exponent(S)) if whole else np.nan
     row["change"] = matrix.change_norm / matrix.norm if matrix.norm else np.nan
     return row
-
-
-def energy_rank(S: np.ndarray, norm: float, fraction: float) -> float:
-    """Return how many values hold a fraction of norm^2; NaN if those at hand do not suffice."""
-    if not len(S) or not norm > 0 or not np.isfinite(norm):
-        return np.nan
-    energy = np.cumsum((S / norm) ** 2)
-    # Two sums of the same squares differ by rounding.
-    rank = 1 + int(np.searchsorted(energy, fraction - 1e-12))
-    return float(rank) if rank <= len(S) else np.nan

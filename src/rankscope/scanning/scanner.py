@@ -2,7 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 
 from rankscope.checkpoints import Checkpoint, open_checkpoint
 from rankscope.checkpoints.series import Member, given_in_order, series_in
-from rankscope.matrices import Coverage, Covered, Views, views
+from rankscope.matrices import Views, views
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.measuring import Base, Options, measure, sizes_of
 from rankscope.scanning.portions import planned, portions
@@ -88,29 +89,32 @@ class Scanner:
         left_out: Sequence[str] = (),
         *,
         finished: Finished | None = None,
+        earlier: Sequence[CheckpointScan] = (),
     ) -> Scan:
-        """Return the scans of the members; `finished` is called with each as soon as it is there.
+        """Return the scans of the members and of `earlier` ones, which are not scanned again.
 
-        ValueError if none of them can be scanned.
+        `finished` is called with each scan as soon as it is there. ValueError if there is none.
         """
-        scans: list[CheckpointScan] = []
+        scans = list(earlier)
         problems: list[str] = []
-        notes = list(left_out)
         for job in self._jobs(members):
             try:
                 result = self._scanned(job)
             except ValueError as refusal:
-                if len(members) == 1:
+                if len(members) == 1 and not earlier:
                     raise
                 problems.append(f"step {job.member.step} is left out: {refusal}")
                 continue
-            notes += [*result.notes, *(compared(scans[-1], result) if scans else ())]
-            problems += result.problems
             scans.append(result)
             if finished is not None:
                 finished(result)
         if not scans:
             raise ValueError(problems[-1])
+        scans.sort(key=lambda scan: scan.step)
+        notes = [*left_out, *scans[0].notes]
+        for before, after in pairwise(scans):
+            notes += [*after.notes, *compared(before, after)]
+        problems += [problem for scan in scans for problem in scan.problems]
         return Scan(tuple(scans), self._base_name, tuple(problems), tuple(notes))
 
     def _jobs(self, members: Sequence[Member]) -> Iterator["Job"]:
@@ -171,13 +175,7 @@ class Scanner:
         self._progress.finish()
         if not results:
             raise ValueError(problems[-1])
-        ordered = tuple(results[name] for name in matrices if name in results)
-        odd = [matrix.name for matrix in ordered if not np.isfinite(matrix.norm)]
-        more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-        notes = [f"step {member.step} has NaN or Inf in {odd[0]}{more}"] if odd else []
-        coverage = _coverage(matrices, results)
-        source = job.checkpoint.source
-        return CheckpointScan(member.step, source, ordered, coverage, tuple(problems), tuple(notes))
+        return CheckpointScan.of(member.step, job.checkpoint.source, matrices, results, problems)
 
 
 @dataclass
@@ -191,17 +189,6 @@ class Job:
     plan: list[tuple[str, ...]] = field(default_factory=list)
     sent: list[Any] = field(default_factory=list)
     refusal: ValueError | None = None
-
-
-def _coverage(matrices: Views, results: dict[str, MatrixScan]) -> Coverage:
-    """Return the coverage, with matrices that could not be read after all as such."""
-    lines: list[Covered] = []
-    for line in matrices.coverage:
-        lost = line.matrices and not set(line.matrices) & results.keys()
-        if lost and line.status != "vector":
-            line = replace(line, status="not read", how="could not be read", matrices=())
-        lines.append(line)
-    return Coverage(tuple(lines))
 
 
 def _why(matrices: Views) -> str:
@@ -224,8 +211,13 @@ def compared(before: CheckpointScan, after: CheckpointScan) -> list[str]:
             sentences.append(f"step {after.step} {what}: {names[0]}{more}")
     spectra = {matrix.name: matrix for matrix in before.matrices}
     if shapes == now and all(
-        m.norm == spectra[m.name].norm and np.array_equal(m.S, spectra[m.name].S, equal_nan=True)
+        m.norm == spectra[m.name].norm and _same_values(m.S, spectra[m.name].S)
         for m in after.matrices
     ):
         sentences.append(f"step {after.step} holds the same weights as step {before.step}")
     return sentences
+
+
+def _same_values(S: np.ndarray, other: np.ndarray) -> bool:
+    """Tell whether spectra are equal, as far as a run stores them."""
+    return np.array_equal(S.astype(np.float32), other.astype(np.float32), equal_nan=True)
