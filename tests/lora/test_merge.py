@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from lora.adapter_cases import kohya_adapter, peft_adapter, peft_changes
 from lora.tuned_cases import gpt2, llama, saved
+from rankscope.checkpoints import Checkpoint
 from rankscope.lora import extract, merge, open_adapter
 from rankscope.lora.targets import targets
 
@@ -172,3 +173,18 @@ def test_merged_weights_are_not_said_to_be_quantised(tmp_path: Path) -> None:
     (tmp_path / "base" / "config.json").write_text(json.dumps(settings))
     merge(peft_adapter(tmp_path / "a"), tmp_path / "base", tmp_path / "m")
     assert json.loads((tmp_path / "m" / "config.json").read_text()) == {"model_type": "llama"}
+
+
+def test_a_link_that_leads_outside_is_refused_before_a_weight_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = peft_adapter(tmp_path / "a")
+    (tmp_path / "base").mkdir()
+    save_file(base_weights(), tmp_path / "base" / "model.safetensors")
+    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "base" / "vocab.txt").symlink_to(tmp_path / "secret.txt")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    monkeypatch.setattr(Checkpoint, "read", lambda *_: pytest.fail("a weight was read"))
+    with pytest.raises(ValueError, match="is a link that leads outside its folder"):
+        merge(adapter, tmp_path / "base", tmp_path / "merged")
+    assert sorted(path.name for path in tmp_path.iterdir()) == before

@@ -2,20 +2,20 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Num
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, open_checkpoint
-from rankscope.checkpoints.files import LocalFile, inside
+from rankscope.checkpoints.files import LocalFile, inside, read_bytes
 from rankscope.checkpoints.tensors import Range
 from rankscope.lora.adapter import Adapter, open_adapter
-from rankscope.lora.peft import PREFIX
+from rankscope.lora.peft import CONFIG, PREFIX
 from rankscope.lora.targets import Target, targets
 from rankscope.lora.writing import (
     check_free,
@@ -25,6 +25,7 @@ from rankscope.lora.writing import (
 )
 
 Path_ = str | os.PathLike[str]
+Setting = LocalFile | Mapping[str, Any]  # a file to copy, or the content of a JSON file
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 BESIDE = (".json", ".txt", ".model", ".jinja")  # configurations and tokenizers
@@ -73,7 +74,9 @@ def merge(
         weight = base.read(name)
         return weight if name not in modules else _added(weight, adapter, *modules[name])
 
-    _write(target, base, layout, read, overwrite=overwrite)
+    one_file = target.suffix == ".safetensors"
+    settings = {} if one_file else _settings(base)  # refused before anything is written
+    _write(target, base, layout, read, settings, overwrite=overwrite)
     added = tuple(name for name in whole if name not in base.tensors)
     changed = (*modules, *(name for name in whole if name in base.tensors))
     return Merged(target, changed, added)
@@ -112,6 +115,7 @@ def _write(
     base: Checkpoint,
     layout: Mapping[str, tuple[tuple[int, ...], torch.dtype]],
     read: Callable[[str], Tensor],
+    settings: Mapping[str, Setting],
     *,
     overwrite: bool,
 ) -> None:
@@ -128,7 +132,8 @@ def _write(
             weight_map = {name: file for file, names in shards.items() for name in names}
             index = {"metadata": {"total_size": sum(sizes)}, "weight_map": weight_map}
             (folder / INDEX).write_text(json.dumps(index, indent=2) + "\n")
-        _copy_settings(Path(base.source), folder)
+        for name, setting in settings.items():
+            _write_setting(folder / name, setting)
 
 
 def _shards(base: Checkpoint, names: list[str]) -> dict[str, list[str]]:
@@ -154,20 +159,33 @@ def _file(base: Checkpoint, name: str) -> str:
     return loader.file.name if isinstance(loader, Range) else ""
 
 
-def _copy_settings(source: Path, folder: Path) -> None:
-    """Copy configurations and tokenizers, so that the merged folder loads like the base."""
+def _settings(base: Checkpoint) -> dict[str, Setting]:
+    """Return configurations and tokenizers by name, so that the merged folder loads like the base.
+
+    Of a model on the hub only the configurations are known. ValueError if a link leads outside.
+    """
+    source = Path(base.source)
     if not source.is_dir():
-        return
+        config = base.metadata.get("config")
+        return {} if config is None else {"config.json": config}
+    settings: dict[str, Setting] = {}
     for entry in sorted(source.iterdir()):
-        taken = (folder / entry.name).exists() or entry.name.endswith(".index.json")
-        if taken or entry.suffix not in BESIDE or entry.name == "adapter_config.json":
+        name = entry.name
+        if entry.suffix not in BESIDE or name.endswith(".index.json") or name == CONFIG:
             continue
-        file = LocalFile.at(inside(source, entry.name))
-        if file.size > MOST_BESIDE:
-            continue
-        shutil.copyfile(file.path, folder / entry.name)
-        if entry.name == "config.json":
-            _forget_quantization(folder / entry.name)
+        file = LocalFile.at(inside(source, name))
+        if file.size <= MOST_BESIDE:
+            settings[name] = file
+    return settings
+
+
+def _write_setting(path: Path, setting: Setting) -> None:
+    if isinstance(setting, LocalFile):
+        path.write_bytes(read_bytes(setting, 0, setting.size))
+    else:
+        path.write_text(json.dumps(setting, indent=2) + "\n")
+    if path.name == "config.json":
+        _forget_quantization(path)
 
 
 def _forget_quantization(config: Path) -> None:
