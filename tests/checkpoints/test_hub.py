@@ -2,12 +2,9 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -15,85 +12,15 @@ import torch
 from safetensors.torch import save_file
 
 import rankscope as rs
+from checkpoints.local_hub import COMMITS, Hub, serving
 from rankscope.checkpoints import hub, open_checkpoint
 from rankscope.checkpoints.hub import hub_id
-
-COMMITS = {"main": "a" * 40, "step10": "b" * 40, "step200": "c" * 40}
-
-
-class Hub(ThreadingHTTPServer):
-    """A server of one model, with a folder per revision."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.folder = folder
-        self.sent: list[tuple[str, int]] = []
-        self.ranges = True
-
-    @property
-    def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers of the hub's two addresses: what a model has, and a part of a file."""
-
-    server: Hub
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        if match := re.fullmatch(r"/api/models/org/model(?:/revision/(.+))?", path):
-            revision = match[1] or "main"
-            if revision not in COMMITS:
-                self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})
-                return
-            files = [
-                {"rfilename": file.name, "size": file.stat().st_size}
-                for file in sorted((self.server.folder / COMMITS[revision]).iterdir())
-            ]
-            info = {"id": "org/model", "sha": COMMITS[revision], "siblings": files}
-            self.answer(200, json.dumps(info).encode())
-        elif match := re.fullmatch(r"/org/model/resolve/([0-9a-f]{40})/([^/]+)", path):
-            data = (self.server.folder / match[1] / match[2]).read_bytes()
-            wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            assert wanted is not None
-            part = data[int(wanted[1]) : int(wanted[2]) + 1]
-            self.server.sent.append((match[2], len(part)))
-            self.answer(206, part) if self.server.ranges else self.answer(200, data)
-        else:
-            self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
-
-    def answer(self, code: int, body: bytes, headers: dict[str, str] | None = None) -> None:
-        self.send_response(code)
-        for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
 
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    import huggingface_hub.constants
-    import huggingface_hub.file_download
-    import huggingface_hub.hf_api
-
-    for commit in COMMITS.values():
-        (tmp_path / commit).mkdir()
-    with Hub(tmp_path) as hub_server:
-        monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", hub_server.endpoint)
-        template = hub_server.endpoint + "/{repo_id}/resolve/{revision}/{filename}"
-        monkeypatch.setattr(huggingface_hub.constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-        monkeypatch.setattr(
-            huggingface_hub.file_download, "HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False
-        )
-        monkeypatch.setenv("HF_HUB_DISABLE_TELEMETRY", "1")
-        threading.Thread(target=hub_server.serve_forever, daemon=True).start()
+    with serving(tmp_path, monkeypatch) as hub_server:
         yield hub_server
-        hub_server.shutdown()
 
 
 def test_only_headers_and_wanted_tensors_are_fetched(server: Hub) -> None:

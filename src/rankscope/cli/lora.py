@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -12,14 +12,17 @@ from rankscope.cli.tables import print_table
 if TYPE_CHECKING:
     import pandas as pd
 
+Place = TypeVar("Place", str, Path)
+
 
 @app.command()
 def lora(
     paths: Annotated[
-        list[Path],
+        list[str],
         typer.Argument(
             help="BASE TUNED: two checkpoints. ADAPTER: one adapter. A folder of checkpoints or "
-            "adapters in step order. With --diff two adapters."
+            "adapters in step order. With --diff two adapters. org/model and org/model@revision "
+            "are on the hub."
         ),
     ],
     out: Annotated[
@@ -27,8 +30,7 @@ def lora(
         typer.Option("--out", "-o", callback=local, help="Where to write the adapter or model."),
     ] = None,
     base: Annotated[
-        Path | None,
-        typer.Option(callback=local, help="Model that an adapter or a series started from."),
+        str | None, typer.Option(help="Model that an adapter or a series started from.")
     ] = None,
     energy: Annotated[
         float | None, typer.Option(help="Share of each change's energy that is kept.")
@@ -91,10 +93,8 @@ def lora(
 
     **lora FOLDER** shows how the rank of the change grew over the checkpoints in a folder.
     """
-    paths = [path.expanduser() for path in paths]
-    for path in paths:
-        if not path.exists():
-            raise ValueError(f"{path} does not exist; give a checkpoint, an adapter or a folder")
+    paths = [_source(path) for path in paths]
+    base = None if base is None else _source(base)
     if len(paths) > 2 or (diff and len(paths) != 2):
         raise ValueError("give one path, or two: BASE TUNED, or with --diff two adapters")
     task = _task(paths, diff=diff, merge=merge, resize=bool(resize or energy or budget))
@@ -107,7 +107,7 @@ def lora(
     }  # fmt: skip
     for option, value in given.items():
         if value and option not in OPTIONS[task]:
-            raise ValueError(f"{option} has no meaning here: {' '.join(map(str, paths))} is {task}")
+            raise ValueError(f"{option} has no meaning here: {' '.join(paths)} is {task}")
     rules: dict[str, Any] = {"energy": energy, "budget": budget, "round_to": _rounding(round_to)}
     if task == DIFFERENCE:
         _compare(paths[0], paths[1], json)
@@ -149,7 +149,17 @@ OPTIONS: dict[str, set[str]] = {
 }
 
 
-def _task(paths: list[Path], *, diff: bool, merge: bool, resize: bool) -> str:
+def _source(path: str) -> str:
+    """Return a path with `~` expanded, or the name of a model on the hub as it is."""
+    from rankscope.checkpoints.hub import hub_id
+
+    place = Path(path).expanduser()
+    if not place.exists() and hub_id(path) is None:
+        raise ValueError(f"{path} does not exist; give a checkpoint, an adapter or a folder")
+    return str(place) if place.exists() else path
+
+
+def _task(paths: list[str], *, diff: bool, merge: bool, resize: bool) -> str:
     if len(paths) == 2:
         return DIFFERENCE if diff else TUNED
     if not _is_adapter(paths[0]):
@@ -163,15 +173,15 @@ def _rounding(text: str) -> int | str:
     return text if text == "vllm" else int(text)
 
 
-def _is_adapter(path: Path) -> bool:
+def _is_adapter(path: str) -> bool:
     """Tell an adapter from a folder of several; a single checkpoint is neither."""
     from rankscope.checkpoints import open_checkpoint
     from rankscope.checkpoints.series import series_in
     from rankscope.lora.adapter import is_adapter
 
-    if path.is_dir() and not (path / "adapter_config.json").exists():
-        members, _ = series_in(path)
-        if len(members) > 1 or members[0].path != str(path):
+    if Path(path).is_dir() and not Path(path, "adapter_config.json").exists():
+        members, _ = series_in(Path(path))
+        if len(members) > 1 or members[0].path != path:
             return False
     if not is_adapter(open_checkpoint(path)):
         raise ValueError(
@@ -180,7 +190,7 @@ def _is_adapter(path: Path) -> bool:
     return True
 
 
-def _refuse_adapters(base: Path, tuned: Path) -> None:
+def _refuse_adapters(base: str, tuned: str) -> None:
     """Refuse an adapter in the place of a model, and say what to type."""
     from rankscope.checkpoints import open_checkpoint
     from rankscope.lora.adapter import is_adapter
@@ -198,7 +208,7 @@ def _refuse_adapters(base: Path, tuned: Path) -> None:
 
 
 def _extract(
-    pair: tuple[Path, Path],
+    pair: tuple[str, str],
     out: Path | None,
     rules: Mapping[str, Any],
     options: Mapping[str, Any],
@@ -257,24 +267,24 @@ def _progress() -> Any:
     return shown()
 
 
-def _describe(path: Path, base: Path | None, json: bool) -> None:
+def _describe(path: str, base: str | None, json: bool) -> None:
     from rankscope.lora import intruders, used_directions
 
     table = used_directions(path)
     if base is not None:
         table = table.join(intruders(path, base).drop(columns="shape"))
-    _show(table, json, title=str(path))
+    _show(table, json, title=path)
 
 
-def _compare(a: Path, b: Path, json: bool) -> None:
+def _compare(a: str, b: str, json: bool) -> None:
     from rankscope.lora import difference_of
 
     _show(difference_of(a, b), json, title=f"{b} - {a}")
 
 
 def _resize(
-    path: Path,
-    base: Path | None,
+    path: str,
+    base: str | None,
     out: Path | None,
     rules: Mapping[str, Any],
     prefix: str,
@@ -299,7 +309,7 @@ def _resize(
     _show(table_of(rows), json, title=str(result.path))
 
 
-def _renamed(adapter: Any, style: str | None, base: Path | None, prefix: str) -> Any:
+def _renamed(adapter: Any, style: str | None, base: str | None, prefix: str) -> Any:
     """Return the change of names from PEFT's to kohya's or back, which needs the base's names."""
     from rankscope.checkpoints import open_checkpoint
     from rankscope.lora.kohya import module_name
@@ -314,17 +324,21 @@ def _renamed(adapter: Any, style: str | None, base: Path | None, prefix: str) ->
     return lambda module: prefix + tensors[module].tensor.removesuffix(".weight")
 
 
-def _merge(path: Path, base: Path | None, out: Path | None, *, overwrite: bool) -> None:
+def _merge(path: str, base: str | None, out: Path | None, *, overwrite: bool) -> None:
     from rankscope.lora import merge
 
-    base, out = _needed(base, "--merge", "--base"), _needed(out, "--merge", "-o")
-    result = merge(path, base, out, overwrite=overwrite)
+    result = merge(
+        path,
+        _needed(base, "--merge", "--base"),
+        _needed(out, "--merge", "-o"),
+        overwrite=overwrite,
+    )
     added = f", {', '.join(result.added)} added" if result.added else ""
     typer.echo(f"{result.path}: {len(result.changed)} tensors changed{added}", err=True)
 
 
 def _grow(
-    path: Path, base: Path | None, pattern: str | None, figure: Path | None, json: bool
+    path: str, base: str | None, pattern: str | None, figure: Path | None, json: bool
 ) -> None:
     from rankscope.lora import growth
 
@@ -336,10 +350,10 @@ def _grow(
 
         png, _ = save(change_ranks_over_steps(table), figure)
         typer.echo(f"{png}", err=True)
-    _show(table.set_index("matrix"), json, title=str(path))
+    _show(table.set_index("matrix"), json, title=path)
 
 
-def _needed(path: Path | None, option: str, name: str) -> Path:
+def _needed(path: Place | None, option: str, name: str) -> Place:
     if path is None:
         raise ValueError(f"{option} needs {name}")
     return path

@@ -12,6 +12,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint
+from rankscope.checkpoints.hub import hub_id
 from rankscope.lora import peft
 from rankscope.lora.adapter import open_adapter
 from rankscope.lora.changes import MAX_RANK, Changes, decomposed, open_changes
@@ -209,11 +210,19 @@ class _Writer:
         return peft.config_for(
             ranks,
             modules_to_save=self.saved,
-            base_model_name_or_path=base,
+            **_base_fields(base),
             bias="all" if self.biases else "none",
             fan_in_fan_out=any(_stored_transposed(r) for r in self.readings.values()),
             **tying,
         )
+
+
+def _base_fields(source: str) -> dict[str, Any]:
+    """Return the fields by which PEFT finds the base: a path, or a name and revision on the hub."""
+    named = None if os.path.exists(source) else hub_id(source)
+    repo, revision = named or (source, None)
+    fields = {"base_model_name_or_path": repo}
+    return fields if revision is None else {**fields, "revision": revision}
 
 
 def _tied_tokens(both: Changes, saved: Iterable[str]) -> str | None:
