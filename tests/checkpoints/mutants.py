@@ -1,32 +1,52 @@
-"""Child process that damages one checkpoint many times: `mutants.py KIND COUNT FOLDER`.
+"""Child process that scans damaged checkpoints with the command.
 
-It prints the outcomes as JSON. Memory is limited, each reading has ten seconds, and an audit hook
-ends the process if anything but a file of the folder is opened, or anything is executed.
+`mutants.py KIND[,KIND...] COUNT FOLDER` prints the outcomes of COUNT files of each kind as JSON. On
+a breach it ends and leaves the file in FOLDER. Memory is limited, each command has ten seconds, and
+an audit hook ends the process if anything but a file of FOLDER is opened, or anything is executed.
 """
 
+import contextlib
+import functools
 import io
 import json
 import os
 import random
+import re
 import resource
 import signal
+import struct
 import sys
+import time
+import traceback
 import warnings
 import zipfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gguf
 import torch
 import torch.distributed.checkpoint as dcp
+import typer
 from gguf.quants import quantize
+from rich.cells import cell_len
 from safetensors.torch import save_file
 
-from rankscope.checkpoints import open_checkpoint
+from rankscope.cli import main as command_line
 from test_store_mutations import mutated
 
 KINDS = ("safetensors", "index", "zip", "pickle", "legacy", "gguf", "dcp")
+FORMS = ((), ("--json",), ("--csv",), ("--leading", "2", "--like", "weightwatcher"))
+NUMBERS = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**49, 2**50 - 1, 2**50, 2**63 - 1, 2**64 - 1)
+NAMES = ("", "..", "../../etc/passwd", "/etc/passwd", "\0", "\x1b[31m", "\ud800", "x" * 70_000)
+VALUES = (*NAMES, None, True, -1, 0.5, float("nan"), 10**400, [], {}, [[]], {"": {}})
+ENTRIES = tuple(
+    {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]}
+    for dtype in ("F32", "F8_E4M3", "I8", "F4", "F64")
+    for shape in ([0, 2**49], [2**49, 0], [2**49, 2**49, 0], [2**49, 0, 3, 3], [0] * 16, [0, 0])
+)
 SECONDS = 10
 MEMORY = 10**9
 FORBIDDEN = ("exec", "os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen")
@@ -77,6 +97,14 @@ def write(kind: str, folder: Path) -> tuple[Path, list[Path]]:
     return path, [path]
 
 
+def damaged(kind: str, name: str, data: bytes, moment: random.Random) -> bytes:
+    """Return the bytes of a file after an accident or a forgery."""
+    if moment.randrange(3) == 0:
+        return forged(name, data, moment)
+    data = in_archive(data, moment) if kind == "pickle" else mutated(data, moment)
+    return mutated(data, moment) if moment.randrange(3) == 0 else data
+
+
 def in_archive(data: bytes, moment: random.Random) -> bytes:
     """Damage the pickle, and zip it again so that the archive is whole."""
     out = io.BytesIO()
@@ -87,6 +115,34 @@ def in_archive(data: bytes, moment: random.Random) -> bytes:
     return out.getvalue()
 
 
+def forged(name: str, data: bytes, moment: random.Random) -> bytes:
+    """Put a value that nobody expects into a file that is otherwise whole."""
+    if name.endswith(".json"):
+        return json.dumps(forged_json(json.loads(data), moment)).encode()
+    if name.endswith(".safetensors"):
+        end = 8 + struct.unpack("<Q", data[:8])[0]
+        header = json.dumps(forged_json(json.loads(data[8:end]), moment)).encode()
+        return struct.pack("<Q", len(header)) + header + data[end:]
+    number = struct.pack("<Q", moment.choice(NUMBERS))[: moment.choice((1, 2, 4, 8))]
+    place = moment.randrange(len(data))
+    return data[:place] + number + data[place + len(number) :]
+
+
+def forged_json(content: Any, moment: random.Random) -> Any:
+    """Return JSON with one value or name replaced, or one entry more."""
+    if isinstance(content, dict) and moment.randrange(4) == 0:
+        return {**content, "forged.weight": moment.choice(ENTRIES)}
+    if not isinstance(content, dict | list) or not content or moment.randrange(8) == 0:
+        return moment.choice((*VALUES, *NUMBERS, *ENTRIES))
+    if isinstance(content, list):
+        place = moment.randrange(len(content))
+        return [forged_json(v, moment) if i == place else v for i, v in enumerate(content)]
+    key = moment.choice(list(content))
+    if moment.randrange(4) == 0:
+        return {moment.choice(NAMES) if k == key else k: v for k, v in content.items()}
+    return {k: forged_json(v, moment) if k == key else v for k, v in content.items()}
+
+
 def guard(folder: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     """Forbid all that a reader has no reason to do; return what switches the guard on and off."""
     switched_on: list[bool] = []
@@ -94,12 +150,12 @@ def guard(folder: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if not switched_on:
             return
-        if event == "open" and not str(arguments[0]).startswith(str(folder)):
-            os.write(2, f"opened {arguments[0]!r}\n".encode())
-            os._exit(3)
-        if event in FORBIDDEN:
+        outside = event == "open" and not str(arguments[0]).startswith(str(folder))
+        if outside or event in FORBIDDEN:
+            switched_on.clear()
+            traceback.print_stack(file=sys.__stderr__)
             os.write(2, f"{event} {arguments!r}\n".encode())
-            os._exit(4)
+            os._exit(3)
 
     sys.addaudithook(hook)
     return lambda: switched_on.append(True), switched_on.clear
@@ -112,53 +168,119 @@ def limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def read(path: Path) -> str:
-    """Open a checkpoint and read all of it; return the outcome."""
+@dataclass(frozen=True)
+class Ran:
+    """Exit code and output of one command."""
+
+    code: int
+    out: str
+    err: str
+
+
+def ran(*arguments: object) -> Ran:
+    """Run `rankscope scan` as a terminal does, within ten seconds: the alarm ends the process."""
+    out, err = io.StringIO(), io.StringIO()
+    sys.argv = ["rankscope", "scan", *map(str, arguments)]
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    code = 0
     try:
-        checkpoint = open_checkpoint(path)
-        for name, stored in checkpoint.tensors.items():
-            if not stored.refusal:
-                tensor = checkpoint.read(name)
-                assert tuple(tensor.shape) == stored.shape and tensor.dtype == stored.dtype
-        return "named" if checkpoint.problems else "read"
-    except ValueError as refusal:
-        sentence = str(refusal)
-        assert sentence and "\n" not in sentence and len(sentence) < 1000, sentence
-        return "refused"
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            command_line()
+    except SystemExit as end:
+        assert end.code is None or isinstance(end.code, int)
+        code = end.code or 0
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+    return Ran(code, out.getvalue(), err.getvalue())
 
 
-def main(kind: str, count: int, folder: Path) -> None:
+def outcome(scan: Ran) -> str:
+    """Return what became of a damaged checkpoint; AssertionError if users could not tell."""
+    lines = scan.err.splitlines()
+    for line in lines:
+        assert line.startswith("rankscope: ") and 20 < len(line) < 1000, scan
+        assert line.isprintable() and "Traceback" not in line and "Error" not in line, scan
+    if scan.code == 0:
+        assert scan.out and all("NaN or Inf" in line for line in lines), scan
+        return "read"
+    assert scan.code == 2, scan
+    if scan.out:
+        assert lines, scan
+        return "partial"
+    assert len(lines) == 1, scan
+    return "refused"
+
+
+def series_outcome(whole: Path, damaged: Path) -> str:
+    """Scan a whole checkpoint and a damaged one as a series: the whole one is always shown."""
+    scan = ran(whole, damaged, "--csv")
+    assert re.search(r"^layers\.0,(0,)?linear,3 x 32,5\.716", scan.out, re.MULTILINE), scan
+    same = "holds the same weights as step 0"
+    odd = [line for line in scan.err.splitlines() if same not in line and "step 1 " not in line]
+    assert scan.code == 2 or not odd, scan
+    assert all(line.startswith("rankscope: ") for line in odd), scan
+    return {0: "series read", 2: "series partial"}[scan.code]
+
+
+def main(kinds: Sequence[str], count: int, root: Path) -> None:
     warnings.simplefilter("ignore")
-    place, files = write(kind, folder)
+    typer.main.get_command = functools.cache(typer.main.get_command)  # a third of the time
+    switch_on, switch_off = guard(root)
+    limit_memory()
+    for kind in kinds:
+        folder = root / kind
+        folder.mkdir()
+        place, files = write(kind, folder)
+        save_file(example(), root / "whole.safetensors")
+        warm_up(place, files[0])
+        switch_on()
+        try:
+            outcomes, slowest = trial(kind, count, place, files, root)
+        finally:
+            switch_off()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        line = {"kind": kind, "outcomes": outcomes, "peak": peak, "slowest": slowest}
+        print(json.dumps(line), flush=True)
+
+
+def trial(
+    kind: str, count: int, place: Path, files: list[Path], root: Path
+) -> tuple[Counter[str], float]:
+    """Return the outcomes of so many damaged files, and the time of the slowest command."""
     originals = {path: path.read_bytes() for path in files}
     moment = random.Random(f"{kind} {count}")
-    assert read(place) == "read"
-    limit_memory()
-    switch_on, switch_off = guard(folder)
     outcomes: Counter[str] = Counter()
-    mutants = folder.with_suffix(".mutant")
-    for _ in range(count):
+    slowest = 0.0
+    for number in range(count):
         path = moment.choice(files)
-        change = in_archive if kind == "pickle" else mutated
-        data = change(originals[path], moment)
-        if moment.randrange(3) == 0:
-            data = mutated(data, moment)
+        data = damaged(kind, path.name, originals[path], moment)
         path.write_bytes(data)
-        if len(outcomes) == 0:
-            switch_on()
-        try:
-            outcomes[read(place)] += 1
-        except BaseException as failure:
-            switch_off()
-            mutants.write_bytes(data)
-            raise AssertionError(f"mutant in {mutants}") from failure
+        began = time.monotonic()
+        if number % 10 == 9:
+            outcomes[series_outcome(root / "whole.safetensors", place)] += 1
+        else:
+            outcomes[outcome(ran(place, *FORMS[number % len(FORMS)]))] += 1
+        slowest = max(slowest, time.monotonic() - began)
         path.write_bytes(originals[path])
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({**outcomes, "peak": peak}))
+    return outcomes, slowest
+
+
+def warm_up(place: Path, file: Path) -> None:
+    """Import all that the command imports on its ways, before imports are forbidden."""
+    cell_len("\u6f22")  # widths of letters in names
+    original = file.read_bytes()
+    for form in FORMS:
+        assert outcome(ran(place, *form)) == "read"
+    assert ran(place, place, "--csv").code == 0
+    file.write_bytes(b"?")
+    for form in FORMS:
+        assert outcome(ran(place, *form)) in ("refused", "partial")
+    file.write_bytes(original)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))
+    try:
+        main(sys.argv[1].split(","), int(sys.argv[2]), Path(sys.argv[3]))
+    except Exception:  # typer has a hook of its own, which would hide half of the trace
+        traceback.print_exc()
+        sys.exit(1)

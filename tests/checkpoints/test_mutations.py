@@ -11,24 +11,25 @@ import pytest
 from checkpoints.mutants import KINDS
 
 TESTS = Path(__file__).parents[1]
+EACH = [pytest.param([kind], 15_000, marks=pytest.mark.slow, id=kind) for kind in KINDS]
 
 
-@pytest.mark.parametrize("count", [120, pytest.param(15_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("kind", KINDS)
-def test_damage_costs_a_sentence(tmp_path: Path, kind: str, count: int) -> None:
-    """A child reads all mutants of one format; its audit hook and limits end it on a breach."""
-    (tmp_path / "files").mkdir()
+@pytest.mark.parametrize(("kinds", "count"), [pytest.param(KINDS, 40, id="sample"), *EACH])
+def test_damage_costs_a_sentence(tmp_path: Path, kinds: list[str], count: int) -> None:
+    """A child scans all mutants with the command; its audit hook and limits end it on a breach."""
     script = TESTS / "checkpoints" / "mutants.py"
     ran = subprocess.run(
-        [sys.executable, script, kind, str(count), tmp_path / "files"],
+        [sys.executable, script, ",".join(kinds), str(count), tmp_path],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *filter(None, sys.path)])},
         capture_output=True,
         text=True,
         check=False,
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    outcomes = json.loads(ran.stdout)
-    peak = outcomes.pop("peak")
-    assert sum(outcomes.values()) == count
-    assert outcomes["refused"] > count / 10
-    assert peak < 2e9
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    assert [line["kind"] for line in lines] == list(kinds)
+    for line in lines:
+        assert sum(line["outcomes"].values()) == count
+        assert line["outcomes"]["refused"] > count / 10
+        assert line["outcomes"]["series partial"] > count / 50
+        assert line["peak"] < 1e9 and line["slowest"] < 10

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+import rankscope as rs
 from rankscope.checkpoints import open_checkpoint
 from rankscope.checkpoints.files import LocalFile
 from rankscope.checkpoints.json_text import MOST_BYTES
@@ -150,3 +151,30 @@ def test_real_files_are_read() -> None:
             ) == set(expected.keys())
             for name in checkpoint.tensors:
                 assert torch.equal(checkpoint.read(name), expected.get_tensor(name))
+
+
+def test_names_and_empty_shapes_that_nobody_could_show(tmp_path: Path) -> None:
+    """No byte of the file stands behind these axes, and sums over them would take all memory."""
+    odd = {"long": "x" * 2000, "wide": "wide.weight", "escape": "\x1b[31m"}
+    entry = {"dtype": "F32", "data_offsets": [0, 0]}
+    header = {
+        odd["wide"]: {**entry, "shape": [0, 2**49, 3]},
+        odd["long"]: {**entry, "shape": [0, 4]},
+        odd["escape"]: {**entry, "shape": [0, 4]},
+        "empty.weight": {**entry, "shape": [0, 2**30]},
+        "a.weight": {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]},
+    }
+    text = json.dumps(header).encode()
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(struct.pack("<Q", len(text)) + text + struct.pack("<2f", 3, 4))
+    checkpoint = open_checkpoint(path)
+    assert checkpoint.tensors.keys() == {"empty.weight", "a.weight"}
+    assert checkpoint.read("a.weight").tolist() == [[3.0], [4.0]]
+    names, shapes = checkpoint.problems
+    assert names.startswith("2 tensors have names that no terminal should show, first 'xxx")
+    assert shapes == (
+        "1 tensors are empty and of unreasonable size, first 'wide.weight' of shape "
+        f"{(0, 2**49, 3)}"
+    )
+    scan = rs.scan(path, include="empty")
+    assert scan.table()["norm"].tolist() == [0.0]

@@ -5,6 +5,7 @@ import torch
 from torch import nn
 
 from rankscope.matrices import products, views
+from rankscope.matrices.state_dict import MOST_EXPERTS
 
 
 def check_assumed(model: nn.Module) -> None:
@@ -88,6 +89,13 @@ def test_gpt2_agrees_with_its_model() -> None:
 def test_interleaved_projections_have_no_blocks() -> None:
     matrices = views({"attn.query_key_value.weight": torch.zeros(24, 8)}, parts=True)
     assert list(matrices) == ["attn.query_key_value"]
+
+
+def test_a_stack_of_too_many_experts_is_one_matrix() -> None:
+    tensors = {"experts.w1": torch.zeros(MOST_EXPERTS + 1, 2, 3, device="meta")}
+    matrices = views(tensors)
+    assert list(matrices) == ["experts.w1"]
+    assert matrices.coverage["experts.w1"].status == "flattened"
 
 
 def test_experts_convolutions_and_unknown_tensors() -> None:

@@ -101,3 +101,16 @@ def test_what_can_be_read_is_printed_with_exit_code_2(
     ran = Ran(capsys, tmp_path, "--csv")
     assert ran.code == 2 and ran.err.startswith("rankscope: step 10 is left out: ")
     assert len(ran.out.splitlines()) == 10
+
+
+def test_many_problems_are_counted_and_json_has_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved(tmp_path / "series" / "step0.safetensors", weights())
+    for step in range(1, 31):
+        (tmp_path / "series" / f"step{step}.safetensors").write_bytes(b"\x10")
+    ran = Ran(capsys, tmp_path / "series")
+    lines = ran.err.splitlines()
+    assert ran.code == 2 and len(lines) == 21 and "40x16" in ran.out
+    assert lines[-1] == "rankscope: and 10 more, which --json lists"
+    assert len(json.loads(Ran(capsys, tmp_path / "series", "--json").out)["problems"]) == 30

@@ -1,5 +1,6 @@
 """Open a checkpoint of any format that is known, by what it holds and not by how it is called."""
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -23,6 +24,9 @@ from rankscope.checkpoints.safetensors import open_safetensors
 from rankscope.checkpoints.scales import with_scales
 from rankscope.checkpoints.torch_files import open_legacy, open_zip
 
+LONGEST_NAME = 1000
+MOST_OF_EMPTY = 2**31  # product of the axes of an empty tensor that are not 0
+
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Return the checkpoint at a path; only headers are read.
@@ -34,19 +38,40 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     Weights in float8 or MXFP4 are read with their scales. Other integers are refused by name.
     """
     try:
-        return _named(with_scales(_opened(path)))
+        return _without_odd(with_scales(_opened(path)))
     except ValueError as refusal:
         raise ValueError(printable(str(refusal))) from None
 
 
-def _named(checkpoint: Checkpoint) -> Checkpoint:
-    """Return the checkpoint without tensors whose names no terminal should show."""
-    odd = [name for name in checkpoint.tensors if not name.isprintable()]
+def _without_odd(checkpoint: Checkpoint) -> Checkpoint:
+    """Return the checkpoint without tensors of names or shapes that nothing can be done with."""
     problems = [*checkpoint.problems]
-    if odd:
-        problems.append(f"{len(odd)} tensors have names that are no text, first {odd[0][:80]!r}")
-    tensors = {name: t for name, t in checkpoint.tensors.items() if name.isprintable()}
+    unnamed = [name for name in checkpoint.tensors if not _is_shown(name)]
+    if unnamed:
+        first = repr(unnamed[0][:80])
+        problems.append(
+            f"{len(unnamed)} tensors have names that no terminal should show, first {first}"
+        )
+    # No byte of a file stands behind the other axes of an empty tensor.
+    endless = [
+        name
+        for name, stored in checkpoint.tensors.items()
+        if 0 in stored.shape and math.prod(size for size in stored.shape if size) > MOST_OF_EMPTY
+    ]
+    if endless:
+        shape = checkpoint.tensors[endless[0]].shape
+        problems.append(
+            f"{len(endless)} tensors are empty and of unreasonable size, first "
+            f"{endless[0][:80]!r} of shape {shape}"
+        )
+    odd = {*unnamed, *endless}
+    tensors = {name: stored for name, stored in checkpoint.tensors.items() if name not in odd}
     return replace(checkpoint, tensors=tensors, problems=tuple(map(printable, problems)))
+
+
+def _is_shown(name: str) -> bool:
+    """Tell whether a terminal should show a name."""
+    return name.isprintable() and len(name) <= LONGEST_NAME
 
 
 def _opened(path: str | os.PathLike[str]) -> Checkpoint:

@@ -1,5 +1,6 @@
 """The command that scans checkpoints."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 # Columns that a narrow terminal does without, the least useful first.
 LEAST = ("kind", "50% in", "90% in", "tail", "99% in", "eff. rank at first", "norm", "shape")
+MOST_SENTENCES = 20  # of notes and of problems
 SHORT = {
     "first_rank": "eff. rank at first",
     "effective_rank": "eff. rank",
@@ -122,10 +124,18 @@ def scan_command(
         typer.echo(table.to_csv(index=False), nl=False)
     else:
         _print(result, sort)
-    for sentence in (*result.notes, *result.problems):
-        typer.echo(f"rankscope: {sentence}", err=True)
+    _warn(result.notes)
+    _warn(result.problems)
     if result.problems:
         raise typer.Exit(2)
+
+
+def _warn(sentences: Sequence[str]) -> None:
+    for sentence in sentences[:MOST_SENTENCES]:
+        typer.echo(f"rankscope: {sentence}", err=True)
+    more = len(sentences) - MOST_SENTENCES
+    if more > 0:
+        typer.echo(f"rankscope: and {more} more, which --json lists", err=True)
 
 
 def _like_weightwatcher(result: "Scan") -> Any:

@@ -38,6 +38,7 @@ EMBEDDING = re.compile(
 )
 # GPT-2's Conv1D layers; nanoGPT gives the same names to Linear.
 CONV1D = ("c_attn", "c_proj", "c_fc", "q_attn")
+MOST_EXPERTS = 2**14  # matrices of one stack
 NOTHING: Mapping[str, StoredTensor] = MappingProxyType({})
 NO_HEADS = "no per-head products: a state dict has no head counts, pass like="
 
@@ -119,7 +120,7 @@ def _guess(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess:
     owner, _, key = name.rpartition(".")
     shape = shapes[name]
     guess = _guess_recurrent(owner, key, shapes) or _guess_multihead(owner, key, shape)
-    if guess is None and len(shape) == 3 and holds_experts(name):
+    if guess is None and len(shape) == 3 and holds_experts(name) and shape[0] <= MOST_EXPERTS:
         guess = Guess("expert stack", stack_readings(name, shape))
     if guess is None and key == "weight":
         guess = _guess_weight(owner, shapes)

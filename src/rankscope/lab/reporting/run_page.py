@@ -149,5 +149,5 @@ def _frame(frame: pd.DataFrame) -> str:
 
 def table_rows(frame: pd.DataFrame) -> Iterator[tuple[Cell, ...]]:
     """Yield the rows of a frame, its index first."""
-    for row in frame.itertuples():
+    for row in frame.itertuples(name=None):
         yield tuple(cell if isinstance(cell, str) else float(cell) for cell in row)
