@@ -76,7 +76,7 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
     """The new text of every document that exists."""
     verdicts = [(report.study, report.verdicts) for report in reports]
     blocks = {
-        README: {"claims": claims_table(verdicts, page=_page_from(README))},
+        README: {"claims": claims_table(map(_with_runs, verdicts), page=_page_from(README))},
         INDEX: {
             "trainings": outcome_table(_trainings(reports)),
             "runs": table(*archive_table([report.study for report in reports], archive)),
@@ -89,6 +89,13 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
     }
     paths = {root / name: made for name, made in blocks.items() if (root / name).exists()}
     return {path: fill(path.read_text(), made) for path, made in paths.items()}
+
+
+def _with_runs(judged: tuple[Study, tuple[Verdict, ...]]) -> tuple[Study, tuple[Verdict, ...]]:
+    """Leave out claims of a study of our own that nothing has been run for."""
+    study, verdicts = judged
+    tried = (v for v in verdicts if any(network.seeds for network in v.networks))
+    return study, tuple(tried) if study.ours else verdicts
 
 
 def _pages(root: Path, study: Study) -> list[str]:
