@@ -24,6 +24,7 @@ FREE_SECONDS = 0.2
 FREE_SECONDS_PER_STEP = 0.005
 
 OPERATIONS_PER_SECOND = 1e10  # of one core, roughly
+OVERHEAD = 5e6  # operations: half a millisecond for each matrix, however small
 
 
 class Budget:
@@ -127,13 +128,13 @@ def chosen_budget(
 
 def expected_seconds(plan: snapshot.Plan) -> float:
     """Return a rough cost of the first snapshot: an overhead per matrix, and the arithmetic."""
-    operations = sum(_operations(r.m, r.n, plan.leading) for r in plan.readings)
-    operations += sum(_operations(p.left.m + p.right.m, 2 * p.left.n) for p in plan.products)
-    matrices = len(plan.readings) + len(plan.products) + len(plan.pairs)
-    return 0.003 + 0.0005 * matrices + operations / OPERATIONS_PER_SECOND
+    operations = OVERHEAD * (len(plan.readings) + len(plan.products) + len(plan.pairs))
+    operations += sum(operations_of(r.m, r.n, plan.leading) for r in plan.readings)
+    operations += sum(operations_of(p.left.m + p.right.m, 2 * p.left.n) for p in plan.products)
+    return 0.003 + operations / OPERATIONS_PER_SECOND
 
 
-def _operations(m: int, n: int, leading: int | None = None) -> int:
+def operations_of(m: int, n: int, leading: int | None = None) -> int:
     """Operations of a Gram matrix and its eigenvalues, weighted for their lower speed.
 
     Or those of the Krylov space of leading directions, which is some times larger than these.

@@ -8,7 +8,7 @@ waits for the worker's before a buffer is filled again. The host never waits for
 import math
 import queue
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import SupportsFloat, TypeAlias
 
 import numpy as np
@@ -51,6 +51,12 @@ class Buffer:
         self.tensors, self.copy_seconds, self.window_seconds = {}, 0.0, 0.0
         for side in self.sides.values():
             side.empty()
+
+    def only(self, names: Collection[str]) -> "Buffer":
+        """Return some of these copies, which must have been filled."""
+        part = Buffer(self.number)
+        part.tensors = {name: copy for name, copy in self.tensors.items() if name in names}
+        return part
 
     def side(self, name: str) -> "Buffer":
         """Return the copies under a name, whose memory is used again as this buffer's is."""
@@ -147,6 +153,11 @@ class BufferPool:
             return self._free.get(timeout=timeout) if timeout > 0 else self._free.get_nowait()
         except queue.Empty:
             return None
+
+    @property
+    def has_free(self) -> bool:
+        """Whether `take` would return a buffer at once."""
+        return not self._free.empty()
 
     def give_back(self, buffer: Buffer) -> None:
         self._free.put(buffer)

@@ -68,9 +68,13 @@ def measurer_kind(home: torch.device, device: torch.device) -> MeasurerKind:
     return "process" if apart else "thread"
 
 
-def worker_threads(home: torch.device) -> int:
-    """Return 1 where the CPU trains and needs the cores itself, else a quarter of the cores."""
-    return 1 if home.type == "cpu" else max(1, cores() // 4)
+def worker_threads(home: torch.device, *, shared: bool = False) -> int:
+    """Return 1 where the CPU trains and needs the cores itself, else a quarter of the cores.
+
+    shared: the ranks on this machine share that quarter.
+    """
+    neighbours = int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if shared else 1  # set by torchrun
+    return 1 if home.type == "cpu" else max(1, cores() // (4 * neighbours))
 
 
 def cores() -> int:

@@ -1,22 +1,26 @@
 """Trackers of several processes that train one model.
 
-Replicated parameters (DDP) need no communication: rank 0 has them all. Sharded ones (FSDP2) are
-gathered one at a time, a collective which every rank must join until all have agreed to stop.
+Replicated parameters (DDP) need no communication. Sharded ones (FSDP2) are gathered one at a time,
+a collective which every rank must join until all have agreed to stop.
 A collective that a rank does not join waits for ever. So ranks meet first, and give up together
 when one of them does not come.
 """
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from enum import IntEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from rankscope.matrices import full_tensor
+from rankscope.matrices import Weights, full_tensor
+
+if TYPE_CHECKING:  # not in every build of torch
+    from torch._C._distributed_c10d import Store
 
 
 class Trouble(IntEnum):
@@ -47,6 +51,21 @@ def gathered(tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
         yield name, full_tensor(tensor)
 
 
+def gathered_share(tensors: Weights, names: Collection[str]) -> Iterator[tuple[str, Tensor]]:
+    """Yield some tensors whole, one at a time; every rank gathers the shards of the others too."""
+    for name in tensors:
+        if name in names:
+            yield name, full_tensor(tensors[name])
+        elif any(hasattr(part, "full_tensor") for part in tensors.behind(name)):
+            full_tensor(tensors[name])
+
+
+def prefixed(prefix: str, store: "Store") -> "Store":
+    """Return the part of a store whose keys begin with `prefix`."""
+    part: Store = dist.distributed_c10d.PrefixStore(prefix, store)
+    return part
+
+
 def agreed(home: torch.device, *votes: int) -> tuple[int, ...]:
     """Return the largest of all ranks' votes, one by one; a collective on training's device."""
     tensor = torch.tensor(votes, device=home)
@@ -69,7 +88,7 @@ class Meetings:
         store = dist.distributed_c10d._get_default_store()
         _trackers[str(path)] += 1
         prefix = f"rankscope/{path}/{_trackers[str(path)]}"
-        self._store = dist.distributed_c10d.PrefixStore(prefix, store)
+        self.store = prefixed(prefix, store)
         self._met = 0
 
     @property
@@ -84,20 +103,20 @@ class Meetings:
         """
         meeting, size = self._met, dist.get_world_size()
         self._met += 1
-        self._store.set(f"{meeting}/{dist.get_rank()}", "here")
+        self.store.set(f"{meeting}/{dist.get_rank()}", "here")
         missing = list(range(size))
         deadline, pause = time.monotonic() + self.patience, 0.001
         while missing:
-            missing = [n for n in missing if not self._store.check([f"{meeting}/{n}"])]
-            if self._store.check([f"{meeting}/absent"]) or time.monotonic() > deadline:
+            missing = [n for n in missing if not self.store.check([f"{meeting}/{n}"])]
+            if self.store.check([f"{meeting}/absent"]) or time.monotonic() > deadline:
                 break
             if missing:
                 time.sleep(pause)
                 pause = min(2 * pause, 0.05)
         told = ",".join(map(str, missing)) or "none"
-        decision = self._store.compare_set(f"{meeting}/absent", "", told).decode()
+        decision = self.store.compare_set(f"{meeting}/absent", "", told).decode()
         if meeting > 1:  # all have left the meeting before the last
-            self._store.delete_key(f"{meeting - 2}/{dist.get_rank()}")
+            self.store.delete_key(f"{meeting - 2}/{dist.get_rank()}")
             if is_writer():
-                self._store.delete_key(f"{meeting - 2}/absent")
+                self.store.delete_key(f"{meeting - 2}/absent")
         return [] if decision == "none" else [int(n) for n in decision.split(",")]

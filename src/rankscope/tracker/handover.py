@@ -8,6 +8,8 @@ from typing import Any
 
 from rankscope.tracker.budget import Budget
 from rankscope.tracker.buffers import Buffer, BufferPool, Handoff, Number, RowBuffer
+from rankscope.tracker.contributor import Contributor
+from rankscope.tracker.cost import Cost
 from rankscope.tracker.recorder import Recorder
 from rankscope.tracker.sinks import Sinks
 from rankscope.tracker.worker import Worker
@@ -16,34 +18,49 @@ from rankscope.tracker.worker import Worker
 class Handover:
     """Queues the recorder's work for the worker of a tracker."""
 
+    Job = Callable[[Recorder | Contributor], None]
+
     def __init__(
         self,
         worker: Worker,
-        recorder: Recorder,
+        recorder: Recorder | Contributor,
         pool: BufferPool,
         *,
         budget: Budget | None,
         sinks: Sinks,
     ) -> None:
-        self._worker = worker
+        self.worker = worker
         self._recorder = recorder
         self._pool = pool
         self._budget = budget
         self._sinks = sinks
         self._gaps: dict[str, list[int]] = {"skipped": [], "left_out": []}
 
+    @property
+    def cost(self) -> Cost:
+        """Cost of the snapshots that were recorded here."""
+        return self._recorder.cost
+
+    @property
+    def has_room(self) -> bool:
+        """Whether a buffer is free."""
+        return self._pool.has_free
+
     def submit(
-        self, job: Callable[[Recorder], None], *, after: Callable[[], None] | None = None
+        self,
+        job: Callable[[Recorder | Contributor], None],
+        *,
+        after: Callable[[], None] | None = None,
     ) -> None:
         """Let the worker run `job`, and `after` whatever becomes of it."""
         recorder = self._recorder
-        self._worker.submit(lambda: job(recorder), after=after)
+        self.worker.submit(lambda: job(recorder), after=after)
 
     def free_buffer(self, *, block: bool) -> tuple[Buffer | None, float]:
         """Return a free buffer, None if there is none, and the seconds waited for it."""
         began = time.perf_counter()
         buffer = None
-        while buffer is None and self._worker.alive:
+        while buffer is None and self.worker.alive:
             buffer = self._pool.take(timeout=0.2 if block else 0.0)
             if not block:
                 break
@@ -67,7 +84,7 @@ class Handover:
         handoff, pool = Handoff({name: [number] for name, number in numbers.items()}), self._pool
         budget, sinks, context = self._budget, self._sinks, copy_context()
 
-        def record(recorder: Recorder) -> None:
+        def record(recorder: Recorder | Contributor) -> None:
             with nullcontext() if budget is None else budget.measuring():
                 recorder.record(
                     step,
@@ -97,7 +114,7 @@ class Handover:
         """Send all that has gathered, and wait until it is committed and the sinks have seen it."""
         self.send_rows(rows)
         self._send_gaps()
-        self._worker.drain()
+        self.worker.drain()
         self._sinks.drain()
 
     def note_seconds(self, wall: float) -> None:
@@ -114,8 +131,8 @@ class Handover:
 
     def close(self) -> None:
         """Commit what is waiting and close the run."""
-        self._worker.drain()
-        self._worker.close()
+        self.worker.drain()
+        self.worker.close()
         self._recorder.close()
         self._sinks.close()
 

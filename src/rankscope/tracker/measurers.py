@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing import Pipe
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from rankscope.spectra import Carried
 from rankscope.tracker import partial
 from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.shared_memory import SharedMemory
+from rankscope.tracker.tensor_file import Source
 
 # Seconds without any CPU time after which a process that has work is taken to be stopped.
 PATIENCE = 60.0
@@ -49,6 +50,10 @@ class HereMeasurer:
         wanted = [name for name in self._plan.parameters if name in buffer.tensors]
         self._reference = {name: buffer.tensors[name].clone() for name in wanted}
         self._carried = Carried()
+
+    def elsewhere(self) -> Sequence[Source]:
+        """Return the parts of the reference that other ranks hold: none."""
+        return ()
 
     def measure(self, buffer: Buffer) -> snapshot.Snapshot:
         """Return the snapshot of the weights in `buffer`."""
@@ -102,6 +107,10 @@ class ProcessMeasurer:
         self._request("keep_reference", buffer)
         if self.holds_reference:
             self.reference = {name: tensor.clone() for name, tensor in buffer.tensors.items()}
+
+    def elsewhere(self) -> Sequence[Source]:
+        """Return the parts of the reference that other ranks hold: none."""
+        return ()
 
     def measure(self, buffer: Buffer) -> snapshot.Snapshot:
         answer = self._request("measure", buffer)

@@ -1,14 +1,13 @@
 """Snapshots of a model that has lost some of the tensors it had when its run began."""
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-import numpy as np
 from torch import Tensor
 
 from rankscope import snapshot
 from rankscope.spectra import Carried
+from rankscope.tracker.merging import Merging
 
 
 def measure(
@@ -27,7 +26,9 @@ def measure(
     part = snapshot.measure(possible, tensors, reference, threads=threads, carried=carried)
     if possible is plan:
         return part
-    return part._replace(values=_spread_out(part.values, possible, plan))
+    rows = Merging(plan)
+    rows.add(part.values, possible)
+    return part._replace(values=rows.values)
 
 
 def restricted(plan: snapshot.Plan, parameters: Collection[str]) -> snapshot.Plan:
@@ -48,29 +49,3 @@ def restricted(plan: snapshot.Plan, parameters: Collection[str]) -> snapshot.Pla
         directions={name: rank for name, rank in plan.directions.items() if name in names},
         frozen=plan.frozen & set(parameters),
     )
-
-
-def _spread_out(
-    values: Mapping[str, np.ndarray], part: snapshot.Plan, plan: snapshot.Plan
-) -> dict[str, np.ndarray]:
-    """Return the values measured for a part of a plan as rows of the whole plan."""
-    spread: dict[str, np.ndarray] = {}
-    for name, measured in values.items():
-        kind = _kind(name)
-        row_of = {item.name: row for row, item in enumerate(getattr(plan, kind))}
-        rows = [row_of[item.name] for item in getattr(part, kind)]
-        fill = snapshot.STATUS.index("failed") if name == "status" else math.nan
-        if measured.ndim == 1:
-            spread[name] = np.full(len(row_of), fill, measured.dtype)
-            spread[name][rows] = measured
-        else:
-            width = plan.top if kind == "pairs" else plan.leading or plan.k
-            spread[name] = np.full((len(row_of), width), fill, measured.dtype)
-            spread[name][rows, : measured.shape[1]] = measured
-    return spread
-
-
-def _kind(variable: str) -> str:
-    if variable.startswith("product_"):
-        return "products"
-    return "pairs" if variable.startswith("alignment") else "readings"

@@ -3,31 +3,26 @@
 import contextlib
 import queue
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rankscope import snapshot
-from rankscope.store import Variable, Writer
-from rankscope.store.files import ROOT
-from rankscope.tracker.buffers import Buffer, BufferPool, Handoff
+from rankscope.store import Writer
+from rankscope.tracker.buffers import Buffer, Handoff
+from rankscope.tracker.contributor import CollectingMeasurer
 from rankscope.tracker.cost import Cost, bytes_of
 from rankscope.tracker.defaults import MeasurerKind
 from rankscope.tracker.gauging import Gauges
-from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
+from rankscope.tracker.measurers import Measurer
 from rankscope.tracker.notices import listed
-from rankscope.tracker.open_trackers import close_earlier
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.reference import InitialWeights
-from rankscope.tracker.same_model import require_same_matrices
-from rankscope.tracker.shared_memory import Layout, SharedMemory
+from rankscope.tracker.streams import OwnStream
 
 EVERY_STEP = "train_step"
 
@@ -59,7 +54,7 @@ class Recorder:
         self,
         plan: snapshot.Plan,
         writer: Writer,
-        measurer: Measurer,
+        measurer: Measurer | CollectingMeasurer,
         *,
         initial: InitialWeights | None,
         options: RunOptions,
@@ -76,7 +71,7 @@ class Recorder:
         self._first_is_reference = not len(writer.steps)
         self._failed_matrices: set[str] = set()
         self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
-        self._stream: torch.cuda.Stream | None = None
+        self._stream = OwnStream()
         self._buffers = options.buffers
         self.cost = Cost()
 
@@ -100,14 +95,15 @@ class Recorder:
         A probe is called only if the copy is `complete`.
         """
         began = time.perf_counter()
-        with torch.no_grad(), self._own_stream(buffer):
+        with torch.no_grad(), self._stream.of(buffer):
             buffer.wait_filled()
             if self._initial is not None and self._first_is_reference:
                 self._measurer.keep_reference(buffer)
                 self._writer.keep_dropped()  # with the reference of the rows that are dropped
                 wanted = [name for name in self._plan.parameters if name in buffer.tensors]
                 weights = {name: buffer.tensors[name] for name in wanted}
-                self._initial.save(weights, durable=self._durable)
+                elsewhere = self._measurer.elsewhere()
+                self._initial.save(weights, durable=self._durable, elsewhere=elsewhere)
                 self._first_is_reference = False
             measured = self._measurer.measure(buffer)
             values = measured.values | self._gauges.compute(
@@ -197,107 +193,3 @@ class Recorder:
     def close(self) -> None:
         self._measurer.close()
         self._writer.close()
-
-    @contextmanager
-    def _own_stream(self, buffer: Buffer) -> Iterator[None]:
-        """Use a stream of the worker's own on a GPU, so that its kernels overlap with training."""
-        tensors = buffer.tensors.values()
-        device = next(iter(tensors)).device if tensors else torch.device("cpu")
-        if device.type != "cuda":
-            yield
-            return
-        with torch.cuda.device(device):
-            # torch hands out the few streams of each priority in turn, and a tracker must not share
-            # one on which training captures a graph. Training rarely uses high priority.
-            self._stream = self._stream or torch.cuda.Stream(device, priority=-1)
-            with torch.cuda.stream(self._stream):
-                yield
-
-
-def open_run(
-    path: Path,
-    plan: snapshot.Plan,
-    tensors: Mapping[str, Tensor],
-    options: RunOptions,
-    *,
-    reference: Mapping[str, Tensor] | None,
-    from_init: bool,
-    attrs: Mapping[str, Any],
-) -> tuple[Recorder, BufferPool]:
-    """Create the run at `path`, or resume it, and start what measures it.
-
-    `from_init` measures changes from the first snapshot, otherwise `reference` does if given.
-    """
-    if options.resume and options.overwrite:
-        raise ValueError("resume continues a run and overwrite removes it; pass one of them")
-    dtypes = {name: tensors[name].dtype for name in plan.parameters}
-    coords, variables = snapshot.layout(plan, dtypes, change=from_init or reference is not None)
-    coords |= options.gauges.coords
-    variables |= options.gauges.variables
-    for name in options.every_step:
-        variables[f"{name}_every_step"] = Variable((EVERY_STEP,), np.dtype("float64"))
-    if options.resume or options.overwrite:
-        close_earlier(path)
-    if options.resume and (path / ROOT).exists():
-        require_same_matrices(path, coords)
-        writer = Writer.resume(
-            path, coords=coords, variables=variables, attrs=attrs, durable=options.durable
-        )
-    else:
-        writer = Writer.create(
-            path,
-            coords=coords,
-            variables=variables,
-            attrs=attrs,
-            durable=options.durable,
-            overwrite=options.overwrite,
-        )
-    with contextlib.ExitStack() as on_failure:
-        on_failure.callback(writer.close)
-        initial = _initial_weights(writer, reference, attrs["reference"], durable=options.durable)
-        weights = reference if initial is None else initial.load()
-        measurer, pool = _start_measurer(plan, tensors, weights, options)
-        on_failure.pop_all()
-    return Recorder(plan, writer, measurer, initial=initial, options=options), pool
-
-
-def _initial_weights(
-    writer: Writer, given: Mapping[str, Tensor] | None, wanted: str, *, durable: bool
-) -> InitialWeights | None:
-    """Return the weights of the first snapshot if changes are measured from them.
-
-    If a resumed run has lost its reference file, `given` weights take its place.
-    """
-    stored = writer.attrs["reference"]
-    initial = InitialWeights(writer.path) if stored == "init" else None
-    lost = initial is not None and not initial.stored and len(writer.steps) > 0
-    if initial is not None and lost and given is not None:
-        initial.save(given, durable=durable)
-    elif stored != wanted:
-        raise ValueError(
-            f"{writer.path} measures changes from {stored!r}, not {wanted!r}; "
-            "resume it with the same reference or choose another path"
-        )
-    elif lost:
-        raise ValueError(
-            f"{writer.path} has lost reference.safetensors, the weights from which its changes are "
-            "measured; put the file back, or pass a checkpoint of these weights as reference"
-        )
-    return initial
-
-
-def _start_measurer(
-    plan: snapshot.Plan,
-    tensors: Mapping[str, Tensor],
-    reference: Mapping[str, Tensor] | None,
-    options: RunOptions,
-) -> tuple[Measurer, BufferPool]:
-    if options.measurer == "thread":
-        here = HereMeasurer(plan, reference=reference, threads=options.threads)
-        return here, BufferPool(options.buffers)
-    memory = SharedMemory.create(Layout.of(tensors, blocks=options.buffers))
-    if any(tensor.is_cuda for tensor in tensors.values()):
-        memory.pin()
-    process = ProcessMeasurer(plan, reference=reference, threads=options.threads, memory=memory)
-    process.holds_reference = bool(options.gauges.gauges)
-    return process, BufferPool(options.buffers, memory=memory)

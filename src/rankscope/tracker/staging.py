@@ -1,7 +1,7 @@
 """Staging of snapshots: what they need is copied in the training thread, and handed over."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from torch import nn
 from rankscope.tracker.budget import Budget
 from rankscope.tracker.buffers import RowBuffer
 from rankscope.tracker.changes import ChangeReport
-from rankscope.tracker.distributed import gathered
+from rankscope.tracker.distributed import gathered, gathered_share
 from rankscope.tracker.gauging import Gauges
 from rankscope.tracker.handover import Handover
 from rankscope.tracker.notices import Notices
@@ -24,7 +24,7 @@ from rankscope.tracker.windows import Collected, Pending, Windows
 class Staging:
     """Copies the weights and scalars of due steps.
 
-    handover: takes the copies; None on ranks that do not write.
+    handover: takes the copies; None on ranks that do not measure.
     """
 
     def __init__(
@@ -34,12 +34,16 @@ class Staging:
         rows: RowBuffer,
         state: State,
         device: torch.device,
+        *,
+        share: Collection[str] | None,
     ) -> None:
+        """share: names of the tensors that this rank copies; None for all."""
         self._changes = changes
         self._scalars = scalars
         self._rows = rows
         self._state = state
         self._device = device
+        self._share = share
         self.handover: Handover | None = None
         self._windows: Windows | None = None  # keeps a copy back until its window is closed
 
@@ -104,7 +108,10 @@ class Staging:
         buffer, waited = (None, 0.0) if handover is None else handover.free_buffer(block=block)
         if buffer is not None or self._state.sharded:
             numbers = self._scalars.usable(scalars)
-            whole = gathered(tensors)
+            if self._share is None:
+                whole = gathered(tensors)
+            else:
+                whole = gathered_share(tensors, self._share)
             try:
                 if buffer is not None:
                     buffer.fill(whole, device=self._device)

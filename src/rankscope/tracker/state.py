@@ -1,11 +1,17 @@
 """State of a tracker: it works, has failed, or has stopped, on this rank or on all together."""
 
 import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
 from rankscope.tracker.distributed import Meetings, Trouble, agreed, is_writer
+
+if TYPE_CHECKING:
+    from torch._C._distributed_c10d import Store
 
 
 class State:
@@ -13,8 +19,10 @@ class State:
 
     failed: why tracking has failed, or None.
     stopped: whether nothing is observed any more, after a failure or on closing.
-    sharded: whether ranks gather shards or reduce a measure, so that they act and stop together.
+    sharded: whether ranks gather shards, share the matrices or reduce a measure, so that they act
+        and stop together.
     home: device on which the model trains, where ranks agree.
+    tell: tells the workers of other ranks why this one has failed, if they wait for it.
     """
 
     def __init__(self, path: Path, *, strict: bool, sharded: bool) -> None:
@@ -24,15 +32,23 @@ class State:
         self._path = path
         self._strict = strict
         self.home = torch.device("cpu")
+        self.tell: Callable[[str], None] | None = None
         self._meetings = Meetings(path) if sharded else None
         self._failure: BaseException | None = None
         self._mistaken = False
+
+    @property
+    def store(self) -> "Store | None":
+        """Store that the trackers of all ranks share, if they act together."""
+        return None if self._meetings is None else self._meetings.store
 
     def fail(self, failure: BaseException, *, stacklevel: int = 5) -> None:
         """Warn once and let training go on; raise instead if `strict`."""
         if self.failed is None:
             self.failed = f"{type(failure).__name__}: {failure}"
             self._failure = failure
+            if self.tell is not None:
+                self.tell(f"stopped tracking ({self.failed})")
             if not self._strict:
                 message = (
                     f"rankscope stopped tracking {self._path} and training goes on: {self.failed}"
@@ -47,6 +63,16 @@ class State:
         """Note a user's mistake, which `raise_mistake` raises when all ranks know of it."""
         self.failed, self._failure, self._mistaken = str(mistake), mistake, True
 
+    @contextmanager
+    def catching(self) -> Iterator[None]:
+        """Note a mistake inside this context, or a trouble that training survives."""
+        try:
+            yield
+        except ValueError as mistake:
+            self.refuse(mistake)
+        except Exception as failure:  # a disk in trouble must not end training
+            self.fail(failure, stacklevel=7)
+
     def raise_mistake(self) -> None:
         if self._mistaken and self._failure is not None:
             raise self._failure
@@ -57,19 +83,23 @@ class State:
         if self._meetings is None or not absent:
             return True
         self._stop_for(
-            f"all ranks gather a sharded model or share a measure, and after "
+            f"all ranks gather a sharded model or share what is measured, and after "
             f"{self._meetings.patience:g} seconds rank {absent[0]} had not {deed} on every rank, "
             "one of which writes"
         )
         return False
 
-    def all_want(self, step: int, wanted: bool) -> bool:
-        """Return whether the writer wants a snapshot; stop if a rank is at another step."""
+    def all_want(self, step: int, wanted: bool, *, room: bool = True) -> bool:
+        """Return whether the writer wants a snapshot; stop if a rank is at another step.
+
+        room: whether this rank has a free place for its copies, if it shall not wait for one.
+        """
         if not self.sharded:
             return wanted
         if not self.all_here(f"come to the snapshot of step {step}; call observe and snapshot"):
             return False
-        left_out, last, first = self.agree(int(is_writer() and not wanted), step, -step)
+        refused = not room or (is_writer() and not wanted)
+        left_out, last, first = self.agree(int(refused), step, -step)
         if last != -first:
             self._stop_for(
                 f"ranks came to snapshots of steps {-first} and {last}; pass the same steps on "

@@ -20,27 +20,26 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from rankscope.matrices import named_tensors
 from rankscope.measures import Measure
 from rankscope.pairs import Pair
-from rankscope.provenance import origin
 from rankscope.store.source import local_path
 from rankscope.tracker.budget import Budget, chosen_budget
 from rankscope.tracker.buffers import RowBuffer
 from rankscope.tracker.changes import ChangeReport
 from rankscope.tracker.cost import Cost
 from rankscope.tracker.defaults import MeasurerKind, measurer_kind, worker_threads
-from rankscope.tracker.distributed import is_sharded, is_writer
-from rankscope.tracker.gauging import checked_measures, reduced
+from rankscope.tracker.gauging import checked_measures
 from rankscope.tracker.handover import Handover
 from rankscope.tracker.notices import Notices
 from rankscope.tracker.open_trackers import remember
 from rankscope.tracker.probe import Probe
-from rankscope.tracker.recorder import Recorder, RunOptions, open_run
-from rankscope.tracker.reference import Reference, given_reference
+from rankscope.tracker.recorder import Recorder, RunOptions
+from rankscope.tracker.reference import Reference
 from rankscope.tracker.scalars import Scalars
 from rankscope.tracker.schedules import Schedule, as_schedule
 from rankscope.tracker.setup import check_options, set_up
+from rankscope.tracker.sharing import act_together, agreed_sharing, why_alone
+from rankscope.tracker.side import open_side
 from rankscope.tracker.sinks import Sink, Sinks
 from rankscope.tracker.staging import Staging
 from rankscope.tracker.state import State
@@ -83,6 +82,8 @@ class Tracker:
     beside: decompose in a "thread" of this process or in a "process" of its own. The default is a
         process if a GPU trains and the host decomposes, else a thread.
     threads: cores that decompose: by default one if the CPU trains, else a quarter of them.
+    share: let every rank of a distributed training measure a part. Then make and call the tracker
+        on each. The default is True for sharded models (FSDP2), which need that anyway.
 
     The run:
 
@@ -100,7 +101,7 @@ class Tracker:
     _budget: Budget | None = None
     _handover: Handover | None = None
     _worker: Worker | None = None
-    _recorder: Recorder | None = None
+    _recorder: Recorder | None = None  # of the rank that writes
 
     def __init__(
         self,
@@ -127,6 +128,7 @@ class Tracker:
         device: torch.device | str | None = None,
         beside: MeasurerKind | None = None,
         threads: int | None = None,
+        share: bool | None = None,
         resume: bool = False,
         overwrite: bool = False,
         durable: bool = False,
@@ -143,8 +145,9 @@ class Tracker:
         self._sinks = Sinks(self.path, sinks)
         self._steps = StepCounter(self._notices)
         measures = checked_measures(measure)
-        sharded = is_sharded(named_tensors(model)) or reduced(measures)
-        self._state = State(self.path, strict=strict, sharded=sharded)
+        alone = why_alone(share, probe, measures)
+        together = act_together(model, measures, share)
+        self._state = State(self.path, strict=strict, sharded=together)
         # Before anything that may gather, such as the forward pass on the example.
         all_here = self._state.all_here("made a Tracker; make it")
 
@@ -167,6 +170,10 @@ class Tracker:
         self.coverage, self.plan = setup.chosen.coverage, setup.plan
         self._home, device, self._watch = setup.home, setup.device, setup.watch
         self._state.home = self._home
+        self._sharing, ranks = agreed_sharing(
+            self._state, self.plan, self.path, alone=alone, reference=reference, resume=resume
+        )
+        part = self.plan if self._sharing is None else self._sharing.own.plan
         self._scalars = Scalars(self.plan, every_step, self._notices, taken=setup.gauges.names)
         self._rows = RowBuffer(self._scalars.every_step)
         options = RunOptions(
@@ -174,7 +181,7 @@ class Tracker:
             probe=probe,
             buffers=places,
             measurer=beside or measurer_kind(self._home, device),
-            threads=threads or worker_threads(self._home),
+            threads=threads or worker_threads(self._home, shared=self._sharing is not None),
             resume=resume,
             overwrite=overwrite,
             durable=durable,
@@ -183,7 +190,7 @@ class Tracker:
         self._budget = chosen_budget(
             budget,
             schedule,
-            self.plan,
+            part,
             home=self._home,
             measurer=options.measurer,
             threads=options.threads,
@@ -193,45 +200,35 @@ class Tracker:
             self._watch.keep_dtypes()
         facts = setup.facts(schedule=self._schedule, reference=reference, budget=self._budget)
         changes = ChangeReport(self._watch, self.plan, self._notices)
-        self._staging = Staging(changes, self._scalars, self._rows, self._state, device)
+        own = None if self._sharing is None else part.parameters
+        self._staging = Staging(changes, self._scalars, self._rows, self._state, device, share=own)
         if all_here:
-            self._open(options, reference, {**(attrs or {}), **facts})
-            if self._recorder is not None or sharded:
+            self._open(options, reference, {**(attrs or {}), **facts, **ranks})
+            if self._recorder is not None or together:
                 self._staging.follow(
                     setup.gauges, model, self._steps, self._schedule, self._notices, self._budget
                 )
 
     def _open(self, options: RunOptions, reference: Reference, attrs: Mapping[str, Any]) -> None:
-        """Open the run in the process that writes it; all ranks learn if that fails."""
-        # On every rank: a sharded reference is gathered by all of them.
-        weights = given_reference(reference, self.plan)
-        if is_writer():
-            try:
-                self._recorder, pool = open_run(
-                    self.path,
-                    self.plan,
-                    self._watch.examples(),
-                    options,
-                    reference=weights,
-                    from_init=reference == "init",
-                    attrs={**origin(self._home), **attrs},
-                )
-            except ValueError as mistake:
-                self._state.refuse(mistake)
-            except Exception as failure:  # a disk in trouble must not end training
-                self._state.fail(failure)
-            else:
-                remember(self, self.path)
-                self._worker = Worker()
-                self._handover = Handover(
-                    self._worker, self._recorder, pool, budget=self._budget, sinks=self._sinks
-                )
-                self._staging.handover = self._handover
-                self._finalize = weakref.finalize(self, self._staging.end, os.getpid())
-        last = None if self._recorder is None else self._recorder.last_step
-        (next_step,) = self._state.agree(0 if last is None else last + 1)
-        self._state.raise_mistake()
-        self._stored = next_step - 1 if next_step else None
+        """Open this rank's side of the run, and start its worker."""
+        self._recorder, self._handover, self._stored = open_side(
+            self.path,
+            self.plan,
+            self._watch,
+            options,
+            reference=reference,
+            home=self._home,
+            attrs=attrs,
+            sharing=self._sharing,
+            budget=self._budget,
+            sinks=self._sinks,
+            state=self._state,
+        )
+        if self._handover is not None:
+            remember(self, self.path)
+            self._worker = self._handover.worker
+            self._staging.handover = self._handover
+            self._finalize = weakref.finalize(self, self._staging.end, os.getpid())
 
     @property
     def failed(self) -> str | None:
@@ -240,8 +237,8 @@ class Tracker:
 
     @property
     def cost(self) -> Cost:
-        """Cost of tracking so far: seconds of training lost, memory."""
-        return Cost() if self._recorder is None else self._recorder.cost
+        """Cost of tracking so far, on this rank: seconds of training lost, memory."""
+        return Cost() if self._handover is None else self._handover.cost
 
     @property
     def committed(self) -> int | None:
@@ -324,7 +321,10 @@ class Tracker:
     def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> bool:
         """Take the snapshot of `step` if it is wanted, and return whether it was."""
         self._report_worker()
-        wanted = self._state.all_want(step, asked or self._affords(step))
+        # A budget leaves out a step rather than let training wait.
+        block = asked or (self._block and self._budget is None)
+        room = block or self._handover is None or self._handover.has_room
+        wanted = self._state.all_want(step, asked or self._affords(step), room=room)
         if self._state.stopped or (self._worker is None and not self._state.sharded):
             return False
         if not wanted:
@@ -333,8 +333,6 @@ class Tracker:
             return False
         self._last_due = step
         with nullcontext() if self._budget is None else self._budget.copying():
-            # A budget leaves out a step rather than let training wait.
-            block = asked or (self._block and self._budget is None)
             return self._staging.stage(step, scalars, block=block)
 
     def _affords(self, step: int) -> bool:
@@ -362,6 +360,8 @@ class Tracker:
         Capture CUDA graphs inside it: no other thread may disturb a capture.
         """
         rest = self._worker is not None and not self._pauses
+        if rest and self._sharing is not None and self._worker is not None:
+            self._worker.drain()  # workers wait for one another: none may rest before all are done
         self._pauses += 1
         self._staging.rest(True)
         try:

@@ -1,0 +1,118 @@
+"""Shares of a plan: which rank measures which matrices, products and pairs.
+
+Every stored tensor has one owner, who decomposes its matrices. Tensors that a product or a pair
+joins stay together where that leaves the shares even. A longer chain of pairs is cut: the rank that
+measures a pair across a cut decomposes the end it does not own as well. That is one matrix more for
+each cut, and cheaper to get right than singular vectors that travel between ranks.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rankscope import snapshot
+from rankscope.pairs import Pair
+from rankscope.tracker.budget import OVERHEAD, operations_of
+from rankscope.tracker.partial import restricted
+
+Piece = list[str]  # names of tensors that one rank owns together
+
+
+@dataclass(frozen=True)
+class Share:
+    """Part of a plan for one rank.
+
+    plan: what it measures; also the borrowed ends of pairs across a cut.
+    owned: names of the tensors whose values it reports.
+    """
+
+    plan: snapshot.Plan
+    owned: frozenset[str]
+
+
+def divided(plan: snapshot.Plan, ranks: int) -> tuple[Share, ...]:
+    """Return a share for each rank, even in cost; the same on every rank, and some may be empty."""
+    costs = costs_of(plan)
+    owners: dict[str, int] = {}
+    loads = [0.0] * ranks
+    pieces = _pieces(plan, costs, fair=sum(costs.values()) / ranks)
+    for piece in sorted(pieces, key=lambda piece: -_sum(costs, piece)):
+        rank = loads.index(min(loads))
+        loads[rank] += _sum(costs, piece)
+        owners |= dict.fromkeys(piece, rank)
+    return tuple(_share(plan, owners, costs, rank) for rank in range(ranks))
+
+
+def costs_of(plan: snapshot.Plan) -> dict[str, float]:
+    """Return the rough number of operations for each tensor; products count for their first."""
+    costs = dict.fromkeys(plan.parameters, 0.0)
+    for reading in plan.readings:
+        costs[reading.parameter] += OVERHEAD + operations_of(reading.m, reading.n, plan.leading)
+    for product in plan.products:
+        left, right = product.left, product.right
+        cost = OVERHEAD + operations_of(left.m + right.m, 2 * left.n)
+        costs[product.readings[0].parameter] += cost
+    return costs
+
+
+def _pieces(plan: snapshot.Plan, costs: Mapping[str, float], *, fair: float) -> list[Piece]:
+    """Return groups of tensors: joined by products and pairs, or cut if that exceeds a fair share.
+
+    fair: cost of a share if all were equal.
+    """
+    parameter = {reading.name: reading.parameter for reading in plan.readings}
+    inside = [[reading.parameter for reading in product.readings] for product in plan.products]
+    across = [[parameter[pair.earlier], parameter[pair.later]] for pair in plan.pairs]
+    atom_of = {name: atom for atom in _joined([[n] for n in costs], inside) for name in atom}
+    pieces: list[Piece] = []
+    for whole in _joined([[n] for n in costs], [*inside, *across]):
+        total = _sum(costs, whole)
+        if total <= fair:
+            pieces.append(whole)
+            continue
+        count = -int(-total // fair)
+        cut: list[Piece] = [[] for _ in range(count)]
+        done = 0.0
+        for atom in {id(atom_of[name]): atom_of[name] for name in whole}.values():
+            cost = _sum(costs, atom)
+            cut[min(count - 1, int((done + cost / 2) / total * count))] += atom
+            done += cost
+        pieces += [piece for piece in cut if piece]
+    return pieces
+
+
+def _joined(pieces: Iterable[Piece], joins: Iterable[Sequence[str]]) -> list[Piece]:
+    """Return the pieces united by all joins; names and pieces stay in order."""
+    piece_of = {name: piece for piece in pieces for name in piece}
+    position = {name: i for i, name in enumerate(piece_of)}
+    for first, *others in joins:
+        for other in others:
+            ours, theirs = piece_of[first], piece_of[other]
+            if ours is not theirs:
+                ours += theirs
+                piece_of |= dict.fromkeys(theirs, ours)
+    united = {id(piece): sorted(piece, key=position.__getitem__) for piece in piece_of.values()}
+    return list(united.values())
+
+
+def _share(
+    plan: snapshot.Plan, owners: Mapping[str, int], costs: Mapping[str, float], rank: int
+) -> Share:
+    owned = frozenset(name for name, owner in owners.items() if owner == rank)
+    parameter = {reading.name: reading.parameter for reading in plan.readings}
+
+    def measures(pair: Pair) -> bool:
+        ends = (parameter[pair.earlier], parameter[pair.later])
+        return owners[max(ends, key=costs.__getitem__)] == rank  # who borrows the cheaper end
+
+    pairs = tuple(pair for pair in plan.pairs if measures(pair))
+    ends = {name for pair in pairs for name in (pair.earlier, pair.later)}
+    readings = tuple(r for r in plan.readings if r.parameter in owned or r.name in ends)
+    whole = restricted(plan, owned)
+    share = replace(whole, readings=readings, pairs=pairs)
+    needed = set(share.parameters)
+    effective = tuple(weight for weight in plan.effective if weight.parameter in needed)
+    return Share(replace(share, effective=effective, frozen=plan.frozen & needed), owned)
+
+
+def _sum(costs: Mapping[str, float], piece: Piece) -> float:
+    return sum(costs[name] for name in piece)
