@@ -6,7 +6,7 @@ measures a pair across a cut decomposes the end it does not own as well. That is
 each cut, and cheaper to get right than singular vectors that travel between ranks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from rankscope import snapshot
@@ -15,6 +15,9 @@ from rankscope.tracker.budget import OVERHEAD, operations_of
 from rankscope.tracker.partial import restricted
 
 Piece = list[str]  # names of tensors that one rank owns together
+
+# Groups that pairs join are not cut if they cost less than an equal share divided by this.
+SMALL = 8
 
 
 @dataclass(frozen=True)
@@ -30,15 +33,18 @@ class Share:
 
 
 def divided(plan: snapshot.Plan, ranks: int) -> tuple[Share, ...]:
-    """Return a share for each rank, even in cost; the same on every rank, and some may be empty."""
+    """Return a share for each rank, even in cost; the same on every rank, and some may be empty.
+
+    The tensors stand in a row, joined ones beside each other, which is cut into equal lengths.
+    """
     costs = costs_of(plan)
+    total, done = sum(costs.values()), 0.0
     owners: dict[str, int] = {}
-    loads = [0.0] * ranks
-    pieces = _pieces(plan, costs, fair=sum(costs.values()) / ranks)
-    for piece in sorted(pieces, key=lambda piece: -_sum(costs, piece)):
-        rank = loads.index(min(loads))
-        loads[rank] += _sum(costs, piece)
-        owners |= dict.fromkeys(piece, rank)
+    for piece in _pieces(plan, costs, small=total / ranks / SMALL):
+        cost = sum(costs[name] for name in piece)
+        middle = (done + cost / 2) / total
+        owners |= dict.fromkeys(piece, min(ranks - 1, int(middle * ranks)))
+        done += cost
     return tuple(_share(plan, owners, costs, rank) for rank in range(ranks))
 
 
@@ -54,35 +60,25 @@ def costs_of(plan: snapshot.Plan) -> dict[str, float]:
     return costs
 
 
-def _pieces(plan: snapshot.Plan, costs: Mapping[str, float], *, fair: float) -> list[Piece]:
-    """Return groups of tensors: joined by products and pairs, or cut if that exceeds a fair share.
+def _pieces(plan: snapshot.Plan, costs: Mapping[str, float], *, small: float) -> Iterator[Piece]:
+    """Yield groups of tensors that stay together: what products join, and pairs unless it is large.
 
-    fair: cost of a share if all were equal.
+    small: largest cost of a group that pairs join.
     """
     parameter = {reading.name: reading.parameter for reading in plan.readings}
     inside = [[reading.parameter for reading in product.readings] for product in plan.products]
     across = [[parameter[pair.earlier], parameter[pair.later]] for pair in plan.pairs]
-    atom_of = {name: atom for atom in _joined([[n] for n in costs], inside) for name in atom}
-    pieces: list[Piece] = []
-    for whole in _joined([[n] for n in costs], [*inside, *across]):
-        total = _sum(costs, whole)
-        if total <= fair:
-            pieces.append(whole)
-            continue
-        count = -int(-total // fair)
-        cut: list[Piece] = [[] for _ in range(count)]
-        done = 0.0
-        for atom in {id(atom_of[name]): atom_of[name] for name in whole}.values():
-            cost = _sum(costs, atom)
-            cut[min(count - 1, int((done + cost / 2) / total * count))] += atom
-            done += cost
-        pieces += [piece for piece in cut if piece]
-    return pieces
+    factors_of = {name: piece for piece in _joined(costs, inside) for name in piece}
+    for whole in _joined(costs, [*inside, *across]):
+        if sum(costs[name] for name in whole) <= small:
+            yield whole
+        else:
+            yield from {id(factors_of[name]): factors_of[name] for name in whole}.values()
 
 
-def _joined(pieces: Iterable[Piece], joins: Iterable[Sequence[str]]) -> list[Piece]:
-    """Return the pieces united by all joins; names and pieces stay in order."""
-    piece_of = {name: piece for piece in pieces for name in piece}
+def _joined(names: Iterable[str], joins: Iterable[Sequence[str]]) -> list[Piece]:
+    """Return the names in groups that the joins connect; groups and names stay in order."""
+    piece_of = {name: [name] for name in names}
     position = {name: i for i, name in enumerate(piece_of)}
     for first, *others in joins:
         for other in others:
@@ -112,7 +108,3 @@ def _share(
     needed = set(share.parameters)
     effective = tuple(weight for weight in plan.effective if weight.parameter in needed)
     return Share(replace(share, effective=effective, frozen=plan.frozen & needed), owned)
-
-
-def _sum(costs: Mapping[str, float], piece: Piece) -> float:
-    return sum(costs[name] for name in piece)
