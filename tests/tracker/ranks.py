@@ -5,11 +5,14 @@ spawned and has no threads that a fork could lose.
 """
 
 import contextlib
+import os
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch._dynamo  # what optimizers import when they are made
@@ -29,11 +32,16 @@ SOON = 90.0  # seconds after which a rank that waits for another is taken to han
 
 @dataclass(frozen=True)
 class Case:
-    """One training: `way` is "alone", "ddp" or "fsdp2"; `trouble` is what goes wrong."""
+    """One training: `way` is "alone", "ddp" or "fsdp2"; `trouble` is what goes wrong.
+
+    deed: what each rank does instead of `train`; it returns the rank's message.
+    """
 
     folder: Path
     way: str
     trouble: str = "none"
+    ranks: int = 2
+    deed: Callable[["Case", int], object] | None = None
 
     @property
     def path(self) -> Path:
@@ -50,10 +58,10 @@ class Nursery:
         self._process.start()
         theirs.close()
 
-    def launch(self, case: Case) -> list[str | int | None]:
+    def launch(self, case: Case) -> list[Any]:
         """Return each rank's message; its exit code if it sends none, None if it hangs."""
         self._connection.send(case)
-        answers: list[str | int | None] = self._connection.recv()
+        answers: list[Any] = self._connection.recv()
         return answers
 
     def close(self) -> None:
@@ -67,16 +75,16 @@ def _serve(connection: Connection) -> None:
             connection.send(_launch(connection.recv()))
 
 
-def _launch(case: Case) -> list[str | int | None]:
+def _launch(case: Case) -> list[Any]:
     context = get_context("fork")
     ranks = []
-    for rank in range(1 if case.way == "alone" else 2):
+    for rank in range(1 if case.way == "alone" else case.ranks):
         ours, theirs = context.Pipe(duplex=False)
         process = context.Process(target=_live, args=(case, rank, theirs))
         process.start()
         theirs.close()
         ranks.append((process, ours))
-    answers: list[str | int | None] = []
+    answers: list[Any] = []
     for process, ours in ranks:
         process.join(SOON)
         answers.append(ours.recv() if process.exitcode == 0 else process.exitcode)
@@ -89,9 +97,14 @@ def _live(case: Case, rank: int, connection: Connection) -> None:
     torch.set_num_threads(1)
     if case.way != "alone":
         meeting = f"file://{case.path}-meeting"
-        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=2)
-    model = network(case.way)
+        size = case.ranks
+        dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size)
     warnings.simplefilter("ignore")
+    if case.deed is not None:
+        connection.send(case.deed(case, rank))
+        connection.close()
+        os._exit(0)  # ranks that are gone are no longer waited for
+    model = network(case.way)
     if case.trouble == "mistake":
         connection.send(refusal(case, model, rank))
     elif case.trouble == "truncate":

@@ -154,11 +154,6 @@ class BufferPool:
         except queue.Empty:
             return None
 
-    @property
-    def has_free(self) -> bool:
-        """Whether `take` would return a buffer at once."""
-        return not self._free.empty()
-
     def give_back(self, buffer: Buffer) -> None:
         self._free.put(buffer)
 

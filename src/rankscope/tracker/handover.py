@@ -34,17 +34,14 @@ class Handover:
         self._pool = pool
         self._budget = budget
         self._sinks = sinks
+        self._reserved: Buffer | None = None
+        self._waited = 0.0  # for the reserved buffer
         self._gaps: dict[str, list[int]] = {"skipped": [], "left_out": []}
 
     @property
     def cost(self) -> Cost:
         """Cost of the snapshots that were recorded here."""
         return self._recorder.cost
-
-    @property
-    def has_room(self) -> bool:
-        """Whether a buffer is free."""
-        return self._pool.has_free
 
     def submit(
         self,
@@ -56,10 +53,18 @@ class Handover:
         recorder = self._recorder
         self.worker.submit(lambda: job(recorder), after=after)
 
+    def reserve(self, *, patience: float) -> bool:
+        """Wait for a free buffer and keep it for the next snapshot; return whether there is one."""
+        began = time.perf_counter()
+        if self._reserved is None:
+            self._reserved = self._pool.take(timeout=patience)
+        self._waited += time.perf_counter() - began
+        return self._reserved is not None
+
     def free_buffer(self, *, block: bool) -> tuple[Buffer | None, float]:
         """Return a free buffer, None if there is none, and the seconds waited for it."""
-        began = time.perf_counter()
-        buffer = None
+        began = time.perf_counter() - self._waited
+        buffer, self._reserved, self._waited = self._reserved, None, 0.0
         while buffer is None and self.worker.alive:
             buffer = self._pool.take(timeout=0.2 if block else 0.0)
             if not block:

@@ -5,6 +5,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch.distributed as dist
 from torch import nn
@@ -16,6 +17,7 @@ from rankscope.store.files import ROOT
 from rankscope.tracker.distributed import is_sharded, is_writer, prefixed, several
 from rankscope.tracker.exchange import Exchange
 from rankscope.tracker.gauging import reduced
+from rankscope.tracker.notices import Notices
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.reference import Reference
 from rankscope.tracker.shares import Share, divided
@@ -37,8 +39,15 @@ class Sharing:
         return self.shares[self.exchange.rank]
 
 
-def why_alone(share: bool | None, probe: Probe | None, measures: Sequence[Measure]) -> str:
-    """Return why one rank measures all, or "" if ranks may share; ValueError if they cannot."""
+class Wish(NamedTuple):
+    """Whether a user asked for shares, and why one rank measures all; "" if ranks may share."""
+
+    asked: bool
+    alone: str
+
+
+def wish_of(share: bool | None, probe: Probe | None, measures: Sequence[Measure]) -> Wish:
+    """Return what `Tracker` was asked for; ValueError if it asks for shares that cannot be."""
     reason = ""
     if probe is not None:
         reason = "a probe needs all weights in one place"
@@ -46,7 +55,7 @@ def why_alone(share: bool | None, probe: Probe | None, measures: Sequence[Measur
         reason = f"{measures[0].name} needs all weights in one place"
     if share and reason:
         raise ValueError(f"share=True: {reason}; leave out one of them")
-    return "share=False" if share is False else reason
+    return Wish(bool(share), "share=False" if share is False else reason)
 
 
 def act_together(model: nn.Module, measures: Sequence[Measure], share: bool | None) -> bool:
@@ -55,23 +64,23 @@ def act_together(model: nn.Module, measures: Sequence[Measure], share: bool | No
 
 
 def agreed_sharing(
+    wish: Wish,
     state: State,
+    notices: Notices,
     plan: snapshot.Plan,
     path: Path,
-    *,
-    alone: str,
     reference: Reference,
+    *,
     resume: bool,
 ) -> tuple[Sharing | None, dict[str, str]]:
-    """Return what ranks that act together have agreed on, and the run's attribute that says so.
-
-    alone: why one rank measures all; "" if they may share.
-    """
+    """Return what ranks that act together have agreed on, and the run's attribute that says so."""
     if not state.sharded or state.stopped:
         return None, {}
     rank, ranks = dist.get_rank(), dist.get_world_size()
     shares = divided(plan, ranks)
-    alone = alone or _objection(state, shares, path, reference=reference, resume=resume)
+    alone = wish.alone or _objection(state, shares, path, reference=reference, resume=resume)
+    if alone and wish.asked:
+        notices.once("share", f"rank 0 measures all in spite of share=True: {alone}")
     if alone or state.stopped or state.store is None:
         return None, {RANKS: f"{ranks}, rank 0 measures all: {alone}"}
     exchange = Exchange(prefixed("shares", state.store), rank=rank, ranks=ranks)

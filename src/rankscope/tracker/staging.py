@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from rankscope.tracker import distributed
 from rankscope.tracker.budget import Budget
 from rankscope.tracker.buffers import RowBuffer
 from rankscope.tracker.changes import ChangeReport
@@ -96,6 +97,22 @@ class Staging:
         self.finish(last=True)
         if self._windows is not None:
             self._windows.close()
+
+    def has_place(self, *, block: bool) -> bool:
+        """Return whether there is a place for a copy, waiting for it if `block` and ranks share.
+
+        Then they wait before they meet: none may wait for its place while others gather.
+        """
+        if self._share is None or self.handover is None:
+            return True
+        # Longer than a worker waits for another rank, so that it can tell which one was silent.
+        patience = 2 * distributed.PATIENCE if block else 0.0
+        if self.handover.reserve(patience=patience):
+            return True
+        if block:
+            slow = f"the last snapshots of this rank were not measured within {patience:g} seconds"
+            self._state.fail(RuntimeError(slow))
+        return False
 
     def stage(self, step: int, scalars: Mapping[str, Any], *, block: bool) -> bool:
         """Copy what the snapshot of `step` needs, and return whether it is taken."""

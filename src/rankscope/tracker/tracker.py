@@ -38,7 +38,7 @@ from rankscope.tracker.reference import Reference
 from rankscope.tracker.scalars import Scalars
 from rankscope.tracker.schedules import Schedule, as_schedule
 from rankscope.tracker.setup import check_options, set_up
-from rankscope.tracker.sharing import act_together, agreed_sharing, why_alone
+from rankscope.tracker.sharing import act_together, agreed_sharing, wish_of
 from rankscope.tracker.side import open_side
 from rankscope.tracker.sinks import Sink, Sinks
 from rankscope.tracker.staging import Staging
@@ -145,7 +145,7 @@ class Tracker:
         self._sinks = Sinks(self.path, sinks)
         self._steps = StepCounter(self._notices)
         measures = checked_measures(measure)
-        alone = why_alone(share, probe, measures)
+        wish = wish_of(share, probe, measures)
         together = act_together(model, measures, share)
         self._state = State(self.path, strict=strict, sharded=together)
         # Before anything that may gather, such as the forward pass on the example.
@@ -171,7 +171,7 @@ class Tracker:
         self._home, device, self._watch = setup.home, setup.device, setup.watch
         self._state.home = self._home
         self._sharing, ranks = agreed_sharing(
-            self._state, self.plan, self.path, alone=alone, reference=reference, resume=resume
+            wish, self._state, self._notices, self.plan, self.path, reference, resume=resume
         )
         part = self.plan if self._sharing is None else self._sharing.own.plan
         self._scalars = Scalars(self.plan, every_step, self._notices, taken=setup.gauges.names)
@@ -320,10 +320,10 @@ class Tracker:
 
     def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> bool:
         """Take the snapshot of `step` if it is wanted, and return whether it was."""
-        self._report_worker()
         # A budget leaves out a step rather than let training wait.
         block = asked or (self._block and self._budget is None)
-        room = block or self._handover is None or self._handover.has_room
+        room = self._staging.has_place(block=block)
+        self._report_worker()
         wanted = self._state.all_want(step, asked or self._affords(step), room=room)
         if self._state.stopped or (self._worker is None and not self._state.sharded):
             return False
