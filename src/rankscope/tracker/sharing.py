@@ -35,7 +35,7 @@ class Sharing:
 
     @property
     def own(self) -> Share:
-        """What this rank measures."""
+        """Share of this rank."""
         return self.shares[self.exchange.rank]
 
 

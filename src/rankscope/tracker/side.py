@@ -22,7 +22,7 @@ from rankscope.tracker.worker import Worker
 
 
 class Side(NamedTuple):
-    """What a rank has of the tracker: the recorder if it writes, the handover if it measures.
+    """Recorder of a rank that writes, handover of one that measures.
 
     stored: last step of a run that is resumed, on every rank.
     """
