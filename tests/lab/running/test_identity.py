@@ -74,6 +74,18 @@ VARIANTS = {
 }
 
 
+@dataclass(frozen=True)
+class Grown(Teacher):
+    width: int | None = field(default=None, metadata={"later": True})
+
+
+def test_a_field_that_was_added_later_counts_once_it_is_set() -> None:
+    before = make_dataclass("Grown", [("scale", float, 1.0), ("sizes", tuple, (50, 10))])
+    assert identity(Grown(), 0) == identity(before(), 0)
+    assert declaration(Grown(width=3)) == {**declaration(Grown()), "width": 3}
+    assert identity(Grown(width=0), 0) != identity(Grown(), 0)
+
+
 def test_every_field_counts_and_so_does_the_seed() -> None:
     found = Counter(identity(run, seed) for run in VARIANTS.values() for seed in (0, 1))
     assert max(found.values()) == 1 and len(found) == 2 * len(VARIANTS)

@@ -16,10 +16,16 @@ def declaration(value: object) -> Json:
     """Return a declared value as plain JSON; different values give different JSON.
 
     Dataclasses carry their class's name without its module, so moving a file changes nothing.
-    Fields that take no part in comparisons are left out. Functions and classes go by name.
+    Fields that take no part in comparisons are left out. So are fields at their default that were
+    added later, with metadata {"later": True}: runs from before keep their identity. Functions and
+    classes go by name.
     """
     if is_dataclass(value) and not isinstance(value, type):
-        entries = {f.name: declaration(getattr(value, f.name)) for f in fields(value) if f.compare}
+        entries = {
+            f.name: declaration(getattr(value, f.name))
+            for f in fields(value)
+            if f.compare and not ("later" in f.metadata and getattr(value, f.name) == f.default)
+        }
         return {"class": type(value).__qualname__, **entries}
     if isinstance(value, Enum):
         return {"enum": f"{type(value).__qualname__}.{value.name}"}
