@@ -157,10 +157,11 @@ def test_heads_can_be_cut_without_a_reference() -> None:
     np.testing.assert_array_equal(head(slim, "v", 0), head(trained, "v", 0))
 
 
-def test_the_first_pattern_counts_and_skip_leaves_out() -> None:
+def test_whole_names_count_first_then_the_first_pattern_and_skip_leaves_out() -> None:
     start, trained = pair(Fused)
-    ranks = {"attn.h0.q": 2, "attn.h*.q": 1}
-    slim = truncate(trained, reference=start, rank=ranks, skip="attn.h2.*")
+    ranks = {"attn.h*.q": 1, "attn.h0.q": 2, "attn.*": 3}
+    skip = ["attn.h2.*", "attn.*.[kvo]", "attn.[qkv]", "attn.qkv", "attn.proj"]
+    slim = truncate(trained, reference=start, rank=ranks, skip=skip)
     for number, rank in enumerate((2, 1, UNIT)):
         W0, W, result = (head(model, "q", number) for model in (start, trained, slim))
         np.testing.assert_allclose(result, cut(W0, W, rank), atol=1e-12)

@@ -72,9 +72,8 @@ def require_apart(matrices: Views, changes: Mapping[str, Hashable]) -> None:
         owner = torch.full((shape.numel(),), -1)
         for number, name in enumerate(own):
             entries = matrices.readings[name].view(positions).W.flatten()
-            for other in owner[entries].unique().tolist():
-                if other < 0:
-                    continue
+            before = owner[entries]
+            for other in before[before >= 0].unique().tolist():
                 earlier = matrices.readings[own[other]].view(positions).W.flatten()
                 if changes[name] != changes[own[other]] or not torch.equal(earlier, entries):
                     raise ValueError(

@@ -62,8 +62,8 @@ def truncate(
         reestimate_batchnorm(half, sample_batches(images, generator=generator))
 
     rank: with numbers by name or pattern, the matrices named are cut and the others stay whole.
-        The first pattern that matches counts. Parts may be named, so that each head is cut by
-        itself:
+        A whole name counts before patterns, and of these the first. Parts may be named, so that
+        each head is cut by itself:
 
         slim = rankscope.truncate(model, reference=start, rank={"*.h*.q": 4, "*.h*.k": 4})
 
@@ -135,8 +135,10 @@ def leading_count(keep: float | None, rank: int | None, energy: float | None, pa
 
 
 def rank_of(name: str, ranks: Mapping[str, int]) -> int:
-    """Return the number of the first pattern that matches a name."""
-    return next(r for pattern, r in ranks.items() if name == pattern or fnmatch(name, pattern))
+    """Return the number of a name, or of the first pattern that matches it."""
+    if name in ranks:
+        return ranks[name]
+    return next(r for pattern, r in ranks.items() if fnmatch(name, pattern))
 
 
 def selected(model: nn.Module, rank: Ranks | None, skip: str | Collection[str] | None) -> Views:
@@ -150,7 +152,7 @@ def selected(model: nn.Module, rank: Ranks | None, skip: str | Collection[str] |
 
 def starting_point(model: nn.Module, matrices: Views, reference: Source) -> Views:
     """Return the same matrices, which are some of the model's, read from the reference."""
-    parameters = {reading.parameter for reading in matrices.readings.values()}
+    parameters = tuple(dict.fromkeys(reading.parameter for reading in matrices.readings.values()))
     weights = reference_weights(
         opened(reference),
         parameters,

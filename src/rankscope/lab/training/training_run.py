@@ -16,6 +16,7 @@ from rankscope.lab.training.checkpoint import Checkpoint
 from rankscope.lab.training.distributed import Alone, Group, current_group
 from rankscope.lab.training.evaluation import Evaluation, Truncation
 from rankscope.lab.training.execution_context import execution_context
+from rankscope.lab.training.head_cuts import HeadCuts
 from rankscope.lab.training.loop import End, Loop, Meter
 from rankscope.lab.training.optimizers import Optimizer
 from rankscope.lab.training.rates import Constant, RateSchedule, total
@@ -25,6 +26,7 @@ from rankscope.lab.training.step import (
     StepFunction,
     compiled_loss,
     compiler_at_hand,
+    mixed_precision,
     plain_step,
 )
 from rankscope.lab.training.stopping import Stop
@@ -47,6 +49,7 @@ class TrainingRun:
     changes: also track the products of attention heads, and the change of products and matrices
         since initialisation.
     stop: a condition that ends training before `steps`.
+    cuts: low-rank parts of the heads' changes with which the trained network is measured.
     """
 
     task: Task
@@ -63,6 +66,7 @@ class TrainingRun:
     paper_decay: float | None = None
     changes: bool = False
     stop: Stop | None = None
+    cuts: HeadCuts | None = field(default=None, metadata={"later": True})
     machine: Machine = field(default=Machine(), compare=False)
 
     def __post_init__(self) -> None:
@@ -99,7 +103,7 @@ class TrainingRun:
             if loop.group.leads:
                 if end.why == "diverged":
                     self._require_finite_start(path)
-                self._store_attributes(loop, path, speed=speed, end=end)
+                self._store_attributes(loop, path, seed=seed, speed=speed, end=end)
 
     @contextmanager
     def assembled(self, path: Path, *, seed: int, progress: Progress) -> Iterator[tuple[Loop, int]]:
@@ -219,7 +223,9 @@ class TrainingRun:
                 "in the data, or try another precision or device"
             )
 
-    def _store_attributes(self, loop: Loop, path: Path, *, speed: float, end: End) -> None:
+    def _store_attributes(
+        self, loop: Loop, path: Path, *, seed: int, speed: float, end: End
+    ) -> None:
         problem = loop.problem
         attributes: dict[str, Any] = {
             "decay": self.optimizer.decay,
@@ -238,8 +244,17 @@ class TrainingRun:
         if end.why != "diverged":
             with torch.no_grad():
                 attributes |= problem.final_attributes(problem.model.eval())
+                attributes |= self._measured_cuts(problem, seed=seed)
         with store.Writer.resume(path) as writer:
             writer.set_attrs(attributes)
+
+    def _measured_cuts(self, problem: Problem, *, seed: int) -> dict[str, Any]:
+        if self.cuts is None:
+            return {}
+        # The initial network is drawn again, since a resumed training began elsewhere.
+        initial = self.task.build(self.machine, seed=seed).model
+        with mixed_precision(torch.device(self.machine.device), self.precision):
+            return self.cuts.measure(problem, initial.eval())
 
 
 @dataclass(frozen=True)
