@@ -16,6 +16,7 @@ from rankscope.lab.judging.available_runs import AvailableRuns
 from rankscope.lab.judging.study import judge_study
 from rankscope.lab.models.vit import VitConfig
 from rankscope.lab.papers.boix2023 import vit_cifar10, vit_cifar100
+from rankscope.lab.papers.findings import needed_rank
 from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.tasks.classification import Classification
 
@@ -37,7 +38,7 @@ def test_paper_scale_is_that_of_cifar10_with_a_hundred_classes_at_three_scales()
     for name, run in declared.items():
         network = VitConfig(classes=100, init_scale=other[name].task.model.init_scale)
         task = Classification(CIFAR100, network, test=CIFAR100_TEST)
-        assert run == replace(other[name], task=task)
+        assert run == replace(other[name], task=task, cuts=needed_rank.CUTS)
 
 
 def made_run(init_scale: float) -> xr.Dataset:

@@ -5,14 +5,14 @@ import inspect
 import pytest
 
 from rankscope.lab.experiment import SCALES
-from rankscope.lab.papers.findings import CLAIMS, clock, grokking_rank, study
+from rankscope.lab.papers.findings import CLAIMS, clock, grokking_rank, needed_rank, study
 from rankscope.lab.papers.yunis2024 import grok
 
-EXPERIMENTS = (clock, grokking_rank)
+EXPERIMENTS = (clock, needed_rank, grokking_rank)
 
 
 def test_claims_are_ours_and_unchanged() -> None:
-    assert [rule.claim for rule in CLAIMS] == ["N1", "N3"]
+    assert [rule.claim for rule in CLAIMS] == ["N1", "N2", "N3"]
     assert all(rule.ours and not rule.changed and not rule.headline for rule in CLAIMS)
     assert all(study(scale).ours and study(scale).seen == {} for scale in SCALES)
 

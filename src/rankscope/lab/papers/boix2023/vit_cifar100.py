@@ -1,6 +1,8 @@
 """A vision transformer on CIFAR-100 (boix2023, section 5, figs. 13, 14).
 
 Network, training and claims are those of boix2023/vit-cifar10, with the 100 fine classes.
+At the end the held-out images also measure the network with the change of its heads cut to rank 1,
+2, 4 and on, as in findings/needed-rank.
 
     rankscope run boix2023/vit-cifar100 --scale paper --data FOLDER
 
@@ -26,6 +28,7 @@ from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.models.vit import VitConfig
 from rankscope.lab.papers.boix2023 import vit_cifar10
 from rankscope.lab.tasks.classification import Classification
+from rankscope.lab.training.head_cuts import HeadCuts
 from rankscope.lab.training.rates import Cosine
 from rankscope.lab.training.stopping import Settled
 from rankscope.lab.training.sweep import scale_sweep
@@ -36,7 +39,9 @@ SMALL_EPOCH = 25  # steps: 809 images // 32
 SMALL_VIT = replace(vit_cifar10.SMALL_VIT, image=(8, 16), patch=4, classes=100)
 
 PAPER = replace(
-    vit_cifar10.PAPER, task=Classification(CIFAR100, VitConfig(classes=100), test=CIFAR100_TEST)
+    vit_cifar10.PAPER,
+    task=Classification(CIFAR100, VitConfig(classes=100), test=CIFAR100_TEST),
+    cuts=HeadCuts(ranks=(1, 2, 4, 8, 16, 32, 64, 128)),
 )
 SMALL = replace(
     vit_cifar10.SMALL,
@@ -45,10 +50,12 @@ SMALL = replace(
     snapshots=Epochs(SMALL_EPOCH, every=2),
     rate=Cosine(span=96 * SMALL_EPOCH, warm_up=2 * SMALL_EPOCH),
     stop=Settled(loss=1e-3, steps=4 * SMALL_EPOCH),
+    cuts=HeadCuts(ranks=(1, 2, 4, 8, 16)),
 )
 SMOKE = replace(
     vit_cifar10.SMOKE,
     task=Classification(DigitPairs(), replace(vit_cifar10.SMOKE_VIT, image=(8, 16), classes=100)),
+    cuts=HeadCuts(ranks=(1, 16)),
 )
 SECONDS: dict[Scale, int | None] = {"paper": None, "small": 120, "smoke": 4}
 

@@ -6,18 +6,21 @@ the papers' experiments. Each finding has an experiment, a claim, a figure and a
 
 from rankscope.lab.experiment import PageTable, Scale, Study
 from rankscope.lab.judging.selected_runs import runs_of
-from rankscope.lab.papers.findings import clock, grokking_rank
+from rankscope.lab.papers.findings import clock, grokking_rank, needed_rank
 from rankscope.lab.papers.findings.claims.clock import N1, clock_tables
 from rankscope.lab.papers.findings.claims.crossings import N3, crossing_tables
+from rankscope.lab.papers.findings.claims.needed_rank import N2, needed_rank_tables
 
-CLAIMS = (N1, N3)
+CLAIMS = (N1, N2, N3)
 PAGE_TABLES = (
     PageTable("clock lm", clock_tables, runs_of("lm", experiment="findings/clock")),
+    PageTable("needed ranks", needed_rank_tables, runs_of(experiment="findings/needed-rank")),
     PageTable("crossings", crossing_tables, runs_of(experiment="findings/grokking-rank")),
 )
 TITLES = {
     ("findings/clock", "vit"): "ViT, CIFAR-10",
     ("findings/clock", "lm"): "Transformer",
+    ("findings/needed-rank", "vit"): "ViT, CIFAR-10",
     ("findings/grokking-rank", "grok"): "modular addition",
 }
 
@@ -31,11 +34,13 @@ def study(scale: Scale) -> Study:
         name="findings",
         title="Beyond the papers",
         scale=scale,
-        experiments=tuple(module.experiment(scale) for module in (clock, grokking_rank)),
+        experiments=tuple(
+            module.experiment(scale) for module in (clock, needed_rank, grokking_rank)
+        ),
         claims=CLAIMS,
         figures=FIGURES,
         page_tables=PAGE_TABLES,
         network_titles=TITLES,
-        highlights=("clock", "grokking-rank"),
+        highlights=("clock", "needed-rank", "grokking-rank"),
         ours=True,
     )

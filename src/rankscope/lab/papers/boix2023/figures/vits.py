@@ -4,6 +4,7 @@ from functools import partial
 
 from rankscope.lab.experiment import FigureRule
 from rankscope.lab.judging.selected_runs import runs_of
+from rankscope.lab.papers.boix2023.figures.head_cuts import kept_accuracy
 from rankscope.lab.papers.boix2023.figures.products import (
     figure_1,
     figure_2,
@@ -33,6 +34,7 @@ VIT_FIGURES = (
     FigureRule("figure-12", ranks_in_training, CIFAR10),
     FigureRule("figure-13", spectra_in_training, CIFAR100),
     FigureRule("figure-14", ranks_in_training, CIFAR100),
+    FigureRule("kept-accuracy-cifar100", kept_accuracy, CIFAR100),
     FigureRule("figure-15", spectra_in_training, IMAGENET),
     FigureRule("figure-16", ranks_in_training, IMAGENET),
     FigureRule("figure-1-imagenet", figure_1, IMAGENET),
