@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lab.toy_runs import Decay, Log
-from lab.toy_study import FAST, experiment
+from lab.toy_study import FALLS, FAST, experiment
 from rankscope.lab.archive.archived_files import is_archive
 from rankscope.lab.archive.check import problems
 from rankscope.lab.archive.compaction import Compaction
@@ -14,6 +14,7 @@ from rankscope.lab.archive.documents import archive_table
 from rankscope.lab.archive.keep import keep
 from rankscope.lab.experiment import Study, study_of
 from rankscope.lab.judging.rule import Measured
+from rankscope.lab.judging.selected_runs import runs_of
 from rankscope.lab.judging.study import read_json, write_json
 from rankscope.lab.running.processes import execute
 from rankscope.lab.running.stored_run import stored_runs
@@ -73,6 +74,47 @@ def test_pages_name_what_a_seed_lacks(tmp_path: Path) -> None:
     assert keep(runs, tmp_path / "results", studies=(toy(),))
     assert "Missing: fast, seed 2: " in page.read_text()
     assert problems(tmp_path / "results", studies=(toy(),)) == []
+
+
+def own_study() -> Study:
+    """A study of our own; its second experiment has never been run."""
+    first, second = (
+        replace(experiment("paper"), name=f"beyond/{name}", claims=(), figures=())
+        for name in ("first", "second")
+    )
+    claims = tuple(
+        replace(FALLS, claim=claim, needs=runs_of(experiment=part.name), ours=True)
+        for claim, part in (("Q1", first), ("Q2", second))
+    )
+    return Study("beyond", "Beyond", "paper", (first, second), claims=claims, ours=True)
+
+
+def test_claims_of_our_own_study_stand_there_before_their_runs(tmp_path: Path) -> None:
+    runs = run(tmp_path / "runs", toy())
+    pages = tmp_path / "docs/beyond"
+    pages.mkdir(parents=True)
+    for claim, name in (("Q1", "first"), ("Q2", "second")):
+        text = f"<!-- begin: claim {claim} -->\n<!-- end: claim {claim} -->\n"
+        (pages / f"{name}.md").write_text(text)
+    readme = tmp_path / "README.md"
+    readme.write_text("<!-- begin: claims -->\n<!-- end: claims -->\n")
+    studies, archive = (toy(), own_study()), tmp_path / "results"
+    assert keep(runs, archive, studies=studies)
+    assert "| Q2 the loss falls | fast – · slow – | [evidence](docs/beyond/second.md#q2) |" in (
+        readme.read_text()
+    )
+    assert "| fast | – no data |" in (pages / "first.md").read_text()
+    assert problems(archive, studies=studies) == []
+    run(tmp_path / "runs", replace(own_study(), experiments=own_study().experiments[:1]))
+    assert keep(tmp_path / "runs", archive, studies=studies)
+    assert "✔ holds (3 seeds)" in (pages / "first.md").read_text()
+    assert "✔" not in (pages / "second.md").read_text()
+    assert "Missing" not in (pages / "second.md").read_text()
+    assert problems(archive, studies=studies) == []
+    (archive / "beyond/verdicts.json").unlink()
+    assert any(
+        "beyond/verdicts.json is missing" in line for line in problems(archive, studies=studies)
+    )
 
 
 def test_more_seeds_than_declared_are_kept_from_another_archive(archive: Path) -> None:

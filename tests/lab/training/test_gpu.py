@@ -13,11 +13,13 @@ from lab.training.test_loop import killed_at_35
 from lab.training.test_training_run import RUN, executed
 from lab.training.toy_task import CloudTask, silent
 from rankscope import store
+from rankscope.lab.papers.findings import clock
 from rankscope.lab.running.processes import attempt
 from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.lab.running.threads import execute
 from rankscope.lab.training.optimizers import AdamW, Sgd
+from rankscope.lab.training.sweep import from_scale
 from rankscope.lab.training.task import Machine
 from rankscope.lab.training.training_run import TrainingRun
 
@@ -108,3 +110,13 @@ np.testing.assert_allclose(*losses, rtol=1e-2)
 )
 def test_compiled_steps_learn_what_the_cpu_does(tmp_path: Path, name: str) -> None:
     subprocess.run([sys.executable, "-c", COMPILED, name, str(tmp_path)], check=True)
+
+
+def test_norms_of_heads_are_those_of_the_cpu(tmp_path: Path) -> None:
+    run = clock.with_clock(from_scale(replace(clock.VIT["smoke"], steps=10), 0.3))
+    on_gpu = executed(replace(run, machine=Machine(device="cuda")), tmp_path / "gpu")
+    on_cpu = executed(run, tmp_path / "cpu")
+    names = [str(name) for name in on_cpu if str(name).startswith("kq_")]
+    assert len(names) == 12
+    for name in names:
+        np.testing.assert_allclose(on_gpu[name], on_cpu[name], rtol=0.1, atol=1e-6)

@@ -44,6 +44,7 @@ def vit(*heads: tuple[float, np.ndarray], **attrs: Any) -> xr.Dataset:
             "step": VIT_STEPS,
             "product": names,
             "product_kind": ("product", ["kq", "vo"] * len(heads)),
+            "product_r": ("product", [16] * len(names)),
         },
         attrs={"constant_loss": 1.0, "diverged_at": None, **attrs},
     )

@@ -20,8 +20,10 @@ a snapshot every 10.
 
 `smoke` takes two scales and 40 steps.
 
-Cost: about 5 minutes on one H200 at `paper` (estimated), 3 minutes on two cores at `small`, 10 s at
+Cost: about 5 minutes on one H200 at `paper` (estimated) and on two cores at `small`, 10 s at
 `smoke`.
+
+Expected at `small`, seed 1: at scales 0.3 to 0.03 every head is in the band, at scale 1 17 of 24.
 """
 
 from dataclasses import replace
@@ -47,7 +49,7 @@ LM: dict[Scale, TrainingRun] = {
     "small": replace(lm.SMALL, steps=200, snapshots=Every(10)),
     "smoke": replace(lm.SMOKE, steps=40, snapshots=Every(10)),
 }
-SECONDS: dict[Scale, int | None] = {"paper": 300, "small": 180, "smoke": 10}
+SECONDS: dict[Scale, int | None] = {"paper": 300, "small": 300, "smoke": 10}
 # N1 reads the largest value of each change, and all other spectra only at both ends.
 COMPACTION = Leading(
     Compaction(

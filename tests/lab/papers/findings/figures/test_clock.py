@@ -15,6 +15,7 @@ def test_a_column_per_scale_shows_the_first_seed() -> None:
     assert len(figure.axes) == 8
     titles = [axes.get_title(loc="left") for axes in figure.axes[:4]]
     assert titles == ["scale 1", "scale 0.3", "scale 0.1", "scale 0.03"]
+    assert figure.get_suptitle() == "K-Q of 2 heads of width 16, seed 1"
     ratio, rank = figure.axes[0], figure.axes[4]
     np.testing.assert_allclose(rank.lines[0].get_ydata(), FALL)
     assert ratio.lines[0].get_ydata()[4] == 0.5

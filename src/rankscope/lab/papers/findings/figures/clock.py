@@ -25,8 +25,9 @@ def clock(runs: Runs) -> Figure:
     the fall of the stable rank is done. Heads that never fall have none.
     """
     by_scale = runs.by("scale")
-    columns = {f"scale {scale:g}": first_seed(by_scale[scale]) for scale in sorted(by_scale)[::-1]}
-    return _draw(columns)
+    scales = sorted(by_scale, reverse=True)
+    columns = {f"scale {scale:g}": first_seed(by_scale[scale]) for scale in scales}
+    return _draw(columns, seed=min(runs.seeds))
 
 
 def clock_lm(runs: Runs) -> Figure:
@@ -44,7 +45,7 @@ def first_seed(seeds: Seeds) -> xr.Dataset:
     return ds
 
 
-def _draw(columns: dict[str, xr.Dataset]) -> Figure:
+def _draw(columns: dict[str, xr.Dataset], *, seed: int | None = None) -> Figure:
     figure = Figure(figsize=(0.8 + WIDTH * len(columns), HEIGHT), layout="constrained")
     grid = figure.subplots(2, len(columns), squeeze=False, sharex="col", sharey="row")
     for (top, bottom), (title, ds) in zip(grid.T, columns.items(), strict=True):
@@ -70,7 +71,15 @@ def _draw(columns: dict[str, xr.Dataset]) -> Figure:
         for colour, name in zip(blocks, ("first", "last"), strict=True)
     ]
     legend_below(figure, [*ends, dot, band])
+    figure.suptitle(_title(next(iter(columns.values())), seed), fontsize="medium")
     return figure
+
+
+def _title(ds: xr.Dataset, seed: int | None) -> str:
+    """Return what was measured, which tells the size of the network: "K-Q of 48 heads ..."."""
+    queries = ds.isel(product=ds["product_kind"].to_numpy() == "kq")
+    heads = f"K-Q of {queries.sizes['product']} heads of width {int(queries['product_r'][0])}"
+    return heads if seed is None else f"{heads}, seed {seed}"
 
 
 def _draw_heads(top: Axes, bottom: Axes, ds: xr.Dataset) -> None:
