@@ -17,7 +17,7 @@ from rankscope.interventions.rewriting import (
     require_replaceable,
     require_whole,
 )
-from rankscope.matrices import View, Views, manifest, reference_weights, views
+from rankscope.matrices import View, Views, difference, manifest, reference_weights, views
 from rankscope.matrices.source import Source, opened
 from rankscope.metrics import energy_rank
 from rankscope.spectra import Svd, decompose
@@ -170,12 +170,11 @@ def starting_point(model: nn.Module, matrices: Views, reference: Source) -> View
 
 
 def differences(matrices: Views, start: Views) -> dict[str, View]:
-    """Return each matrix minus the starting one, in float64."""
-    changes = {}
-    for name, view in matrices.items():
-        W = view.W.double()
-        changes[name] = replace(view, W=W - start[name].W.to(W))
-    return changes
+    """Return each matrix minus the starting one."""
+    return {
+        name: replace(view, W=difference(view.W, start[name].W.to(view.W.device)))
+        for name, view in matrices.items()
+    }
 
 
 def directions_kept(k: int, share: float) -> int:

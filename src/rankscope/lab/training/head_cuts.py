@@ -11,7 +11,7 @@ from torch import nn
 
 from rankscope.interventions import truncate
 from rankscope.lab.training.task import Problem
-from rankscope.matrices import Manifest, manifest, views
+from rankscope.matrices import Manifest, difference, manifest, views
 from rankscope.spectra import Svd, decompose
 
 Cut = Literal["kq", "vo", "both"]
@@ -69,7 +69,7 @@ class HeadCuts:
     ) -> dict[str, Svd]:
         """Return the decompositions of the slices' changes, which all cuts share."""
         now, before = (views(model, include=names, parts=True) for model in (trained, initial))
-        changes = {name: now[name].W.double() - before[name].W.double() for name in names}
+        changes = {name: difference(now[name].W, before[name].W) for name in names}
         most = {name: min(*change.shape, self.ranks[-1]) for name, change in changes.items()}
         return decompose(changes, ranks=most)
 
