@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,12 @@ import xarray as xr
 from torch import Tensor, nn
 
 from interventions.models import best_of_rank
-from lab.training.toy_task import Clouds
+from lab.training.toy_task import Clouds, silent
 from rankscope import store
-from rankscope.lab.experiment import Scale
 from rankscope.lab.papers.findings import needed_rank
 from rankscope.lab.training.head_cuts import CUTS, CutAccuracies, HeadCuts, head_slices
+from rankscope.lab.training.step import Precision
+from rankscope.lab.training.task import Machine
 from rankscope.matrices import manifest
 
 WIDTH, HEADS, UNIT = 12, 3, 4
@@ -146,20 +148,26 @@ def test_the_needed_rank_is_the_first_that_keeps_the_share(
     assert accuracies(both).needed("both", 0.99) == needed
 
 
-def silent(fraction: float, note: str = "") -> None:
-    pass
-
-
-@pytest.mark.parametrize("scale", ["smoke"])
-def test_a_training_stores_its_cuts_from_the_weights_it_began_with(
-    tmp_path: Path, scale: Scale
-) -> None:
-    run = next(iter(needed_rank.experiment(scale).runs.values()))
-    run.execute(tmp_path / "run", seed=0, progress=silent)
-    ds = store.open(tmp_path / "run")
+def check_cuts_of_a_training(path: Path, machine: Machine, precision: Precision) -> None:
+    declared = next(iter(needed_rank.experiment("smoke").runs.values()))
+    run = replace(declared, machine=machine, precision=precision)
+    run.execute(path, seed=0, progress=silent)
+    ds = store.open(path)
     read = CutAccuracies.of_run(ds)
     assert read is not None and list(read.ranks) == [0, 1, 16]
     assert read.start == float(ds["validation_accuracy"][0])
     assert read.end == float(ds["validation_accuracy"][-1])
     assert all(read.cuts[cut][-1] == read.end for cut in CUTS)
     assert all(read.cuts[cut][0] < read.end for cut in CUTS)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_training_stores_its_cuts_from_the_weights_it_began_with(
+    tmp_path: Path, precision: Precision
+) -> None:
+    check_cuts_of_a_training(tmp_path / "run", Machine(), precision)
+
+
+@pytest.mark.gpu
+def test_a_training_on_a_gpu_stores_its_cuts(tmp_path: Path) -> None:
+    check_cuts_of_a_training(tmp_path / "run", Machine(device="cuda"), "bfloat16")
