@@ -43,6 +43,7 @@ NETWORKS = {
     "boix2023/vit-cifar100/vit": "ViT, CIFAR-100",
     "boix2023/vit-imagenet/vit": "ViT, ImageNet",
     "findings/clock/vit": "ViT, CIFAR-10",
+    "findings/needed-rank/vit": "ViT, CIFAR-10",
     "findings/grokking-rank/grok": "modular addition",
 }
 

@@ -9,11 +9,11 @@ and the ranks hardly. The rival measure is the total norm of all weight matrices
     rankscope run findings/grokking-rank --scale paper
 
 `paper` needs no data: p = 113, decays 0.3, 1 and 3, shares 0.25, 0.3 and 0.4, seeds 3, 4 and 5.
-yunis2024/grok has seeds 0 to 2, which nobody looks at here. What differs from that experiment:
+Seeds 0 to 2 are those of yunis2024/grok and take no part. What differs from that experiment:
 
-- Steps. At decay 1 and share 0.3 its seeds cross near steps 7,800, 10,500 and 16,600. The time goes
-  with 1 / decay, and a smaller share takes longer. So decay 3 has 40,000 steps, decay 1 has 60,000,
-  and decay 0.3 has 120,000. That leaves room for the slow combinations to cross.
+- Steps. At decay 1 and share 0.3 those seeds cross near steps 7,800, 10,500 and 16,600. The time
+  goes with 1 / decay, and a smaller share takes longer. So decay 3 has 40,000 steps, decay 1 has
+  60,000, and decay 0.3 has 120,000. That leaves room for the slow combinations to cross.
 - Stop. A run ends 1,000 steps or more after the crossing. N3 reads nothing after it.
 - Snapshots. 64 in each factor of ten, 3.7% of the step apart, so that early and late crossings are
   read equally well.
