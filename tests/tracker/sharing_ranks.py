@@ -6,7 +6,7 @@ import signal
 import time
 import warnings
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -178,6 +178,28 @@ def left_to_one(case: Case, rank: int) -> list[str]:
     told = [rs.open(case.folder / name).attrs["ranks"] for name in ("probe", "models")]
     dist.barrier()
     return [refusal, str(caught[0].message), *told]
+
+
+def full_places(case: Case, rank: int) -> dict[str, Any]:
+    """Leave out a step for which one rank has no place, rest, and go on without one matrix."""
+    model = network("alone", ranks=1)
+    with rs.Tracker(
+        model, case.path, schedule=1, share=True, when_full="skip", places=1, strict=True
+    ) as tracker:
+        with tracker._worker.held() if rank == 1 else nullcontext():
+            tracker.observe(0)
+            tracker.observe(1)
+            dist.barrier()
+        with tracker.paused():  # the snapshots of all ranks are committed before any may rest
+            committed = tracker.committed
+            dist.barrier()
+        tracker.observe(2)
+        tracker.flush()
+        dist.barrier()
+        model[0] = nn.Linear(6, 12)
+        tracker._notices._strict = False
+        tracker.observe(3)
+    return {"failed": tracker.failed, "committed": committed}
 
 
 class Nothing:

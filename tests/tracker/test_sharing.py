@@ -113,3 +113,19 @@ def test_what_needs_all_weights_is_left_to_one(tmp_path: Path, nursery: Nursery)
             "2, rank 0 measures all: a probe needs all weights in one place",
             "2, rank 0 measures all: the ranks have different matrices",
         ]
+
+
+def test_a_step_is_left_out_by_all_and_a_lost_matrix_by_its_owner(
+    tmp_path: Path, nursery: Nursery
+) -> None:
+    case = Case(tmp_path, "ddp", ranks=3, deed=sharing_ranks.full_places)
+    writer, *others = nursery.launch(case)
+    assert writer == {"failed": None, "committed": 0}
+    assert others == [{"failed": None, "committed": None}] * 2
+    run = rs.open(case.path)
+    assert run.step.values.tolist() == [0, 2, 3]
+    assert run.attrs["skipped"] == [1]
+    lost = run.matrix.values == "0"
+    spectra = np.isfinite(run.singular_values).any("k")
+    assert spectra.values.tolist() == [[True] * len(lost)] * 2 + [(~lost).tolist()]
+    assert run.status.values[-1].tolist() == [2 if gone else 0 for gone in lost]
