@@ -8,6 +8,7 @@ BENCHMARKS = (
     "spectra",
     "tracker",
     "leading",
+    "ranks",
     "measures",
     "lora",
     "scan",

@@ -86,7 +86,7 @@ class Exchange:
                     "seconds"
                 )
             time.sleep(pause)
-            pause = min(2 * pause, 0.05)
+            pause = min(2 * pause, 0.01)
 
 
 def _key(sender: int, receiver: int, number: int) -> str:
