@@ -176,7 +176,8 @@ def test_many_shapes_agree_with_one_by_one(monkeypatch) -> None:
             assert_values(together[name].S, exact_values(W))
             torch.testing.assert_close(together[name].S, alone.S, rtol=0, atol=1e-11)
             projection = together[name].U @ together[name].U.mT
-            torch.testing.assert_close(projection, alone.U @ alone.U.mT, rtol=0, atol=1e-9)
+            # Beyond the first, directions of w3 are those of its rounding, 1e-8 of the largest.
+            torch.testing.assert_close(projection, alone.U @ alone.U.mT, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("shape", [(60, 60), (40, 90), (90, 40)], ids=str)

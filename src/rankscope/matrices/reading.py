@@ -7,6 +7,7 @@ its readings (the manifest) as JSON.
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TypeVar
 
 from jaxtyping import Num
@@ -159,27 +160,27 @@ class Reading:
         """Return the reading of the transposed matrix."""
         return replace(self, outputs=self.inputs, inputs=self.outputs)
 
-    @property
+    @cached_property
     def sizes(self) -> dict[str, int]:
         """Size of each named axis, inside its window if it has one."""
         return dict(self.axes) | {axis: stop - start for axis, start, stop in self.windows}
 
-    @property
+    @cached_property
     def out_axes(self) -> Axes:
         """Axes that make up the rows, outermost first."""
         return tuple((name, self.sizes[name]) for name in self.outputs)
 
-    @property
+    @cached_property
     def in_axes(self) -> Axes:
         """Axes that make up the columns, outermost first."""
         return tuple((name, self.sizes[name]) for name in self.inputs)
 
-    @property
+    @cached_property
     def m(self) -> int:
         """Number of outputs."""
         return math.prod(size for _, size in self.out_axes)
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Number of inputs."""
         return math.prod(size for _, size in self.in_axes)

@@ -37,7 +37,7 @@ class Carried:
 
         sources: names of the tensors behind each job.
         """
-        now = {name: fingerprint(tensors[name]) for name in frozen}
+        now = fingerprints({name: tensors[name] for name in frozen})
         same = {name for name in now if self._fingerprints.get(name) == now[name]}
         self._fingerprints = now
 
@@ -61,11 +61,28 @@ def fingerprint(tensor: Num[Tensor, "..."]) -> int:
 
     Any change of one number changes it; other changes do with near certainty.
     """
+    return fingerprints({"": tensor})[""]
+
+
+def fingerprints(tensors: Mapping[str, Tensor]) -> dict[str, int]:
+    """Return the fingerprint of each tensor; the host waits once for those of a device."""
+    sums = {name: _sum(tensor) for name, tensor in tensors.items()}
+    by_device: dict[torch.device, list[str]] = {}
+    for name, total in sums.items():
+        by_device.setdefault(total.device, []).append(name)
+    return {
+        name: number % 2**64
+        for names in by_device.values()
+        for name, number in zip(names, torch.stack([sums[n] for n in names]).tolist(), strict=True)
+    }
+
+
+def _sum(tensor: Tensor) -> Tensor:
     integer = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     flat = tensor.detach().contiguous().flatten().view(integer[tensor.dtype.itemsize])
-    total = 0
+    total = torch.zeros((), dtype=torch.int64, device=flat.device)
     for start in range(0, len(flat), PORTION):
         portion = flat[start : start + PORTION].long()
         positions = torch.arange(start, start + len(portion), device=flat.device)
-        total += int((portion * (SPREAD * positions + 1)).sum())
-    return total % 2**64
+        total += (portion * (SPREAD * positions + 1)).sum()
+    return total

@@ -4,7 +4,7 @@ Weights of 32 bits or fewer, products of factors and everything on a GPU are dec
 matrices in float64 (`solvers.by_gram`). Float64 matrices on the CPU go through a direct SVD.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, overload
 
@@ -14,12 +14,16 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from rankscope.matrices.arrays import as_tensor
+from rankscope.matrices.change import Change, formed
 from rankscope.matrices.product import Product
 from rankscope.matrices.reading import View
 from rankscope.spectra.solvers import Svd
-from rankscope.spectra.tasks import Task, solve_all, warn_of_failure
+from rankscope.spectra.task import Task
+from rankscope.spectra.tasks import Report, say_nothing, solve_all, warn_of_failure
 
-Matrix = Num[Tensor, "... m n"] | Num[np.ndarray, "... m n"] | Sequence[Any] | View | Product
+Matrix = (
+    Num[Tensor, "... m n"] | Num[np.ndarray, "... m n"] | Sequence[Any] | View | Product | Change
+)
 
 
 @overload
@@ -56,7 +60,8 @@ def decompose(
     *,
     ranks: Mapping[str, int] = MappingProxyType({}),
     threads: int | None = None,
-    on_failure: Callable[[Sequence[str]], None] = warn_of_failure,
+    on_failure: Report = warn_of_failure,
+    on_redone: Report = say_nothing,
 ) -> dict[str, Svd]:
     """Return all singular values of each matrix, and its leading directions.
 
@@ -65,6 +70,7 @@ def decompose(
     ranks: number of directions by name; 0 for names that are missing.
     threads: number of CPU threads; by default as many as torch uses in this thread.
     on_failure: called with the names of the matrices that gave NaN; by default it warns.
+    on_redone: called with the names of the matrices that a GPU got wrong; the CPU decomposed them.
     """
     if threads is not None and threads < 1:
         raise ValueError(f"threads: expected 1 or more, or None for torch's own, got {threads}")
@@ -75,14 +81,16 @@ def decompose(
         )
     tasks = {}
     for name, x in matrices.items():
-        factors = factors_of(name, x)
-        if factors[0].ndim != 2:
+        now, before = now_and_before(name, x)
+        if now[0].ndim != 2:
             raise ValueError(
-                f"matrix {name!r}: expected 2 axes, got shape {tuple(factors[0].shape)}; "
+                f"matrix {name!r}: expected 2 axes, got shape {tuple(now[0].shape)}; "
                 "singular_values() and svd() take leading axes"
             )
-        tasks[name] = Task(name, factors, rank=ranks.get(name, 0))
-    results = solve_all(list(tasks.values()), threads=threads, on_failure=on_failure)
+        tasks[name] = Task(name, now, before, rank=ranks.get(name, 0))
+    results = solve_all(
+        list(tasks.values()), threads=threads, on_failure=on_failure, on_redone=on_redone
+    )
     return {name: results[task] for name, task in tasks.items()}
 
 
@@ -117,8 +125,17 @@ def _batched(parts: Sequence[Svd], *, shape: Sequence[int]) -> Svd:
     return Svd(U=U, S=S, Vh=Vh)
 
 
+def now_and_before(name: str, x: Matrix) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Return the factors of a matrix, and of what to subtract from it if it is a Change."""
+    if isinstance(x, Change):
+        return factors_of(name, x.now), factors_of(name, x.before)
+    return factors_of(name, x), ()
+
+
 def factors_of(name: str, x: Matrix) -> tuple[Tensor, ...]:
-    """Return (W,), or (left, right) of a product."""
+    """Return (W,), or (left, right) of a product; of a change, formed."""
+    if isinstance(x, Change):
+        return formed(*now_and_before(name, x))
     if isinstance(x, Product):
         factors: tuple[Tensor, ...] = (x.left, x.right)
     else:

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from rankscope.spectra.engine import COLUMNS, engine_of
+from rankscope.spectra.engine import COLUMNS, Engine, engine_of
 
 # A Gram matrix squares the spectrum; its small eigenvalues are off by up to 1e-15 of the largest.
 # With the largest singular value as 1, one of 1e-5 is off by 1e-11, and one of 1e-8 is all noise.
@@ -80,26 +80,31 @@ def _by_gram(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
 
 
 def _values(W: Num[Tensor, "batch m n"]) -> Svd:
-    G = engine_of(W).gram(W)
-    S = _roots(engine_of(W).eigenvalues(G))
+    engine = engine_of(W)
+    G = engine.gram(W)
+    S = roots(engine.eigenvalues(G))
     poor = S[:, -1] < VALUES_FLOOR * S[:, 0]
     if poor.any():
-        # If most values are small, a direct SVD takes less time than refining, except on a GPU.
+        # If most values are small, a direct SVD takes less time than refining.
         mostly_small = (S[poor] < SPLIT * S[poor, :1]).double().mean() > 0.5
-        start_over = mostly_small and W.device.type == "cpu"
-        better = direct(W[poor], 0) if start_over else _refine(W[poor], *_eigen(G[poor]), 0)
+        better = (
+            direct(W[poor], 0)
+            if mostly_small
+            else refine(W[poor], *eigen(G[poor], engine), 0, engine)
+        )
         S[poor] = better.S
     return _without_vectors(W, S)
 
 
 def _with_vectors(W: Num[Tensor, "batch m n"], rank: int) -> Svd:
-    S, Q = _eigen(engine_of(W).gram(W))
+    engine = engine_of(W)
+    S, Q = eigen(engine.gram(W), engine)
     poor = (S[:, -1] < VALUES_FLOOR * S[:, 0]) | (S[:, rank - 1] <= VECTORS_FLOOR * S[:, 0])
     U = Q[..., :rank]
     Vh = torch.cat([U.mT @ block.double() for block in torch.split(W, COLUMNS, -1)], dim=-1)
     Vh /= S[:, :rank, None]
     if poor.any():
-        better = _refine(W[poor], S[poor], Q[poor], rank)
+        better = refine(W[poor], S[poor], Q[poor], rank, engine)
         U[poor], S[poor], Vh[poor] = better.U, better.S, better.Vh
     return Svd(U=U, S=S, Vh=Vh)
 
@@ -123,11 +128,12 @@ def of_product(
     return Svd(U=inner.U, S=inner.S, Vh=Vh)
 
 
-def _refine(
+def refine(
     W: Num[Tensor, "batch m n"],
     S: Float[Tensor, "batch m"],
     Q: Float[Tensor, "batch m m"],
     rank: int,
+    engine: Engine,
 ) -> Svd:
     """Take one Rayleigh-Ritz step: solve W projected on the eigenvectors Q of its small values.
 
@@ -143,18 +149,18 @@ def _refine(
     P = Q[..., first:]  # (batch, m, c)
     surplus = torch.arange(first, S.shape[-1], device=S.device) < good[:, None]  # (batch, c)
     projected = (P.mT @ W.double()).masked_fill(surplus[..., None], 0.0)
-    G = engine_of(W).gram(projected)  # (batch, c, c)
+    G = engine.gram(projected)  # (batch, c, c)
     G.diagonal(dim1=-2, dim2=-1).add_(surplus * 2.0 * bound.square())
     U = Q[..., :rank]
     if wanted:
-        small, rotation = _eigen(G)
+        small, rotation = eigen(G, engine)
         rotated = P @ rotation[..., :wanted]
         U = torch.cat(
             [Q[..., :first], torch.where(surplus[:, None, :wanted], P[..., :wanted], rotated)],
             dim=-1,
         )
     else:
-        small = _roots(engine_of(G).eigenvalues(G))
+        small = roots(engine.eigenvalues(G))
     S = torch.cat([S[:, :first], torch.where(surplus, S[:, first:], small)], dim=-1)
     # The two steps may disagree by rounding on the order of values at the split.
     S = S.sort(dim=-1, descending=True).values
@@ -166,15 +172,16 @@ def _refine(
     return Svd(U=U, S=S, Vh=(V * signs[:, None, :]).mT)
 
 
-def _eigen(
-    G: Float[Tensor, "batch m m"],
+def eigen(
+    G: Float[Tensor, "batch m m"], engine: Engine
 ) -> tuple[Float[Tensor, "batch m"], Float[Tensor, "batch m m"]]:
     """Return square roots of the eigenvalues, descending, and their eigenvectors as columns."""
-    eigenvalues, Q = engine_of(G).eigenvectors(G)
-    return _roots(eigenvalues), Q.flip(-1)
+    eigenvalues, Q = engine.eigenvectors(G)
+    return roots(eigenvalues), Q.flip(-1)
 
 
-def _roots(eigenvalues: Float[Tensor, "batch m"]) -> Float[Tensor, "batch m"]:
+def roots(eigenvalues: Float[Tensor, "batch m"]) -> Float[Tensor, "batch m"]:
+    """Return square roots of eigenvalues, descending."""
     # Rounding can make zeros negative.
     return eigenvalues.clamp(min=0.0).sqrt().flip(-1)
 

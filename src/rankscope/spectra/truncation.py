@@ -6,7 +6,7 @@ from the directions of the first, and then the full solver takes over.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
@@ -15,12 +15,14 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
+from rankscope.matrices.change import formed, moves
 from rankscope.matrices.reading import View
 from rankscope.spectra.certificate import Bound, norm_left_out
-from rankscope.spectra.decomposition import Matrix, factors_of, svd
+from rankscope.spectra.decomposition import Matrix, factors_of, now_and_before, svd
 from rankscope.spectra.krylov import Ritz, excess_of, leading_vectors
 from rankscope.spectra.operator import Operator, of_tensor
-from rankscope.spectra.tasks import warn_of_failure
+from rankscope.spectra.task import Task
+from rankscope.spectra.tasks import Report, say_nothing, warn_of_failure
 from rankscope.spectra.workers import spread
 
 # Below this many values, or this many per wanted direction, the full solver takes less time.
@@ -110,29 +112,50 @@ def decompose_leading(
     ranks: Mapping[str, int] = MappingProxyType({}),
     tolerance: float = 1e-6,
     threads: int | None = None,
-    on_failure: Callable[[Sequence[str]], None] = warn_of_failure,
+    on_failure: Report = warn_of_failure,
+    on_redone: Report = say_nothing,
 ) -> dict[str, Leading]:
     """Return the leading part of each matrix, which has two axes, by name.
 
     ranks: number of directions of single matrices, where it is above `rank`.
-    threads, on_failure: as in `decompose`.
+    threads, on_failure, on_redone: as in `decompose`.
     """
     _check(rank, tolerance)
-    factors = {name: factors_of(name, x) for name, x in matrices.items()}
+    tasks = {}
+    for name, x in matrices.items():
+        now, before = now_and_before(name, x)
+        tasks[name] = Task(name, now, before, rank=max(rank, ranks.get(name, 0)))
+    on_gpu = [task for task in tasks.values() if not task.on_cpu]
+    on_cpu = [task for task in tasks.values() if task.on_cpu]
 
-    def solve(name: str) -> Leading:
-        return _of_factors(factors[name], max(rank, ranks.get(name, 0)), tolerance)
+    def solve(task: Task) -> Leading:
+        return _of_task(task, tolerance)
 
-    def cost(name: str) -> float:
-        return float(sum(factor.numel() for factor in factors[name]))
+    def cost(task: Task) -> float:
+        return float(task.numbers)
 
-    on_gpu = [name for name in factors if factors[name][0].device.type != "cpu"]
-    on_cpu = [name for name in factors if name not in on_gpu]
-    parts = {name: solve(name) for name in on_gpu}
-    parts |= zip(on_cpu, spread(solve, on_cpu, cost=cost, threads=threads), strict=True)
+    parts = {task.name: solve(task) for task in on_gpu}
+    solved = spread(solve, on_cpu, cost=cost, threads=threads)
+    parts |= {task.name: part for task, part in zip(on_cpu, solved, strict=True)}
     if failed := [name for name in matrices if not parts[name].frobenius.isfinite()]:
         on_failure(failed)
     return parts
+
+
+def _of_task(task: Task, tolerance: float) -> Leading:
+    factors = task.factors
+    if task.before:
+        factors = formed(task.factors, task.before)
+        if not any(part.any() for part in moves(factors)):
+            shape = (len(factors[0]), len(factors[1]) if len(factors) == 2 else factors[0].shape[1])
+            return _constant(shape, task.directions, 0.0, factors[0].device)
+    assert task.rank is not None
+    return _of_factors(factors, task.rank, tolerance)
+
+
+def is_small(k: int, rank: int) -> bool:
+    """Tell whether all k values take less time than the leading `rank` ones."""
+    return k <= max(SMALL, PER_DIRECTION * rank)
 
 
 def _check(rank: int, tolerance: float) -> None:
@@ -181,7 +204,7 @@ def _of_operator(W: Operator, rank: int, tolerance: float) -> Leading:
         return _of_operator(W.mT, rank, tolerance).mT
     n = W.shape[1]
     rank = min(rank, n)
-    if n > max(SMALL, PER_DIRECTION * rank):
+    if not is_small(n, rank):
         energy = W.energy()
         if not math.isfinite(energy):
             return _constant(W.shape, rank, math.nan, W.device)

@@ -1,0 +1,51 @@
+"""Checks of decompositions of stacks, at a small share of their cost.
+
+Batched solvers of GPUs have been wrong without a word. Eigenvalues must sum to the trace of their
+matrix and their squares to its squared Frobenius norm. Eigenvectors must leave no residual.
+"""
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+# Errors of backward stable solvers grow with the size k and are far below ROUNDING * k * eps.
+ROUNDING, SMALL = 16, 64
+
+
+def wrong_values(G: Float[Tensor, "b k k"], S: Float[Tensor, "b k"]) -> Bool[Tensor, " b"]:
+    """Tell for which matrices S^2 are not the eigenvalues of G, descending."""
+    eigenvalues, tolerance = S.square(), _tolerance(S.shape[-1])
+    trace = G.diagonal(dim1=-2, dim2=-1).sum(-1)
+    energy = torch.linalg.vector_norm(G, dim=(-2, -1)).square()
+    sums = (eigenvalues.sum(-1) - trace).abs() <= tolerance * trace
+    squares = (eigenvalues.square().sum(-1) - energy).abs() <= tolerance * energy
+    in_order = (S.diff(dim=-1) <= 0).all(-1) & S.isfinite().all(-1)
+    right: Tensor = sums & squares & in_order
+    return ~right
+
+
+def wrong_vectors(
+    G: Float[Tensor, "b k k"], S: Float[Tensor, "b k"], U: Float[Tensor, "b k r"]
+) -> Bool[Tensor, " b"]:
+    """Tell for which matrices the columns of U are not eigenvectors of G, or not orthonormal."""
+    eigenvalues, tolerance = S.square(), _tolerance(S.shape[-1])
+    residuals = torch.baddbmm(U * eigenvalues[:, None, : U.shape[-1]], G, U, beta=-1.0)
+    lengths = torch.linalg.vector_norm(residuals, dim=-2).amax(-1)
+    products = U.mT @ U
+    products.diagonal(dim1=-2, dim2=-1).sub_(1.0)
+    orthonormal = products.abs().amax((-2, -1)) <= tolerance
+    right: Tensor = (lengths <= tolerance * eigenvalues[:, 0]) & orthonormal
+    return ~right
+
+
+def wrong_triangles(A: Float[Tensor, "b m c"], R: Float[Tensor, "b r c"]) -> Bool[Tensor, " b"]:
+    """Tell for which matrices R^T R is not A^T A, relative to the lengths of the columns of A."""
+    gram = A.mT @ A
+    lengths = gram.diagonal(dim1=-2, dim2=-1).sqrt()
+    errors = torch.baddbmm(gram, R.mT, R, beta=-1.0).abs()
+    allowed = _tolerance(A.shape[-1]) * lengths[:, :, None] * lengths[:, None]
+    return ~(errors <= allowed).all(-1).all(-1)
+
+
+def _tolerance(k: int) -> float:
+    return ROUNDING * max(k, SMALL) * torch.finfo(torch.float64).eps
