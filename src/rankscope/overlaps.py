@@ -6,7 +6,7 @@ unit length.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -16,14 +16,19 @@ from torch import Tensor
 from rankscope.pairs.pair import Cut, Pair, Side
 from rankscope.spectra import Svd
 
+STACKED = 1 << 24  # numbers of the vectors of pairs that are multiplied at once
+
 
 class Overlap(NamedTuple):
-    """Stored overlap of a pair: A_ii and the mean of the other entries, raw and normalised."""
+    """Stored overlap of a pair: A_ii and the mean of the other entries, raw and normalised.
 
-    diagonal: Float[Tensor, " i"]
-    normalized_diagonal: Float[Tensor, " i"]
-    background: Float[Tensor, ""]
-    normalized_background: Float[Tensor, ""]
+    Those of several pairs have a leading axis.
+    """
+
+    diagonal: Float[Tensor, "*batch i"]
+    normalized_diagonal: Float[Tensor, "*batch i"]
+    background: Float[Tensor, "*batch"]
+    normalized_background: Float[Tensor, "*batch"]
 
 
 class Agreement(NamedTuple):
@@ -35,12 +40,32 @@ class Agreement(NamedTuple):
 
 def measure(pair: Pair, decompositions: Mapping[str, Svd], *, top: int = 100) -> Overlap:
     """Return the diagonals and backgrounds of a pair, from one product of its vectors."""
-    left, right = _meeting(pair, decompositions, top)
+    return _overlap(*_meeting(pair, decompositions, top))
+
+
+def measure_all(
+    pairs: Sequence[Pair], decompositions: Mapping[str, Svd], *, top: int = 100
+) -> Iterator[tuple[list[int], Overlap]]:
+    """Yield the overlaps of many pairs, stacked by shape, with the positions of these pairs."""
+    stacks: dict[tuple[object, ...], list[tuple[int, Tensor, Tensor]]] = {}
+    for position, pair in enumerate(pairs):
+        left, right = _meeting(pair, decompositions, top)
+        kind = (left.shape, right.shape, left.device)
+        stacks.setdefault(kind, []).append((position, left, right))
+    for stack in stacks.values():
+        _, left, right = stack[0]
+        length = max(1, STACKED // (left.numel() + right.numel()))
+        for start in range(0, len(stack), length):
+            positions, lefts, rights = zip(*stack[start : start + length], strict=True)
+            yield list(positions), _overlap(torch.stack(lefts), torch.stack(rights))
+
+
+def _overlap(left: Float[Tensor, "*b d j"], right: Float[Tensor, "*b d k"]) -> Overlap:
     raw = _inner(left, right)
     normalized = _rescaled(raw, left, right)
     return Overlap(
-        diagonal=raw.diagonal(),
-        normalized_diagonal=normalized.diagonal(),
+        diagonal=raw.diagonal(dim1=-2, dim2=-1),
+        normalized_diagonal=normalized.diagonal(dim1=-2, dim2=-1),
         background=background(raw),
         normalized_background=background(normalized),
     )
@@ -84,10 +109,11 @@ def mean_alignment(diagonal: Float[Tensor, "*batch i"]) -> Float[Tensor, "*batch
     return diagonal[..., :10].mean(-1)
 
 
-def background(A: Float[Tensor, "j k"]) -> Float[Tensor, ""]:
+def background(A: Float[Tensor, "*batch j k"]) -> Float[Tensor, "*batch"]:
     """Mean of the entries off the diagonal, the level of chance as measured; NaN for 1 x 1."""
-    off_diagonal = ~torch.eye(*A.shape, dtype=torch.bool, device=A.device)
-    return A[off_diagonal].mean()
+    j, k = A.shape[-2:]
+    diagonal = torch.eye(j, k, dtype=torch.bool, device=A.device)
+    return A.masked_fill(diagonal, 0.0).sum((-2, -1)) / (j * k - min(j, k))
 
 
 def chance_overlap(d: int) -> float:
@@ -158,13 +184,15 @@ def _vectors(
     return cut(vectors)
 
 
-def _inner(left: Float[Tensor, "d j"], right: Float[Tensor, "d k"]) -> Float[Tensor, "j k"]:
+def _inner(
+    left: Float[Tensor, "*b d j"], right: Float[Tensor, "*b d k"]
+) -> Float[Tensor, "*b j k"]:
     # Cauchy-Schwarz bounds the overlap by 1; rounding may exceed it by an ulp. NaN stays NaN.
     return (left.mT @ right).abs().clamp(max=1)
 
 
 def _rescaled(
-    A: Float[Tensor, "j k"], left: Float[Tensor, "d j"], right: Float[Tensor, "d k"]
-) -> Float[Tensor, "j k"]:
-    lengths = left.norm(dim=0)[:, None] * right.norm(dim=0)  # (j, k)
+    A: Float[Tensor, "*b j k"], left: Float[Tensor, "*b d j"], right: Float[Tensor, "*b d k"]
+) -> Float[Tensor, "*b j k"]:
+    lengths = left.norm(dim=-2)[..., :, None] * right.norm(dim=-2)[..., None, :]  # (b, j, k)
     return torch.where(lengths == 0, 0.0, A / lengths).clamp(max=1)

@@ -3,7 +3,6 @@
 from rankscope.matrices.attention import Attention as Attention
 from rankscope.matrices.attention import separate_attention as separate_attention
 from rankscope.matrices.change import Change as Change
-from rankscope.matrices.change import difference as difference
 from rankscope.matrices.collect import Views as Views
 from rankscope.matrices.collect import products as products
 from rankscope.matrices.collect import views as views

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Num
 from torch import Tensor
 
+from rankscope.matrices.difference import difference
 from rankscope.matrices.product import Product, product_change
 
 
@@ -19,12 +19,6 @@ class Change:
 
     now: Num[Tensor, "m n"] | Product
     before: Num[Tensor, "m n"] | Product
-
-
-def difference(W: Num[Tensor, "*batch m n"], W0: Num[Tensor, "*batch m n"]) -> Tensor:
-    """W - W0, rounded once to float32 or better, which is finer than the weights' own rounding."""
-    dtype = torch.promote_types(W.dtype, torch.float32)
-    return W.to(dtype) - W0.to(dtype)
 
 
 def formed(now: Sequence[Tensor], before: Sequence[Tensor]) -> tuple[Tensor, ...]:

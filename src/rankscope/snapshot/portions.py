@@ -1,28 +1,34 @@
 """Portions of matrices that are decomposed together, and arrays of their results."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import numpy as np
 
 Item = TypeVar("Item")
 
-# Matrices are decomposed in portions of this many float64 numbers (512 MiB), which bounds memory by
+# Matrices are decomposed in portions of this many float64 numbers (256 MiB), which bounds memory by
 # a few portions for models of any size.
-PORTION = 1 << 26
+PORTION = 1 << 25
 
 
 def portions(items: Sequence[Item], *, size: Callable[[Item], int]) -> Iterator[list[Item]]:
     """Yield the items, large ones first, in lists of at most PORTION numbers."""
+    yield from cut(sorted(items, key=size, reverse=True), size=size)
+
+
+def cut(items: Iterable[Item], *, size: Callable[[Item], int]) -> Iterator[list[Item]]:
+    """Yield the items in lists of at most PORTION numbers."""
     portion: list[Item] = []
     total = 0
-    for item in sorted(items, key=size, reverse=True):
-        if portion and total + size(item) > PORTION:
+    for item in items:
+        numbers = size(item)
+        if portion and total + numbers > PORTION:
             yield portion
             portion, total = [], 0
         portion.append(item)
-        total += size(item)
+        total += numbers
     if portion:
         yield portion
 

@@ -8,21 +8,26 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from rankscope.snapshot.planning import Plan
 from rankscope.snapshot.portions import padded
 from rankscope.spectra import Leading, Svd
+from rankscope.spectra.truncation import FULL_ERROR
 from rankscope.store import Variable
 
 SIZES = ("frobenius", "remainder", "remainder_norm")  # of a leading part
+
+
+NO_SIZES = (math.nan,) * len(SIZES)
 
 
 class Spectrum(NamedTuple):
     """Singular values of one matrix, and the sizes of its leading part; NaN of a full spectrum."""
 
     S: np.ndarray
-    sizes: tuple[float, ...] = (math.nan,) * len(SIZES)
+    sizes: tuple[float, ...] = NO_SIZES
 
 
 MISSING = Spectrum(np.empty(0))
@@ -30,17 +35,54 @@ MISSING = Spectrum(np.empty(0))
 
 def spectrum_of(result: Svd | Leading, plan: Plan) -> Spectrum:
     """Return what is stored of a decomposition."""
+    return spectra_of({"": numbers_of(result, plan)}, plan)[""]
+
+
+def spectra_of(numbers: Mapping[str, Sequence[Tensor]], plan: Plan) -> dict[str, Spectrum]:
+    """Return what is stored of decompositions, by name; all of it leaves the device at once.
+
+    numbers: what `numbers_of` returns.
+    """
+    arrays = iter(at_host([x for row in numbers.values() for x in row]))
+    spectra: dict[str, Spectrum] = {}
+    for name, row in numbers.items():
+        S, *sizes = (next(arrays) for _ in row)
+        if plan.leading is None:
+            spectra[name] = Spectrum(S)
+        else:
+            spectra[name] = (
+                Spectrum(S, tuple(map(float, sizes))) if sizes else _cut(S, plan.leading)
+            )
+    return spectra
+
+
+def _cut(S: np.ndarray, leading: int) -> Spectrum:
+    """Return the leading part of all values."""
+    rest, error = S[leading:], FULL_ERROR * float(S[:1].sum())
+    remainder = float(rest[:1].sum()) + error
+    return Spectrum(S[:leading], (float(np.linalg.norm(S)), remainder, float(np.linalg.norm(rest))))
+
+
+def numbers_of(result: Svd | Leading, plan: Plan) -> tuple[Tensor, ...]:
+    """Return what is stored of a decomposition: values, and the sizes of a leading part."""
     if isinstance(result, Svd):
-        return Spectrum(_array(result.S))
+        return (result.S,)
     assert plan.leading is not None
     part = result.cut(plan.leading)
-    return Spectrum(_array(part.S), tuple(float(getattr(part, name)) for name in SIZES))
+    return (part.S, *(getattr(part, name) for name in SIZES))
 
 
-def zero(k: int, plan: Plan) -> Spectrum:
-    """Return the spectrum of a zero matrix with k values."""
-    k = k if plan.leading is None else min(k, plan.leading)
-    return Spectrum(np.zeros(k), (0.0,) * len(SIZES))
+def at_host(tensors: Sequence[Tensor]) -> list[np.ndarray]:
+    """Return tensors as arrays, brought from a GPU by one copy instead of one for each."""
+    away = [i for i, x in enumerate(tensors) if x.device.type != "cpu"]
+    if len({tensors[i].device for i in away}) > 1:
+        away = []
+    moved: dict[int, Tensor] = {}
+    if away:
+        flat = torch.cat([tensors[i].double().flatten() for i in away]).cpu()
+        parts = flat.split([tensors[i].numel() for i in away])
+        moved = {i: part.view(tensors[i].shape) for i, part in zip(away, parts, strict=True)}
+    return [moved.get(i, x).detach().cpu().numpy() for i, x in enumerate(tensors)]
 
 
 def values_of(
@@ -67,7 +109,3 @@ def variables_of(
         f"{prefix}leading_values": Variable(("step", dim, "r"), real),
         **{f"{prefix}leading_{name}": Variable(("step", dim), real) for name in SIZES},
     }
-
-
-def _array(values: Tensor) -> np.ndarray:
-    return values.detach().cpu().numpy()

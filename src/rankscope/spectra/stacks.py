@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Bool, Float, Num
 from torch import Tensor
 
-from rankscope.matrices.change import difference, moves
+from rankscope.matrices.change import moves
+from rankscope.matrices.difference import difference
 from rankscope.spectra.guards import wrong_triangles
 from rankscope.spectra.solvers import Svd
 from rankscope.spectra.tall import triangular

@@ -59,13 +59,14 @@ class CollectingMeasurer:
         began = time.monotonic()
         own = self._measurer.measure(buffer)
         longer = time.monotonic() - began  # the others may take as long
-        rows, failed = Merging(self._plan), dict.fromkeys(own.failed)
+        rows, failed, redone = Merging(self._plan), dict.fromkeys(own.failed), own.redone
         rows.add(own.values, self._sharing.own.plan, owned=self._sharing.own.owned)
         for rank in exchange.others:
             part = unpacked(exchange.receive(rank, longer=longer))
             rows.add(part.values, shares[rank].plan, owned=shares[rank].owned)
             failed |= dict.fromkeys(part.failed)
-        return snapshot.Snapshot(rows.values, tuple(failed), {})
+            redone += part.redone
+        return snapshot.Snapshot(rows.values, tuple(failed), {}, redone)
 
     def close(self) -> None:
         self._measurer.close()
@@ -163,7 +164,8 @@ class Contributor:
 def packed(part: snapshot.Snapshot) -> bytes:
     """Return stored values and names of failures as bytes; directions stay behind."""
     file = io.BytesIO()
-    np.savez(file, allow_pickle=False, failed=np.array(part.failed, dtype=str), **part.values)
+    names = {name: np.array(getattr(part, name), dtype=str) for name in ("failed", "redone")}
+    np.savez(file, allow_pickle=False, **names, **part.values)
     return file.getvalue()
 
 
@@ -171,7 +173,8 @@ def unpacked(message: bytes) -> snapshot.Snapshot:
     """Return what `packed` has packed."""
     with np.load(io.BytesIO(message), allow_pickle=False) as arrays:
         values = {name: arrays[name] for name in arrays.files}
-    return snapshot.Snapshot(values, tuple(map(str, values.pop("failed"))), {})
+    failed, redone = (tuple(map(str, values.pop(name))) for name in ("failed", "redone"))
+    return snapshot.Snapshot(values, failed, {}, redone)
 
 
 def _sent_by(rank: int, exchange: Exchange) -> Source:

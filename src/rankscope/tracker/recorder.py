@@ -27,6 +27,8 @@ from rankscope.tracker.streams import OwnStream
 EVERY_STEP = "train_step"
 
 BYTES = "tracker_bytes"  # attribute of a run: memory that its tracker held
+# Attribute of a run: number of decompositions that a GPU got wrong and the CPU took over.
+REDONE = "decompositions_redone"
 
 # Largest number of steps listed in an attribute, which is written again at each commit.
 MOST_STEPS = 10_000
@@ -127,6 +129,8 @@ class Recorder:
             "tracker_wait_seconds": wait_seconds,
             "tracker_compute_seconds": measuring,
         }
+        if measured.redone:
+            self.note({REDONE: float(len(measured.redone))})
         self._writer.append(step, values, scalars=numbers)
         reference = self._measurer.reference or {}
         self.cost = self.cost.with_snapshot(

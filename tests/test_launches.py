@@ -1,0 +1,149 @@
+"""What a snapshot asks of a GPU: few launches, few waits, bounded memory, the CPU's values."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import rankscope as rs
+from counting import Counting, there
+from rankscope import snapshot
+from rankscope.matrices import named_tensors
+from rankscope.snapshot import portions
+from rankscope.spectra import device, stacks, tasks
+from rankscope.spectra.task import Task
+
+LAYERS, SHRUNK = 22, 32  # Llama of 1.1 billion parameters, and how much narrower the test's is
+
+
+class Attention(nn.Module):
+    """Heads of 2048 / SHRUNK units in all, of which eight share their keys and values."""
+
+    def __init__(self, width: int, heads: int, kv_heads: int) -> None:
+        super().__init__()
+        self.num_heads, self.num_key_value_heads = heads, kv_heads
+        self.head_dim = width // heads
+        for name, rows in (("q", heads), ("k", kv_heads), ("v", kv_heads)):
+            projection = nn.Linear(width, rows * self.head_dim, bias=False)
+            setattr(self, f"{name}_proj", projection)
+        self.o_proj = nn.Linear(width, width, bias=False)
+
+
+class Layer(nn.Module):
+    def __init__(self, width: int, inner: int) -> None:
+        super().__init__()
+        self.self_attn = Attention(width, 32, 4)
+        self.gate_proj = nn.Linear(width, inner, bias=False)
+        self.up_proj = nn.Linear(width, inner, bias=False)
+        self.down_proj = nn.Linear(inner, width, bias=False)
+
+
+def llama(layers: int = LAYERS) -> nn.Module:
+    width, inner, vocabulary = 2048 // SHRUNK, 5632 // SHRUNK, 32_000 // SHRUNK
+    model = nn.Module()
+    model.embed_tokens = nn.Embedding(vocabulary, width)
+    model.layers = nn.ModuleList(Layer(width, inner) for _ in range(layers))
+    model.lm_head = nn.Linear(width, vocabulary, bias=False)
+    return model
+
+
+Weights = dict[str, Tensor]
+
+
+def followed(model: nn.Module) -> tuple[snapshot.Plan, Weights, Weights]:
+    """Plan of all that a tracker follows, weights in bfloat16 and those before a training."""
+    chosen = rs.views(model)
+    plan = snapshot.plan(chosen, pairs=rs.inside_pairs(model), products=True)
+    weights = {name: x.detach().bfloat16() for name, x in named_tensors(model).items()}
+    before = {name: (x + 0.01 * torch.randn(x.shape)).bfloat16() for name, x in weights.items()}
+    return plan, weights, before
+
+
+def on_device(weights: Weights) -> Weights:
+    return {name: there(x) for name, x in weights.items()}
+
+
+@pytest.fixture
+def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut stacks as those of the whole model are cut: areas shrink by the square of widths."""
+    monkeypatch.setattr(device, "STACK_BYTES", device.STACK_BYTES // SHRUNK**2)
+    monkeypatch.setattr(stacks, "COLUMNS", stacks.COLUMNS // SHRUNK)
+    monkeypatch.setattr(portions, "PORTION", portions.PORTION // SHRUNK**2)
+
+
+@pytest.mark.usefixtures("shrunk")
+@pytest.mark.parametrize(
+    ("layers", "decompositions", "launches", "waits"),
+    [(2, 20, 1800, 40), pytest.param(LAYERS, 100, 7000, 160, marks=pytest.mark.slow)],
+)
+def test_a_snapshot_of_a_large_model_is_a_few_large_launches(
+    layers: int, decompositions: int, launches: int, waits: int
+) -> None:
+    """A launch and a wait for each matrix made 71,274 and 14,345 of them with 22 layers."""
+    torch.manual_seed(0)
+    plan, weights, before = followed(llama(layers))
+    matrices = len(plan.readings) + 2 * len(plan.products)
+    assert matrices > 200 * layers
+    with Counting() as counting:
+        weights_there, before_there = on_device(weights), on_device(before)
+        counting.operations.clear()
+        measured = snapshot.measure(plan, weights_there, before_there)
+    assert counting.decompositions <= decompositions
+    assert counting.launches <= launches
+    assert counting.waits <= waits
+    assert measured.redone == ()
+    assert_equal(measured, snapshot.measure(plan, weights, before))
+
+
+def test_what_has_not_changed_is_not_decomposed() -> None:
+    torch.manual_seed(0)
+    plan, weights, _ = followed(llama(layers=2))
+    with Counting() as counting:
+        moved = on_device(weights)
+        counting.operations.clear()
+        whole = snapshot.measure(plan, moved, moved)
+        solved = counting.operations["_linalg_eigh"]
+        counting.operations.clear()
+        snapshot.measure(plan, moved)
+    assert solved == counting.operations["_linalg_eigh"]
+    for name in ("change_singular_values", "product_change_singular_values"):
+        assert np.nanmax(whole.values[name]) == np.nanmin(whole.values[name]) == 0.0
+
+
+def assert_equal(measured: snapshot.Snapshot, expected: snapshot.Snapshot) -> None:
+    assert measured.values.keys() == expected.values.keys()
+    for name, values in expected.values.items():
+        # Directions of values that lie close to each other are off by more than the values.
+        tolerance = 1e-12 if name.endswith("values") else 1e-9
+        np.testing.assert_allclose(
+            measured.values[name], values, rtol=0, atol=tolerance * np.nanmax(values), err_msg=name
+        )
+
+
+def test_stacks_of_the_whole_model_are_few_and_fit_into_memory() -> None:
+    """Shapes of the whole model, without numbers: 1.1 billion of them are not needed."""
+    sizes = {"q": (2048, 2048), "gate": (5632, 2048), "up": (5632, 2048), "down": (2048, 5632)}
+    all_tasks = [
+        task(name, shape, change=change)
+        for name, shape in sizes.items()
+        for change in (False, True)
+        for _ in range(LAYERS)
+    ]
+    all_tasks += [task("o", (2048, 2048), rank=100) for _ in range(LAYERS)]
+    all_tasks += [task("head", (64, 2048), rank=64) for _ in range(40 * LAYERS)]
+    all_tasks += [
+        task("product", (2048, 64), (2048, 64), change=change)
+        for change in (False, True)
+        for _ in range(64 * LAYERS)
+    ]
+    lists = list(tasks._stacks(all_tasks))
+    assert len(lists) <= 70
+    for tasks_together in lists:
+        memory = len(tasks_together) * stacks.bytes_of(tasks_together[0])
+        assert memory <= device.STACK_BYTES
+    assert device.STACK_BYTES + 8 * portions.PORTION <= 1.5 * 2**30  # of 2 GiB
+
+
+def task(name: str, *shapes: tuple[int, int], change: bool = False, rank: int = 0) -> Task:
+    factors = tuple(torch.empty(shape, dtype=torch.bfloat16, device="meta") for shape in shapes)
+    return Task(name, factors, factors if change else (), rank)
