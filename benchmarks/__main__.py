@@ -3,10 +3,11 @@
 import argparse
 from importlib import import_module
 
-ON_DEVICE = ("spectra", "tracker", "imagenet")
+ON_DEVICE = ("spectra", "tracker", "engine", "imagenet")
 BENCHMARKS = (
     "spectra",
     "tracker",
+    "engine",
     "leading",
     "ranks",
     "measures",

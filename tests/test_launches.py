@@ -8,9 +8,10 @@ from torch import Tensor, nn
 import rankscope as rs
 from counting import Counting, there
 from rankscope import snapshot
-from rankscope.matrices import named_tensors
+from rankscope.matrices import Change, Product, named_tensors
 from rankscope.snapshot import portions
-from rankscope.spectra import device, stacks, tasks
+from rankscope.spectra import device, host, stacks, tasks
+from rankscope.spectra.decomposition import Matrix, now_and_before
 from rankscope.spectra.task import Task
 
 LAYERS, SHRUNK = 22, 32  # Llama of 1.1 billion parameters, and how much narrower the test's is
@@ -147,3 +148,49 @@ def test_stacks_of_the_whole_model_are_few_and_fit_into_memory() -> None:
 def task(name: str, *shapes: tuple[int, int], change: bool = False, rank: int = 0) -> Task:
     factors = tuple(torch.empty(shape, dtype=torch.bfloat16, device="meta") for shape in shapes)
     return Task(name, factors, factors if change else (), rank)
+
+
+@pytest.mark.gpu
+def test_stacks_of_the_whole_model_stay_below_two_gibibytes() -> None:
+    generator = torch.Generator("cuda").manual_seed(0)
+
+    def weights(count: int, *shape: int) -> list[Tensor]:
+        options = {"device": "cuda", "dtype": torch.bfloat16, "generator": generator}
+        return [torch.randn(shape, **options) for _ in range(count)]
+
+    now, before = weights(20, 2048, 5632), weights(20, 2048, 5632)
+    left, right, left0, right0 = (weights(300, 2048, 64) for _ in range(4))
+    jobs: dict[str, Matrix] = {}
+    jobs |= {f"W{i}": W for i, W in enumerate(now)}
+    jobs |= {f"dW{i}": Change(W, W0) for i, (W, W0) in enumerate(zip(now, before, strict=True))}
+    jobs |= {f"o{i}": W[:, :2048] for i, W in enumerate(now)}
+    jobs |= {f"head{i}": W.mT for i, W in enumerate(left[:240])}
+    ranks = {name: 100 if name.startswith("o") else 64 for name in jobs if name[0] in "oh"}
+    products = [Product(*pair) for pair in zip(left, right, strict=True)]
+    products0 = [Product(*pair) for pair in zip(left0, right0, strict=True)]
+    jobs |= {f"p{i}": product for i, product in enumerate(products)}
+    pairs = zip(products, products0, strict=True)
+    jobs |= {f"dp{i}": Change(product, product0) for i, (product, product0) in enumerate(pairs)}
+    redone: list[str] = []
+    held = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    results = rs.decompose(jobs, ranks=ranks, on_redone=redone.extend)
+    torch.cuda.synchronize()
+    assert redone == []
+    assert torch.cuda.max_memory_allocated() - held <= 2 * 2**30
+    for name in ("W3", "dW3", "o3", "head3", "p3", "dp3"):
+        now_there, before_there = now_and_before(name, jobs[name])
+        (exact,) = host.solve_stack(
+            [
+                Task(
+                    name,
+                    tuple(factor.cpu() for factor in now_there),
+                    tuple(factor.cpu() for factor in before_there),
+                    rank=0,
+                )
+            ]
+        )
+        largest = float(exact.svd.S[0])
+        torch.testing.assert_close(
+            results[name].S.cpu(), exact.svd.S, rtol=0, atol=2e-11 * largest, msg=name
+        )
