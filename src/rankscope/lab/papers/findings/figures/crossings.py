@@ -32,7 +32,7 @@ def grokking_rank(runs: Runs) -> Figure:
     colours = dict(zip(decays, categories(len(decays)), strict=True))
     markers = {share: MARKERS[place % len(MARKERS)] for place, share in enumerate(shares)}
     for axes, name, label in (
-        (left, "rank", "effective rank / min(m, n), mean of matrices"),
+        (left, "rank", "effective rank / min(m, n),\nmean of matrices"),
         (right, "norm", "total norm of the weights"),
     ):
         for moment in crossed:
