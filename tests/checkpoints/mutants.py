@@ -14,17 +14,14 @@ import random
 import re
 import resource
 import signal
-import struct
 import sys
 import time
 import traceback
 import warnings
-import zipfile
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import gguf
 import torch
@@ -34,19 +31,11 @@ from gguf.quants import quantize
 from rich.cells import cell_len
 from safetensors.torch import save_file
 
+from checkpoints.damage import damaged
 from rankscope.cli import main as command_line
-from test_store_mutations import mutated
 
 KINDS = ("safetensors", "index", "zip", "pickle", "legacy", "gguf", "dcp")
 FORMS = ((), ("--json",), ("--csv",), ("--leading", "2", "--like", "weightwatcher"))
-NUMBERS = (0, 1, 2**31 - 1, 2**31, 2**32 - 1, 2**49, 2**50 - 1, 2**50, 2**63 - 1, 2**64 - 1)
-NAMES = ("", "..", "../../etc/passwd", "/etc/passwd", "\0", "\x1b[31m", "\ud800", "x" * 70_000)
-VALUES = (*NAMES, None, True, -1, 0.5, float("nan"), 10**400, [], {}, [[]], {"": {}})
-ENTRIES = tuple(
-    {"dtype": dtype, "shape": shape, "data_offsets": [0, 0]}
-    for dtype in ("F32", "F8_E4M3", "I8", "F4", "F64")
-    for shape in ([0, 2**49], [2**49, 0], [2**49, 2**49, 0], [2**49, 0, 3, 3], [0] * 16, [0, 0])
-)
 SECONDS = 10
 MEMORY = 10**9
 FORBIDDEN = ("exec", "os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen")
@@ -97,60 +86,15 @@ def write(kind: str, folder: Path) -> tuple[Path, list[Path]]:
     return path, [path]
 
 
-def damaged(kind: str, name: str, data: bytes, moment: random.Random) -> bytes:
-    """Return the bytes of a file after an accident or a forgery."""
-    if moment.randrange(3) == 0:
-        return forged(name, data, moment)
-    data = in_archive(data, moment) if kind == "pickle" else mutated(data, moment)
-    return mutated(data, moment) if moment.randrange(3) == 0 else data
-
-
-def in_archive(data: bytes, moment: random.Random) -> bytes:
-    """Damage the pickle, and zip it again so that the archive is whole."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(io.BytesIO(data)) as before, zipfile.ZipFile(out, "w") as after:
-        for name in before.namelist():
-            content = before.read(name)
-            after.writestr(name, mutated(content, moment) if name.endswith(".pkl") else content)
-    return out.getvalue()
-
-
-def forged(name: str, data: bytes, moment: random.Random) -> bytes:
-    """Put a value that nobody expects into a file that is otherwise whole."""
-    if name.endswith(".json"):
-        return json.dumps(forged_json(json.loads(data), moment)).encode()
-    if name.endswith(".safetensors"):
-        end = 8 + struct.unpack("<Q", data[:8])[0]
-        header = json.dumps(forged_json(json.loads(data[8:end]), moment)).encode()
-        return struct.pack("<Q", len(header)) + header + data[end:]
-    number = struct.pack("<Q", moment.choice(NUMBERS))[: moment.choice((1, 2, 4, 8))]
-    place = moment.randrange(len(data))
-    return data[:place] + number + data[place + len(number) :]
-
-
-def forged_json(content: Any, moment: random.Random) -> Any:
-    """Return JSON with one value or name replaced, or one entry more."""
-    if isinstance(content, dict) and moment.randrange(4) == 0:
-        return {**content, "forged.weight": moment.choice(ENTRIES)}
-    if not isinstance(content, dict | list) or not content or moment.randrange(8) == 0:
-        return moment.choice((*VALUES, *NUMBERS, *ENTRIES))
-    if isinstance(content, list):
-        place = moment.randrange(len(content))
-        return [forged_json(v, moment) if i == place else v for i, v in enumerate(content)]
-    key = moment.choice(list(content))
-    if moment.randrange(4) == 0:
-        return {moment.choice(NAMES) if k == key else k: v for k, v in content.items()}
-    return {k: forged_json(v, moment) if k == key else v for k, v in content.items()}
-
-
 def guard(folder: Path) -> tuple[Callable[[], None], Callable[[], None]]:
     """Forbid all that a reader has no reason to do; return what switches the guard on and off."""
     switched_on: list[bool] = []
+    home = os.path.join(os.path.realpath(folder), "")
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if not switched_on:
             return
-        outside = event == "open" and not str(arguments[0]).startswith(str(folder))
+        outside = event == "open" and not os.path.realpath(str(arguments[0])).startswith(home)
         if outside or event in FORBIDDEN:
             switched_on.clear()
             traceback.print_stack(file=sys.__stderr__)
