@@ -23,7 +23,7 @@ from rankscope.tracker import distributed
 from tracker.ranks import Case, fail
 
 INPUTS = (2, 5, 7)
-SHORT = 3.0  # seconds of patience in tests
+SHORT = 4.0  # seconds of patience in tests
 
 
 def network(way: str, *, ranks: int) -> nn.Module:
@@ -126,13 +126,13 @@ def resumed(case: Case, rank: int) -> str:
 
 def in_trouble(case: Case, rank: int) -> tuple[str, float]:
     """Train until rank 1 is in trouble; return why the tracker failed and the seconds waited."""
-    distributed.START_PATIENCE = distributed.PATIENCE = SHORT
     model = network(case.way, ranks=case.ranks)
     last = case.ranks - 1
     tracker = rs.Tracker(model, case.path, schedule=1, share=True, places=1)
     train(model, [tracker], range(2))
     tracker.flush()
     dist.barrier()
+    distributed.PATIENCE = SHORT
     began = time.monotonic()
     if case.trouble == "measuring" and rank == last:
         rankscope.snapshot.measure = fail
@@ -152,7 +152,7 @@ def in_trouble(case: Case, rank: int) -> tuple[str, float]:
 
 
 def sleep(*arguments: object, **options: object) -> None:
-    time.sleep(4 * SHORT)
+    time.sleep(3 * SHORT)
 
 
 def kill(*arguments: object, **options: object) -> None:

@@ -95,7 +95,7 @@ def test_no_rank_hangs(
     for rank, answer in enumerate(others):
         failure, seconds = answer
         assert failure != "failed: None"
-        assert seconds < 3 * sharing_ranks.SHORT + 2
+        assert seconds < 8 * sharing_ranks.SHORT
         if rank == 0:
             assert re.search(told, failure), failure
     if trouble.startswith("killed"):
