@@ -10,6 +10,8 @@ import pytest
 import torch
 
 from rankscope.cli import main
+from rankscope.matrices import Reading
+from rankscope.scanning.measuring import Base
 from scanning.cases import saved, series, weights
 
 
@@ -101,6 +103,37 @@ def test_what_can_be_read_is_printed_with_exit_code_2(
     ran = Ran(capsys, tmp_path, "--csv")
     assert ran.code == 2 and ran.err.startswith("rankscope: step 10 is left out: ")
     assert len(ran.out.splitlines()) == 10
+
+
+def test_what_a_base_lacks_is_named_and_the_rest_is_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned = saved(tmp_path / "tuned.safetensors", weights(1))
+    base = saved(tmp_path / "base.safetensors", weights(0))
+    whole = Ran(capsys, tuned, "--base", base, "--csv")
+    read = Base.matrix
+
+    def damaged(self: Base, reading: Reading) -> torch.Tensor | None:
+        if reading.name == "1":
+            raise ValueError("tensor '1.weight' is damaged")
+        return read(self, reading)
+
+    monkeypatch.setattr(Base, "matrix", damaged)
+    ran = Ran(capsys, tuned, "--base", base, "--csv")
+    assert ran.code == 2 and ran.err == "rankscope: tensor '1.weight' is damaged\n"
+    assert len(ran.out.splitlines()) == 4 and "cannot be read in the base" in ran.out
+    assert len(set(ran.out.splitlines()) & set(whole.out.splitlines())) == 3
+
+
+def test_a_base_without_a_shard_is_a_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned = saved(tmp_path / "tuned.safetensors", weights(1))
+    part = {name: tensor for name, tensor in weights(0).items() if name.startswith("1.")}
+    saved(tmp_path / "base" / "model-00001-of-00002.safetensors", part)
+    ran = Ran(capsys, tuned, "--base", tmp_path / "base", "--csv")
+    assert ran.code == 2 and ran.out.count("not in the base") == 2
+    assert ran.err == "rankscope: base: 1 of 2 shards are missing: 2\n"
 
 
 def test_many_problems_are_counted_and_json_has_all(

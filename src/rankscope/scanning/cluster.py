@@ -17,9 +17,9 @@ import torch
 
 from rankscope.checkpoints import open_checkpoint
 from rankscope.matrices import Views, views
-from rankscope.scanning.measuring import Base, measure
+from rankscope.scanning.measuring import Base, Measured, measure
 from rankscope.scanning.portions import read_portion
-from rankscope.scanning.tasks import Measured, Task
+from rankscope.scanning.tasks import Task
 
 OBJECT_MEMORY = 100 * 2**20  # bytes; only names and spectra travel
 
@@ -69,8 +69,7 @@ def measure_there(task: Task) -> Measured:
     torch.set_num_threads(1)
     matrices = _opened(task.path, task.include, task.exclude)
     base = None if task.base is None else _base(task.base)
-    portion = read_portion(matrices, task.names)
-    return Measured(tuple(measure(portion, task.options, base)), portion.refused)
+    return measure(read_portion(matrices, task.names), task.options, base)
 
 
 @lru_cache(maxsize=2)

@@ -1,7 +1,7 @@
 """Measurement of the matrices of one checkpoint: spectra, norms, changes since a base."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,7 @@ from rankscope.spectra.workers import spread
 # Prefixes that training and adapter libraries put before the names of one model.
 PREFIXES = re.compile(r"^(?:_orig_mod\.|module\.|base_model\.model\.|model\.|transformer\.)+")
 # Entries that are turned into float64 at a time: on the CPU as many as stay in its cache.
-BLOCK, BLOCK_ELSEWHERE = 2**18, 2**24
+BLOCK, BLOCK_ELSEWHERE = 2**16, 2**24
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,14 @@ class Options:
     device: torch.device
     leading: int | None = None
     threads: int | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Matrices of one portion, and sentences on tensors that could not be read."""
+
+    matrices: tuple[MatrixScan, ...]
+    refused: tuple[str, ...]
 
 
 class Base:
@@ -49,17 +57,23 @@ class Base:
         return self.views[name].W if name else None
 
 
-def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[MatrixScan]:
-    """Yield the scan of each matrix in a portion."""
+def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
+    """Return the scan of each matrix in a portion, without a change where the base has none."""
     weights = {
         reading.name: reading.view(portion.tensors[reading.parameter]).W.to(options.device)
         for reading in portion.readings
     }
     changes: dict[str, Tensor] = {}
     notes: dict[str, str] = {}
+    refused = list(portion.refused)
     for reading in portion.readings if base is not None else ():
         assert base is not None
-        W0 = base.matrix(reading)
+        try:
+            W0 = base.matrix(reading)
+        except ValueError as refusal:
+            notes[reading.name] = "cannot be read in the base"
+            refused.append(str(refusal))
+            continue
         if W0 is None:
             notes[reading.name] = "not in the base"
             continue
@@ -71,8 +85,8 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[M
     norms, change_norms = _norms(weights, options), _norms(changes, options)
     spectra = _spectra(weights, norms, options)
     change_spectra = _spectra(changes, change_norms, options)
-    for reading in portion.readings:
-        yield MatrixScan(
+    matrices = tuple(
+        MatrixScan(
             name=reading.name,
             kind=reading.kind,
             m=reading.m,
@@ -84,6 +98,9 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Iterator[M
             change_norm=change_norms.get(reading.name, np.nan),
             note=notes.get(reading.name, ""),
         )
+        for reading in portion.readings
+    )
+    return Measured(matrices, tuple(refused))
 
 
 def shared_change(W: Tensor, W0: Tensor) -> tuple[Tensor | None, str]:

@@ -3,6 +3,7 @@
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -15,6 +16,7 @@ from rankscope.matrices import Reading, Views
 # Tensors are measured in portions of about this many bytes on disk, so that small ones share the
 # cores. The next portion is read meanwhile if it is no larger; a large tensor waits its turn.
 PORTION = 2**28
+READERS = 2  # tensors that are read at once, so that the disk has the next request already
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,11 @@ def read_portion(matrices: Views, names: Sequence[str]) -> Portion:
     """Read the tensors of these names, and name those that cannot be read."""
     tensors: dict[str, Tensor] = {}
     refused: list[str] = []
-    for name in names:
+    with ThreadPoolExecutor(READERS, thread_name_prefix="rankscope-reader") as readers:
+        futures = {name: readers.submit(matrices.tensors.__getitem__, name) for name in names}
+    for name, future in futures.items():
         try:
-            tensors[name] = matrices.tensors[name]
+            tensors[name] = future.result()
         except ValueError as refusal:
             refused.append(str(refusal))
     places = {name: place for place, name in enumerate(tensors)}

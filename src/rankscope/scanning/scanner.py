@@ -14,11 +14,11 @@ from rankscope.checkpoints import Checkpoint, open_checkpoint
 from rankscope.checkpoints.series import Member, given_in_order, series_in
 from rankscope.matrices import Views, views
 from rankscope.scanning.matrix import MatrixScan
-from rankscope.scanning.measuring import Base, Options, measure, sizes_of
+from rankscope.scanning.measuring import Base, Measured, Options, measure, sizes_of
 from rankscope.scanning.portions import planned, portions
 from rankscope.scanning.progress import Progress, Silent
 from rankscope.scanning.results import CheckpointScan, Scan
-from rankscope.scanning.tasks import Measured, Task, Workers
+from rankscope.scanning.tasks import Task, Workers
 
 Patterns = str | Iterable[str] | None
 Finished = Callable[[CheckpointScan], None]
@@ -81,7 +81,11 @@ class Scanner:
         self._progress = progress or Silent()
         self._workers = workers
         self._base_name = None if base is None else str(base)
-        self._base = None if base is None else Base(views(open_checkpoint(base)))
+        self._base: Base | None = None
+        self._problems: tuple[str, ...] = ()  # of the base
+        if base is not None:
+            opened = open_checkpoint(base)
+            self._base, self._problems = Base(views(opened)), opened.problems
 
     def run(
         self,
@@ -96,7 +100,7 @@ class Scanner:
         `finished` is called with each scan as soon as it is there. ValueError if there is none.
         """
         scans = list(earlier)
-        problems: list[str] = []
+        problems = [f"base: {problem}" for problem in self._problems]
         for job in self._jobs(members):
             try:
                 result = self._scanned(job)
@@ -154,10 +158,9 @@ class Scanner:
             yield from map(self._workers.result, job.sent)
             return
         for portion in portions(matrices, job.plan, job.sizes):
-            measured = tuple(measure(portion, self._options, self._base))
-            refused = portion.refused
+            measured = measure(portion, self._options, self._base)
             del portion  # a large tensor that is read next needs the room
-            yield Measured(measured, refused)
+            yield measured
 
     def _scanned(self, job: "Job") -> CheckpointScan:
         """Return the scan of one checkpoint."""

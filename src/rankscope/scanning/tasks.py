@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from rankscope.scanning.matrix import MatrixScan
-from rankscope.scanning.measuring import Options
+from rankscope.scanning.measuring import Measured, Options
 
 
 @dataclass(frozen=True)
@@ -17,14 +16,6 @@ class Task:
     base: str | None
     include: tuple[str, ...] | None
     exclude: tuple[str, ...] | None
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Matrices of one portion, and sentences on tensors that could not be read."""
-
-    matrices: tuple[MatrixScan, ...]
-    refused: tuple[str, ...]
 
 
 @runtime_checkable
