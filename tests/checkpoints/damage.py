@@ -1,10 +1,12 @@
-"""Damage to the files of a checkpoint: accidents, and values that nobody expects."""
+"""Damage to the files of a checkpoint: accidents, values that nobody expects, and attacks."""
 
 import io
 import json
+import os
 import random
 import struct
 import zipfile
+from pathlib import Path
 from typing import Any
 
 from test_store_mutations import mutated
@@ -17,12 +19,25 @@ ENTRIES = tuple(
     for dtype in ("F32", "F8_E4M3", "I8", "F4", "F64")
     for shape in ([0, 2**49], [2**49, 0], [2**49, 2**49, 0], [2**49, 0, 3, 3], [0] * 16, [0, 0])
 )
+# Calls that Python's own unpickler would make.
+ATTACKS = (
+    b"cos\nsystem\nX\x04\x00\x00\x00true\x85R",
+    b"cbuiltins\neval\nX\x01\x00\x00\x001\x85R",
+    b"cbuiltins\nexec\nX\x08\x00\x00\x00import os\x85R",
+    b"csubprocess\nPopen\nX\x04\x00\x00\x00true\x85R",
+    b"cbuiltins\ngetattr\nctorch\nload\nX\x08\x00\x00\x00__code__\x86R",
+    b"ctorch\nload\nX\x0b\x00\x00\x00/etc/passwd\x85R",
+    b"ccheckpoints.mutants\nexample\n)R",
+    b"(X\x04\x00\x00\x00trueios\nsystem\n",
+)
 
 
 def damaged(kind: str, name: str, data: bytes, moment: random.Random) -> bytes:
     """Return the bytes of a file after an accident or a forgery."""
     if moment.randrange(3) == 0:
         return forged(name, data, moment)
+    if kind == "legacy" or name.endswith(".metadata"):
+        return in_pickle(data, moment)
     data = in_archive(data, moment) if kind == "pickle" else mutated(data, moment)
     return mutated(data, moment) if moment.randrange(3) == 0 else data
 
@@ -33,8 +48,28 @@ def in_archive(data: bytes, moment: random.Random) -> bytes:
     with zipfile.ZipFile(io.BytesIO(data)) as before, zipfile.ZipFile(out, "w") as after:
         for name in before.namelist():
             content = before.read(name)
-            after.writestr(name, mutated(content, moment) if name.endswith(".pkl") else content)
+            after.writestr(name, in_pickle(content, moment) if name.endswith(".pkl") else content)
     return out.getvalue()
+
+
+def in_pickle(data: bytes, moment: random.Random) -> bytes:
+    """Damage a pickle, or put a call into it: anywhere, or right before its end."""
+    if moment.randrange(3):
+        return mutated(data, moment)
+    place = moment.choice((moment.randrange(len(data)), len(data) - 1))
+    return data[:place] + moment.choice(ATTACKS) + data[place:]
+
+
+def replaced(path: Path, moment: random.Random) -> None:
+    """Put something else in the place of a file: nothing, a link, a folder, a pipe."""
+    path.unlink()
+    kind = moment.randrange(5)
+    if kind < 2:
+        path.symlink_to(("/etc/passwd", path.name)[kind])
+    elif kind == 2:
+        path.mkdir()
+    elif kind == 3:
+        os.mkfifo(path)
 
 
 def forged(name: str, data: bytes, moment: random.Random) -> bytes:

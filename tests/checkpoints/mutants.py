@@ -1,8 +1,9 @@
-"""Child process that scans damaged checkpoints with the command.
+"""Child process that reads damaged checkpoints with the commands `scan` and `lora`.
 
-`mutants.py KIND[,KIND...] COUNT FOLDER` prints the outcomes of COUNT files of each kind as JSON. On
-a breach it ends and leaves the file in FOLDER. Memory is limited, each command has ten seconds, and
-an audit hook ends the process if anything but a file of FOLDER is opened, or anything is executed.
+`mutants.py KIND[,KIND...] COUNT FOLDER` prints the outcomes of COUNT checkpoints of each kind as
+JSON. On a breach it ends and leaves the checkpoint in FOLDER. Memory is limited, and each command
+has ten seconds. While a command runs, an audit hook ends the process if anything outside FOLDER is
+opened or listed, anything is written, or anything is executed.
 """
 
 import contextlib
@@ -13,14 +14,15 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 import sys
 import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import gguf
@@ -31,15 +33,33 @@ from gguf.quants import quantize
 from rich.cells import cell_len
 from safetensors.torch import save_file
 
-from checkpoints.damage import damaged
+from checkpoints.damage import damaged, replaced
+from rankscope import store
 from rankscope.cli import main as command_line
 
 KINDS = ("safetensors", "index", "zip", "pickle", "legacy", "gguf", "dcp")
-FORMS = ((), ("--json",), ("--csv",), ("--leading", "2", "--like", "weightwatcher"))
+DAMAGED, WHOLE = "damaged", "whole"  # places of the two checkpoints in a command
+FORMS = (
+    ("scan", DAMAGED),
+    ("scan", DAMAGED, "--json"),
+    ("scan", DAMAGED, "--csv"),
+    ("scan", DAMAGED, "--leading", "2", "--like", "weightwatcher"),
+    ("scan", DAMAGED, "--csv", "--base", WHOLE),
+    ("scan", WHOLE, "--csv", "--base", DAMAGED),
+    ("lora", WHOLE, DAMAGED, "--json"),
+    ("lora", DAMAGED, WHOLE, "--json"),
+)
+SERIES = ("scan", WHOLE, DAMAGED, "--csv")
+SERIES_EVERY, STORED_EVERY, REPLACED_EVERY = 10, 200, 40
 SECONDS = 10
 MEMORY = 10**9
-FORBIDDEN = ("exec", "os.system", "os.exec", "os.posix_spawn", "os.fork", "subprocess.Popen")
-FORBIDDEN += ("socket.connect", "pickle.find_class", "os.remove", "os.rename", "os.mkdir", "import")
+FORBIDDEN = ("exec", "import", "pickle.find_class", "ctypes.dlopen", "marshal.loads")
+FORBIDDEN += ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty")
+FORBIDDEN += ("subprocess.Popen", "socket.connect", "socket.getaddrinfo", "socket.bind", "os.kill")
+WRITING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod")
+WRITING += ("os.truncate", "os.utime", "shutil.rmtree")
+LISTING = ("os.listdir", "os.scandir", "os.chdir")
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def example() -> dict[str, torch.Tensor]:
@@ -86,23 +106,32 @@ def write(kind: str, folder: Path) -> tuple[Path, list[Path]]:
     return path, [path]
 
 
-def guard(folder: Path) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Forbid all that a reader has no reason to do; return what switches the guard on and off."""
-    switched_on: list[bool] = []
-    home = os.path.join(os.path.realpath(folder), "")
+class Guard:
+    """Audit hook that ends the process on what a reader has no reason to do, while it is on."""
 
-    def hook(event: str, arguments: tuple[object, ...]) -> None:
-        if not switched_on:
-            return
-        outside = event == "open" and not os.path.realpath(str(arguments[0])).startswith(home)
-        if outside or event in FORBIDDEN:
-            switched_on.clear()
+    def __init__(self, folder: Path) -> None:
+        self._home = os.path.join(os.path.realpath(folder), "")
+        self.on = False
+        sys.addaudithook(self._hook)
+
+    def _hook(self, event: str, arguments: tuple[object, ...]) -> None:
+        if self.on and self._forbids(event, arguments):
+            self.on = False
             traceback.print_stack(file=sys.__stderr__)
             os.write(2, f"{event} {arguments!r}\n".encode())
             os._exit(3)
 
-    sys.addaudithook(hook)
-    return lambda: switched_on.append(True), switched_on.clear
+    def _forbids(self, event: str, arguments: tuple[object, ...]) -> bool:
+        if event == "open":
+            assert isinstance(arguments[2], int)
+            return bool(arguments[2] & WRITES) or not self._within(arguments[0])
+        if event in LISTING:
+            return not self._within(arguments[0])
+        return event in FORBIDDEN or event in WRITING
+
+    def _within(self, path: object) -> bool:
+        place = os.fsdecode(path) if isinstance(path, bytes | os.PathLike) else str(path)
+        return os.path.join(os.path.realpath(place), "").startswith(self._home)
 
 
 def limit_memory() -> None:
@@ -121,104 +150,144 @@ class Ran:
     err: str
 
 
-def ran(*arguments: object) -> Ran:
-    """Run `rankscope scan` as a terminal does, within ten seconds: the alarm ends the process."""
-    out, err = io.StringIO(), io.StringIO()
-    sys.argv = ["rankscope", "scan", *map(str, arguments)]
+def ran(*arguments: object, guard: Guard | None = None) -> Ran:
+    """Run `rankscope` as a terminal does, within ten seconds: the alarm ends the process."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    sys.argv = ["rankscope", *map(str, arguments)]
     signal.setitimer(signal.ITIMER_REAL, SECONDS)
     code = 0
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            if guard is not None:
+                guard.on = True
             command_line()
     except SystemExit as end:
         assert end.code is None or isinstance(end.code, int)
         code = end.code or 0
     finally:
+        if guard is not None:
+            guard.on = False
         signal.setitimer(signal.ITIMER_REAL, 0)
-    return Ran(code, out.getvalue(), err.getvalue())
+    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
+    return Ran(code, *texts)
 
 
-def outcome(scan: Ran) -> str:
+def outcome(run: Ran) -> str:
     """Return what became of a damaged checkpoint; AssertionError if users could not tell."""
-    lines = scan.err.splitlines()
+    lines = run.err.splitlines()
     for line in lines:
-        assert line.startswith("rankscope: ") and 20 < len(line) < 1000, scan
-        assert line.isprintable() and "Traceback" not in line and "Error" not in line, scan
-    if scan.code == 0:
-        assert scan.out and all("NaN or Inf" in line for line in lines), scan
+        assert line.startswith("rankscope: ") and 20 < len(line) < 1000, run
+        assert line.isprintable() and "Traceback" not in line and "Error" not in line, run
+    assert all(line.isprintable() for line in run.out.split("\n")), run
+    if run.code == 0:
+        assert run.out and all("NaN or Inf" in line for line in lines), run
         return "read"
-    assert scan.code == 2, scan
-    if scan.out:
-        assert lines, scan
+    assert run.code == 2, run
+    if run.out:
+        assert lines, run
         return "partial"
-    assert len(lines) == 1, scan
+    assert len(lines) == 1, run
     return "refused"
 
 
-def series_outcome(whole: Path, damaged: Path) -> str:
-    """Scan a whole checkpoint and a damaged one as a series: the whole one is always shown."""
-    scan = ran(whole, damaged, "--csv")
-    assert re.search(r"^layers\.0,(0,)?linear,3 x 32,5\.716", scan.out, re.MULTILINE), scan
+def series_outcome(run: Ran) -> str:
+    """Return what became of a whole checkpoint and a damaged one: the whole one is always shown."""
+    assert re.search(r"^layers\.0,(0,)?linear,3 x 32,5\.716", run.out, re.MULTILINE), run
     same = "holds the same weights as step 0"
-    odd = [line for line in scan.err.splitlines() if same not in line and "step 1 " not in line]
-    assert scan.code == 2 or not odd, scan
-    assert all(line.startswith("rankscope: ") for line in odd), scan
-    return {0: "series read", 2: "series partial"}[scan.code]
+    odd = [line for line in run.err.splitlines() if same not in line and "step 1 " not in line]
+    assert run.code == 2 or not odd, run
+    assert all(line.startswith("rankscope: ") for line in odd), run
+    return {0: "series read", 2: "series partial"}[run.code]
+
+
+def stored_outcome(whole: Path, damaged: Path, out: Path) -> str:
+    """Scan both into a run, which then holds the whole one."""
+    scan = ran(*placed(SERIES, whole, damaged), "-o", out)
+    written, _, sentences = scan.err.partition("\n")
+    assert "run written, " in written, scan
+    result = series_outcome(replace(scan, err=sentences))
+    with store.open(out) as run:
+        assert float(run["norm"].sel(step=0, matrix="layers.0")) == whole_norm(), run
+    shutil.rmtree(out)
+    return result
+
+
+def whole_norm() -> float:
+    """Return the Frobenius norm of the first matrix of the whole checkpoint."""
+    return float(example()["layers.0.weight"].double().norm())
+
+
+def placed(form: Sequence[str], whole: Path, damaged: Path) -> list[object]:
+    """Return the arguments of a command with both paths in their places."""
+    return [{WHOLE: whole, DAMAGED: damaged}.get(word, word) for word in form]
 
 
 def main(kinds: Sequence[str], count: int, root: Path) -> None:
     warnings.simplefilter("ignore")
     typer.main.get_command = functools.cache(typer.main.get_command)  # a third of the time
-    switch_on, switch_off = guard(root)
+    guard = Guard(root)
     limit_memory()
+    whole = root / "whole.safetensors"
+    save_file({**example(), "layers.1.weight": torch.eye(2, 32).bfloat16()}, whole)
     for kind in kinds:
         folder = root / kind
         folder.mkdir()
         place, files = write(kind, folder)
-        save_file(example(), root / "whole.safetensors")
-        warm_up(place, files[0])
-        switch_on()
-        try:
-            outcomes, slowest = trial(kind, count, place, files, root)
-        finally:
-            switch_off()
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        line = {"kind": kind, "outcomes": outcomes, "peak": peak, "slowest": slowest}
+        warm_up(whole, place, files[0])
+        outcomes, slowest = trial(kind, count, whole, place, files, guard)
+        line = {"kind": kind, "outcomes": outcomes, "peak": peak_memory(), "slowest": slowest}
         print(json.dumps(line), flush=True)
 
 
+def peak_memory() -> int:
+    """Return the most bytes that this process has had in memory."""
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.partition("VmHWM:")[2].split()[0])
+
+
 def trial(
-    kind: str, count: int, place: Path, files: list[Path], root: Path
+    kind: str, count: int, whole: Path, place: Path, files: list[Path], guard: Guard
 ) -> tuple[Counter[str], float]:
-    """Return the outcomes of so many damaged files, and the time of the slowest command."""
+    """Return the outcomes of so many damaged checkpoints, and the time of the slowest command."""
     originals = {path: path.read_bytes() for path in files}
     moment = random.Random(f"{kind} {count}")
     outcomes: Counter[str] = Counter()
     slowest = 0.0
     for number in range(count):
         path = moment.choice(files)
-        data = damaged(kind, path.name, originals[path], moment)
-        path.write_bytes(data)
-        began = time.monotonic()
-        if number % 10 == 9:
-            outcomes[series_outcome(root / "whole.safetensors", place)] += 1
+        if place.is_dir() and number % REPLACED_EVERY == REPLACED_EVERY - 2:
+            replaced(path, moment)
         else:
-            outcomes[outcome(ran(place, *FORMS[number % len(FORMS)]))] += 1
+            path.write_bytes(damaged(kind, path.name, originals[path], moment))
+        began = time.monotonic()
+        if number % STORED_EVERY == STORED_EVERY - 1:
+            result = stored_outcome(whole, place, whole.with_name("run.zarr"))
+        elif number % SERIES_EVERY == SERIES_EVERY - 1:
+            result = series_outcome(ran(*placed(SERIES, whole, place), guard=guard))
+        else:
+            form = FORMS[moment.randrange(len(FORMS))]
+            result = f"{form[0]} " * (form[0] != "scan") + outcome(
+                ran(*placed(form, whole, place), guard=guard)
+            )
         slowest = max(slowest, time.monotonic() - began)
+        outcomes[result] += 1
+        if path.is_dir() and not path.is_symlink():
+            path.rmdir()
+        else:
+            path.unlink(missing_ok=True)
         path.write_bytes(originals[path])
     return outcomes, slowest
 
 
-def warm_up(place: Path, file: Path) -> None:
-    """Import all that the command imports on its ways, before imports are forbidden."""
+def warm_up(whole: Path, place: Path, file: Path) -> None:
+    """Import all that the commands import on their ways, before imports are forbidden."""
     cell_len("\u6f22")  # widths of letters in names
     original = file.read_bytes()
     for form in FORMS:
-        assert outcome(ran(place, *form)) == "read"
-    assert ran(place, place, "--csv").code == 0
+        ran(*placed(form, whole, place))
     file.write_bytes(b"?")
     for form in FORMS:
-        assert outcome(ran(place, *form)) in ("refused", "partial")
+        assert outcome(ran(*placed(form, whole, place))) in ("refused", "partial")
     file.write_bytes(original)
 
 

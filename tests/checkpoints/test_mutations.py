@@ -16,7 +16,7 @@ EACH = [pytest.param([kind], 15_000, marks=pytest.mark.slow, id=kind) for kind i
 
 @pytest.mark.parametrize(("kinds", "count"), [pytest.param(KINDS, 40, id="sample"), *EACH])
 def test_damage_costs_a_sentence(tmp_path: Path, kinds: list[str], count: int) -> None:
-    """A child scans all mutants with the command; its audit hook and limits end it on a breach."""
+    """A child gives all mutants to the commands; its audit hook and limits end it on a breach."""
     script = TESTS / "checkpoints" / "mutants.py"
     ran = subprocess.run(
         [sys.executable, script, ",".join(kinds), str(count), tmp_path],
@@ -30,6 +30,6 @@ def test_damage_costs_a_sentence(tmp_path: Path, kinds: list[str], count: int) -
     assert [line["kind"] for line in lines] == list(kinds)
     for line in lines:
         assert sum(line["outcomes"].values()) == count
-        assert line["outcomes"]["refused"] > count / 10
+        assert line["outcomes"]["refused"] > count / 20
         assert line["outcomes"]["series partial"] > count / 50
         assert line["peak"] < 1e9 and line["slowest"] < 10

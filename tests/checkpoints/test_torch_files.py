@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
-from rankscope.checkpoints import open_checkpoint
+from rankscope.checkpoints import open_checkpoint, safetensors, torch_files
 from rankscope.checkpoints.files import LocalFile
 from rankscope.checkpoints.torch_files import open_zip
 
@@ -135,6 +136,13 @@ def archive(path: Path, data: bytes, **members: bytes) -> Path:
         b")" + b"2\x86" * 100 + b"}r\x00\x00\x00\x000(h\x00t.",
         b"}" + b")" + b"2\x86" * 64 + b"Ns.",
         b"]" * 100_000 + b".",
+        b"}(" + b"K\x01" * 100 + b"tNs.",  # a long key, which is hashed each time anew
+        # A list of 1000 pairs that becomes a dict 100,000 times.
+        b"]("
+        + b"X\x02\x00\x00\x00ab" * 1000
+        + b"e\x85q\x010ccollections\nOrderedDict\nq\x020"
+        + b"h\x02h\x01R" * 100_000
+        + b"N.",
         b"",
         b".",
         b"1",
@@ -144,6 +152,20 @@ def test_crafted_pickles_cost_a_sentence(tmp_path: Path, data: bytes) -> None:
     with pytest.raises(ValueError, match=r"cannot be read as a checkpoint") as refusal:
         open_checkpoint(archive(tmp_path / "x.pt", data))
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 500
+
+
+def test_more_tensors_than_a_file_can_mean_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = {f"{number}.weight": torch.zeros(2, 2) for number in range(5)}
+    torch.save(state, tmp_path / "x.pt")
+    save_file(state, tmp_path / "x.safetensors")
+    for module in (torch_files, safetensors):
+        monkeypatch.setattr(module, "MOST_TENSORS", 4)
+    with pytest.raises(ValueError, match="it has 5 entries"):
+        open_checkpoint(tmp_path / "x.pt")
+    with pytest.raises(ValueError, match="its header lists 5 tensors"):
+        open_checkpoint(tmp_path / "x.safetensors")
 
 
 def tensor_pickle(offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from rankscope.checkpoints.checkpoint import Checkpoint
 from rankscope.checkpoints.files import File, LocalFile, Part, inside, read_bytes
+from rankscope.checkpoints.folders import MOST_TENSORS
 from rankscope.checkpoints.pickles import MOST_BYTES, Built, Call, Refused, built, describe
 from rankscope.checkpoints.tensors import Loader, StoredTensor
 from rankscope.checkpoints.torch_files import WEIGHTS, loader, zip_content
@@ -117,6 +118,8 @@ def open_dcp(folder: Path) -> Checkpoint:
     loaders: dict[str, Loader] = {}
     problems: list[str] = []
     names = _weights({f: paths.get(f) for f in tensors_by_fqn if isinstance(f, str)})
+    if len(names) > MOST_TENSORS:
+        raise ValueError(f"{file.name} is damaged: it lists {len(names)} tensors")
     for fqn, name in names.items():
         entry = tensors_by_fqn[fqn]
         if not isinstance(entry, Built) or entry.name.name != "TensorStorageMetadata":

@@ -26,6 +26,7 @@ USUAL = (
 )
 CONFIGURATIONS = ("config", "adapter_config")
 MOST_SHARDS = 10_000
+MOST_TENSORS = 500_000  # of all shards
 
 Opener = Callable[[str], Checkpoint]
 
@@ -69,6 +70,8 @@ def joined(
             problems.append(f"{refusal}{lost}")
             continue
         problems += shard.problems
+        if len(tensors) + len(shard.tensors) > MOST_TENSORS:
+            raise ValueError(f"{source} holds more than {MOST_TENSORS} tensors")
         if wanted is not None and (absent := sorted(wanted - shard.tensors.keys())):
             problems.append(
                 f"{name} lacks {len(absent)} tensors that the index puts there, "
@@ -110,6 +113,8 @@ def shard_index(file: File) -> Mapping[str, str]:
         raise ValueError(f"{file.name} is damaged: expected a weight_map of tensors to files")
     if not all(isinstance(name, str) for name in weight_map.values()):
         raise ValueError(f"{file.name} is damaged: its weight_map holds more than file names")
+    if len(weight_map) > MOST_TENSORS:
+        raise ValueError(f"{file.name} is damaged: its weight_map lists {len(weight_map)} tensors")
     if len(set(weight_map.values())) > MOST_SHARDS:
         raise ValueError(f"{file.name} is damaged: more than {MOST_SHARDS} shards")
     return weight_map

@@ -12,12 +12,11 @@ from torch import Tensor
 
 from rankscope.checkpoints.checkpoint import Checkpoint
 from rankscope.checkpoints.files import File, read_bytes
-from rankscope.checkpoints.tensors import Loader, Range, StoredTensor
+from rankscope.checkpoints.tensors import MOST_TENSORS, Loader, Range, StoredTensor
 from rankscope.extras import needed_by
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MOST_TENSORS = 100_000
 MOST_ENTRIES = 65_536
 MOST_ITEMS = 2_000_000  # of all lists together; a vocabulary has a few hundred thousand
 MOST_TEXT = 2**26  # bytes of a text

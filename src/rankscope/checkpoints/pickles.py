@@ -12,7 +12,9 @@ from typing import Any
 # Python's own unpickler takes memory by the numbers it reads; here only what was read counts.
 MOST_BYTES = 2**25
 MOST_STEPS = 4_000_000
+CALL = 10  # steps that a call counts for, as it makes an object
 MOST_DIGITS = 1024  # bytes of one whole number
+LONGEST_KEY = 64  # parts of a tuple that is a key
 
 
 @dataclass(frozen=True)
@@ -81,9 +83,11 @@ class _Machine:
         self.calls, self.persistent = calls, persistent
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
+        self.steps_left = MOST_STEPS
 
     def run(self) -> Any:
-        for _ in range(MOST_STEPS):
+        while True:
+            self.spend(1)
             code = self.take(1)
             if code == b".":
                 return self.pop()
@@ -93,7 +97,12 @@ class _Machine:
                     f"its pickle has an instruction that torch.save does not write: {code!r}"
                 )
             instruction(self)
-        raise Refused(f"its pickle has more than {MOST_STEPS} instructions")
+
+    def spend(self, steps: int) -> None:
+        """Count steps, and refuse a pickle that takes too many."""
+        self.steps_left -= steps
+        if self.steps_left < 0:
+            raise Refused(f"its pickle takes more than {MOST_STEPS} steps")
 
     def take(self, count: int) -> bytes:
         end = self.position + count
@@ -149,6 +158,8 @@ class _Machine:
         make = self.calls.get((name.module, name.name))
         if make is None:
             raise Refused(f"it wants to call {str(name)[:100]}, and nothing in a file is executed")
+        # A call may go through its lists, each time anew.
+        self.spend(CALL + sum(len(items) for items in arguments if isinstance(items, list)))
         self.push(make(name, arguments))
 
     def build(self) -> None:
@@ -171,10 +182,11 @@ class _Machine:
 
 
 def _key(key: Any) -> Any:
-    """Return a key that can be hashed at once; nested tuples could take forever."""
+    """Return a key that can be hashed at once; long or nested tuples could take forever."""
     if key is None or isinstance(key, str | bytes | int | float | Name | Built):
         return key
-    if isinstance(key, tuple) and all(isinstance(part, str | int) for part in key):
+    short = isinstance(key, tuple) and len(key) <= LONGEST_KEY
+    if short and all(isinstance(part, str | int) for part in key):
         return key
     raise Refused(f"its pickle uses a {type(key).__name__} as a key")
 
@@ -196,7 +208,7 @@ def _appends(m: _Machine) -> None:
 
 def _add_items(m: _Machine) -> None:
     items = m.since_mark()
-    m.top(set).update(map(_key, items))
+    m.top(dict).update(dict.fromkeys(map(_key, items)))
 
 
 def _dict(m: _Machine) -> None:
@@ -223,6 +235,7 @@ def _global(m: _Machine) -> None:
 def _persistent(m: _Machine) -> None:
     if m.persistent is None:
         raise Refused("its pickle refers to data outside it")
+    m.spend(CALL)
     m.push(m.persistent(m.pop()))
 
 
@@ -259,7 +272,7 @@ INSTRUCTIONS: dict[bytes, Callable[[_Machine], object]] = {
     b"}": lambda m: m.push({}),
     b"]": lambda m: m.push([]),
     b")": lambda m: m.push(()),
-    b"\x8f": lambda m: m.push(set()),
+    b"\x8f": lambda m: m.push({}),  # a set; an empty one of Python's takes three times as much
     b"d": _dict,
     b"l": lambda m: m.push(m.since_mark()),
     b"t": lambda m: m.push(tuple(m.since_mark())),

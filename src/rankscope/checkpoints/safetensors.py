@@ -9,7 +9,7 @@ import torch
 from rankscope.checkpoints.checkpoint import Checkpoint
 from rankscope.checkpoints.files import File, read_bytes
 from rankscope.checkpoints.json_text import read_json
-from rankscope.checkpoints.tensors import Range, StoredTensor
+from rankscope.checkpoints.tensors import MOST_TENSORS, Range, StoredTensor
 
 DTYPES = {
     "F64": torch.float64,
@@ -49,6 +49,8 @@ def open_safetensors(file: File) -> Checkpoint:
         )
     header = read_json(file, 8, length)
     metadata = header.pop("__metadata__", {})
+    if len(header) > MOST_TENSORS:
+        raise ValueError(f"{file.name} is damaged: its header lists {len(header)} tensors")
     data = 8 + length
     ends: list[tuple[int, int, str]] = []
     tensors: dict[str, StoredTensor] = {}

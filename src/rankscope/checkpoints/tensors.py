@@ -11,6 +11,7 @@ from torch import Tensor
 
 from rankscope.checkpoints.files import File
 
+MOST_TENSORS = 100_000  # of one file
 # A fresh page costs a fault. NumPy asks for huge ones where it allocates this much or more.
 HUGE_PAGE, LARGE = 2**21, 2**22
 

@@ -9,7 +9,7 @@ import torch
 from rankscope.checkpoints.checkpoint import Checkpoint
 from rankscope.checkpoints.files import File, Part, read_bytes
 from rankscope.checkpoints.pickles import MOST_BYTES, Refused, describe
-from rankscope.checkpoints.tensors import Loader, Range, StoredTensor, Strided
+from rankscope.checkpoints.tensors import MOST_TENSORS, Loader, Range, StoredTensor, Strided
 from rankscope.checkpoints.torch_pickles import TENSORS, Described, Storage, Unreadable, storage
 from rankscope.checkpoints.zips import in_place, zip_members
 
@@ -96,6 +96,8 @@ def open_legacy(file: File) -> Checkpoint:
 def checkpoint_of(file: File, content: Any, place: Place) -> Checkpoint:
     """Return the tensors of the state dict in a described file."""
     state = _state_dict(file, content)
+    if len(state) > MOST_TENSORS:
+        raise _unreadable(file, f"it has {len(state)} entries")
     tensors: dict[str, StoredTensor] = {}
     loaders: dict[str, Loader] = {}
     first_names: dict[Described, str] = {}
