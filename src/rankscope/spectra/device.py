@@ -12,22 +12,23 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from rankscope.spectra import host
-from rankscope.spectra.engine import Torch
+from rankscope.spectra.cusolver import engine_on
+from rankscope.spectra.engine import Engine
 from rankscope.spectra.guards import wrong_values, wrong_vectors
 from rankscope.spectra.solvers import VALUES_FLOOR, VECTORS_FLOOR, Svd, eigen, refine, roots
 from rankscope.spectra.stacks import Stack, gathered, is_tall, rows
 from rankscope.spectra.task import Solved, Task, nan_svd, zero_svd
 
 # Memory of a stack. With the portions of a snapshot it stays below 2 GiB beside the weights.
-STACK_BYTES = 5 * 2**28
+STACK_BYTES = 7 * 2**28 - 2**26
 
 
-def solve_stack(tasks: Sequence[Task], engine: Torch | None = None) -> list[Solved]:
+def solve_stack(tasks: Sequence[Task], engine: Engine | None = None) -> list[Solved]:
     """Solve tasks of one kind; halves of a stack on which the solver stops are tried again."""
     if tasks[0].k == 0:
         return [Solved(task, nan_svd(task)) for task in tasks]
     try:
-        return _solve(tasks, engine or Torch())
+        return _solve(tasks, engine or engine_on(tasks[0].factors[0].device))
     except (LinAlgError, torch.OutOfMemoryError):
         pass  # and let go of the memory that the exception holds
     if len(tasks) == 1:
@@ -36,7 +37,7 @@ def solve_stack(tasks: Sequence[Task], engine: Torch | None = None) -> list[Solv
     return [*solve_stack(tasks[:half], engine), *solve_stack(tasks[half:], engine)]
 
 
-def _solve(tasks: Sequence[Task], engine: Torch) -> list[Solved]:
+def _solve(tasks: Sequence[Task], engine: Engine) -> list[Solved]:
     rank = tasks[0].directions
     stack = gathered(tasks)
     states = stack.states(zero_known=rank == 0)
@@ -65,7 +66,7 @@ def _redone(task: Task) -> Solved:
     return Solved(task, svd, solved.failed, redone=True)
 
 
-def _decomposed(stack: Stack, rank: int, engine: Torch) -> tuple[Svd, list[bool]]:
+def _decomposed(stack: Stack, rank: int, engine: Engine) -> tuple[Svd, list[bool]]:
     """Decompose the matrices of a stack, and tell which results are wrong."""
     G, Q = stack.G, None
     if rank:
@@ -89,6 +90,10 @@ def _decomposed(stack: Stack, rank: int, engine: Torch) -> tuple[Svd, list[bool]
     return (stack.restore(svd, range(len(G))) if stack.restore else svd), wrong
 
 
+def _put(x: Tensor, positions: Sequence[int], values: Tensor) -> None:
+    x.index_copy_(0, torch.tensor(positions).to(x.device), values)
+
+
 def _right(stack: Stack, U: Tensor, S: Tensor) -> Tensor:
     """Return V^T = U^T W / S."""
     Vh = torch.cat([U.mT @ panel.double() for panel in stack.matrices.panels()], dim=-1)
@@ -103,7 +108,7 @@ def _wrong(stack: Stack, svd: Svd) -> Tensor:
 
 
 def _refine(
-    stack: Stack, positions: Sequence[int], Q: Tensor | None, svd: Svd, engine: Torch
+    stack: Stack, positions: Sequence[int], Q: Tensor | None, svd: Svd, engine: Engine
 ) -> None:
     """Refine some matrices of a stack in place, as many at a time as its memory allows."""
     k, n, rank = stack.G.shape[-1], stack.matrices.width, svd.U.shape[-1]
@@ -115,8 +120,7 @@ def _refine(
         else:
             S, vectors = rows(svd.S, chosen), Q[start : start + count]
         better = refine(stack.matrices.whole(chosen), S, vectors, rank, engine)
-        index = torch.tensor(chosen).to(svd.S.device)
-        svd.S.index_copy_(0, index, better.S)
+        _put(svd.S, chosen, better.S)
         if rank:
-            svd.U.index_copy_(0, index, better.U)
-            svd.Vh.index_copy_(0, index, better.Vh)
+            _put(svd.U, chosen, better.U)
+            _put(svd.Vh, chosen, better.Vh)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from glob import glob
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -25,6 +25,17 @@ ROWS, COLUMNS = 128, 1024  # panels of a Gram matrix that stay in a core's cache
 # Eigenvalues are right to this share of the largest.
 RIGHT = 1e-13
 AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+
+
+@runtime_checkable
+class Engine(Protocol):
+    """Gram matrices and their eigenvalues, by one library."""
+
+    def gram(self, W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]: ...
+    def eigenvalues(self, G: Float[Tensor, "batch m m"]) -> Float[Tensor, "batch m"]: ...
+    def eigenvectors(
+        self, G: Float[Tensor, "batch m m"]
+    ) -> tuple[Float[Tensor, "batch m"], Float[Tensor, "batch m m"]]: ...
 
 
 class Torch:
@@ -104,9 +115,6 @@ class OpenBlas:
             if failure.item():
                 raise LinAlgError(f"dsyevd: the algorithm failed ({failure.item()})")
         return values, G
-
-
-Engine = Torch | OpenBlas
 
 
 def engine_of(x: Tensor) -> Engine:

@@ -24,7 +24,7 @@ COLUMNS = 1024  # of a panel
 def bytes_of(task: Task) -> int:
     """Memory that a task takes in a stack, with work space, in the largest of its stages."""
     k, rank = task.k, task.directions
-    squares = 8 * k * k * (6 if rank else 4)  # G, its copies and the solver's own
+    squares = 8 * k * k * 6  # G, its copy and the solver's own four
     vectors = 16 * rank * sum(max(shape) for shape in task.shapes)
     if _is_dense(task):
         inner = 8 * task.shapes[0][0] * task.shapes[0][1] if len(task.shapes) == 2 else 0
@@ -137,11 +137,13 @@ class Dense:
         return self.choose(positions).W
 
     def choose(self, positions: Sequence[int]) -> "Dense":
-        return self if len(positions) == len(self.W) else Dense(rows(self.W, positions))
+        return Dense(rows(self.W, positions))
 
 
 def rows(x: Num[Tensor, "b ..."], positions: Sequence[int]) -> Num[Tensor, "c ..."]:
-    """Return the rows at some positions."""
+    """Return the rows at some positions, which ascend; x itself if these are all."""
+    if len(positions) == len(x):
+        return x
     return x.index_select(0, torch.tensor(positions).to(x.device))
 
 
