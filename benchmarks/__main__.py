@@ -3,7 +3,7 @@
 import argparse
 from importlib import import_module
 
-ON_DEVICE = ("spectra", "tracker", "engine", "imagenet")
+ON_DEVICE = ("spectra", "engine", "imagenet")
 BENCHMARKS = (
     "spectra",
     "tracker",
@@ -20,6 +20,7 @@ BENCHMARKS = (
     "view",
     "gpu_steps",
     "gpu_training",
+    "overhead",
     "imagenet",
 )
 
