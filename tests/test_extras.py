@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import rankscope as rs
+import rankscope.lab.running
 from rankscope.extras import EXTRAS, needed_by
 from rankscope.lab.running.placement import choose_placement
 from rankscope.scanning.command import run_scan
@@ -72,6 +73,7 @@ def test_a_missing_package_is_one_sentence(
 
 def test_experiments_on_ray_name_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "rankscope.lab.running.ray", raising=False)
+    monkeypatch.delattr(rankscope.lab.running, "ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ModuleNotFoundError, match=r"^ray as the place to run needs .*\[ray\]'$"):
         choose_placement(device="cpu", on="ray")

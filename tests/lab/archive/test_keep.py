@@ -100,14 +100,15 @@ def test_claims_of_our_own_study_stand_there_before_their_runs(tmp_path: Path) -
     readme.write_text("<!-- begin: claims -->\n<!-- end: claims -->\n")
     studies, archive = (toy(), own_study()), tmp_path / "results"
     assert keep(runs, archive, studies=studies)
-    assert "| Q2 the loss falls | fast – · slow – | [evidence](docs/beyond/second.md#q2) |" in (
-        readme.read_text()
-    )
+    assert "Q1" not in readme.read_text() and "Q2" not in readme.read_text()
     assert "| fast | – no data |" in (pages / "first.md").read_text()
     assert problems(archive, studies=studies) == []
     run(tmp_path / "runs", replace(own_study(), experiments=own_study().experiments[:1]))
     assert keep(tmp_path / "runs", archive, studies=studies)
     assert "✔ holds (3 seeds)" in (pages / "first.md").read_text()
+    assert "| Q1 the loss falls | fast ✔ · slow ✔ | [evidence](docs/beyond/first.md#q1) |" in (
+        readme.read_text()
+    )
     assert "✔" not in (pages / "second.md").read_text()
     assert "Missing" not in (pages / "second.md").read_text()
     assert problems(archive, studies=studies) == []
