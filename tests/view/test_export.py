@@ -70,6 +70,31 @@ def test_an_exported_pair_is_its_diagonal(server: Server, run: str) -> None:
         np.testing.assert_allclose(computed[name], shown.array(name), rtol=1e-6)
 
 
+def test_an_exported_spectrum_has_its_energy(server: Server, run: str) -> None:
+    chosen = {"run": run, "of": "singular_values", "row": "1", "step": "20"}
+    rows, computed = exported(server, "spectrum", **chosen)
+    shown = server.get("spectrum", **chosen)
+    assert rows[0] == [
+        *("index", "now", "start", "change", "chance"),
+        *("energy now", "energy start", "energy change"),
+    ]
+    k = shown.meta["k"]
+    for column, name, code in ((1, "now", "spectrum"), (5, "energy_now", "energy")):
+        numbers = [float(row[column]) for row in rows[1:]]
+        np.testing.assert_allclose(numbers, shown.array(name), rtol=1e-6)
+        np.testing.assert_allclose(computed[code].to_numpy()[:k], shown.array(name), rtol=1e-5)
+
+
+def test_exported_spectra_have_their_percentiles(server: Server, run: str) -> None:
+    chosen = {"run": run, "of": "singular_values", "row": "1"}
+    rows, computed = exported(server, "spectra", **chosen)
+    shown = server.get("spectra", format="float32", **chosen)
+    assert rows[0][-7:] == ["0%", "5%", "25%", "50%", "75%", "95%", "100%"]
+    numbers = np.array(rows[1:], float).T[-7:]
+    np.testing.assert_allclose(numbers, shown.array("percentiles"), rtol=1e-6)
+    np.testing.assert_allclose(computed["percentiles"], shown.array("percentiles"), rtol=1e-6)
+
+
 def test_exported_pairs_are_over_their_background(server: Server, run: str) -> None:
     chosen = {"run": run, "of": "alignment", "metric": "relative_alignment"}
     rows, computed = exported(server, "alignment", **chosen)

@@ -37,6 +37,14 @@ def test_another_quantity_and_a_part_of_a_run(tmp_path: Path) -> None:
         overview_frame(ds.isel(step=slice(0)))
 
 
+def test_the_loss_stands_before_other_scalars(tmp_path: Path) -> None:
+    ds = rs.open(write(tmp_path / "run", range(3)))
+    more = ds.assign(a_loss_of_ours=ds["loss"], training_loss=ds["loss"])
+    _, meta = unpacked(overview_frame(more))
+    assert set(meta["scalar_names"][:2]) == {"loss", "training loss"}
+    assert meta["scalar_names"][2] == "a loss of ours"
+
+
 def test_snapshots_without_spectra_are_left_out(tmp_path: Path) -> None:
     ds = rs.open(write(tmp_path / "run", range(30)))
     kept = ds.assign(singular_values=ds["singular_values"].where(ds["step"] % 7 == 0))

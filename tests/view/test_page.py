@@ -14,6 +14,7 @@ from view.viewed_runs import EVIL, NAMES, Server, serving, write
 ARCHIVED = (
     "yunis2024/grok/grok/decay-1/seed-0.zarr.zip",
     "yunis2024/grok/grok/decay-0/seed-0.zarr.zip",
+    "yunis2024/vgg/vgg/decay-0.001/seed-0.zarr.zip",
     "boix2023/vit-cifar10/vit/scale-0.1/seed-0.zarr.zip",
     "boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0.zarr.zip",
     "boix2023/toy-diag/teacher-1/alpha-1e-16/seed-0.zarr.zip",
@@ -106,6 +107,26 @@ def test_view_opens_from_a_click(
         wait_for_paint(site.page, panel)
     assert f"view={view}" in site.page.url
     assert site.page.locator(".state.error").count() == 0
+
+
+def test_columns_without_a_value_are_left_out(site: Watched) -> None:
+    page = site.page
+    columns = page.locator("thead th button")
+    page.wait_for_selector("tbody [data-run]")
+    assert {"Decay", "Scale"} <= set(columns.all_inner_texts())
+    page.get_by_label("Filter runs").fill("tracked")
+    page.wait_for_function("() => !document.querySelector('thead').innerText.includes('Scale')")
+    assert {"Run", "Decay", "Seed", "Last loss"} <= set(columns.all_inner_texts())
+    cells = page.locator("tbody tr").first.locator("td").count()
+    assert cells == columns.count() + 1
+
+
+def test_pairs_name_once_what_they_share(site: Watched, server: Server, tmp_path: Path) -> None:
+    site.go(view="alignment", run=server.key("yunis2024/vgg/vgg/decay-0.001/seed-0"))
+    site.settled()
+    picture = exported(site, "heat", "SVG", tmp_path).decode()
+    assert ">convolution 1 &#62; 2<" in picture
+    assert ">convolution 13 &#62; output<" in picture
 
 
 def test_what_moved_leads_to_the_matrix(site: Watched) -> None:
@@ -273,37 +294,85 @@ def test_space_plays_through_the_run(site: Watched, server: Server) -> None:
     page.keyboard.press(" ")
 
 
-@pytest.mark.parametrize("kind", ["PNG", "SVG", "CSV"])
-@pytest.mark.parametrize(
-    ("view", "panel"), [("depth", "heat"), ("matrix", "spectrum"), ("moved", "moved")]
-)
-def test_panels_export(
-    site: Watched, server: Server, tmp_path: Path, view: str, panel: str, kind: str
+PICTURES = [
+    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("scalars", "moved")),
+    ("yunis2024/grok/grok/decay-1/seed-0", "depth", ("scalars", "heat")),
+    ("tracked", "matrix", ("image", "spectrum", "energy", "percentiles", "metric")),
+    ("tracked", "alignment", ("heat", "diagonal", "mean")),
+    ("boix2023/vit-cifar10/vit/scale-0.1/seed-0", "heads", ("heads", "spectrum", "energy")),
+    ("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0", "theory", ("loss", "z", "y")),
+    ("yunis2024/grok/grok/decay-1/seed-0", "compare", ("compare",)),
+]
+
+
+@pytest.mark.parametrize(("run", "view", "panels"), PICTURES, ids=[view for _, view, _ in PICTURES])
+def test_every_picture_exports(
+    site: Watched, server: Server, tmp_path: Path, run: str, view: str, panels: tuple[str, ...]
 ) -> None:
-    page = site.go(view=view, run=server.key("tracked"))
+    page = site.go(view=view, run=server.key(run), runs=[server.key(run)])
     site.settled()
+    pictures = page.locator("[data-panel]:has(canvas), [data-panel].ranking")
+    shown = pictures.evaluate_all("panels => panels.map(panel => panel.dataset.panel)")
+    assert set(panels) <= set(shown)
+    for panel in shown:
+        content = {kind: exported(site, panel, kind, tmp_path) for kind in ("PNG", "SVG", "CSV")}
+        assert content["PNG"].startswith(b"\x89PNG") and len(content["PNG"]) > 2000
+        legend = page.locator(f'[data-panel="{panel}"] .legend > span').all_inner_texts()
+        drawn = re.findall(">([^<]+)</text>", content["SVG"].decode())
+        assert legend or panel not in ("heat", "image", "spectrum", "energy", "mean", "loss")
+        assert {text for text in legend if "\n" not in text} <= set(drawn), panel
+        assert len(content["CSV"].splitlines()) > 2
+        open_menu(page, panel).get_by_role("button", name="Python").click()
+        lines = page.locator("pre.lines").inner_text()
+        assert "import rankscope as rs" in lines
+        compile(lines, "lines", "exec")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="detached")
+
+
+def open_menu(page: Any, panel: str) -> Any:
+    """Open the exports of a panel."""
     menu = page.locator(f'[data-panel="{panel}"] details.menu')
     menu.locator("summary").click()
-    with page.expect_download() as download:
+    return menu
+
+
+def exported(site: Watched, panel: str, kind: str, folder: Path) -> bytes:
+    """Return the file that a panel exports."""
+    menu = open_menu(site.page, panel)
+    with site.page.expect_download() as download:
         menu.get_by_role("button", name=kind).click()
-    file = tmp_path / "file"
-    download.value.save_as(file)
-    begin = {"PNG": b"\x89PNG", "SVG": b"<svg xmlns", "CSV": b""}[kind]
-    content = file.read_bytes()
-    assert content.startswith(begin)
-    assert len(content) > 200
     assert download.value.suggested_filename.endswith(kind.lower())
+    download.value.save_as(folder / kind)
+    return (folder / kind).read_bytes()
 
 
-def test_python_lines_reproduce_a_panel(site: Watched, server: Server) -> None:
-    page = site.go(view="depth", run=server.key("tracked"))
+def test_an_exported_spectrum_is_the_one_at_the_cursor(
+    site: Watched, server: Server, tmp_path: Path
+) -> None:
+    page = site.go(view="matrix", run=server.key("tracked"), at="10", matrix="output")
     site.settled()
-    menu = page.locator('[data-panel="heat"] details.menu')
-    menu.locator("summary").click()
-    menu.get_by_role("button", name="Python").click()
-    lines = page.locator("pre.lines").inner_text()
-    assert "import rankscope as rs" in lines
-    compile(lines, "lines", "exec")
+    for panel in ("spectrum", "energy"):
+        early = exported(site, panel, "SVG", tmp_path)
+        table = exported(site, panel, "CSV", tmp_path)
+        page.keyboard.press("End")
+        page.wait_for_function("() => location.search.includes('at=58')")
+        assert exported(site, panel, "SVG", tmp_path) != early
+        assert exported(site, panel, "CSV", tmp_path) != table
+        page.keyboard.press("Home")
+        page.wait_for_function("() => location.search.includes('at=0')")
+
+
+def test_ranks_and_chance_are_of_the_nearest_snapshot_with_a_spectrum(
+    site: Watched, server: Server
+) -> None:
+    run = server.key("yunis2024/vgg/vgg/decay-0.001/seed-0")
+    page = site.go(view="matrix", run=run, matrix="conv11", at="3861")
+    site.settled()
+    facts = page.locator('[data-panel="facts"]')
+    facts.get_by_text("step 3,159").wait_for()
+    assert re.search(r"effective rank\s+505\s+198", facts.inner_text())
+    assert "chance" in page.locator('[data-panel="spectrum"] .legend').inner_text()
 
 
 def test_names_of_files_are_text(site: Watched, server: Server) -> None:

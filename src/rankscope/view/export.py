@@ -67,8 +67,10 @@ def _rows(
             yield [along, *names]
             yield from np.column_stack([arrays[f"x:{along}"], arrays[f"values:{along}"].T]).tolist()
     elif panel == "spectrum":
-        names = [name for name in ("now", "start", "change", "chance") if arrays[name].size]
-        yield ["index", *names]
+        parts = [name for name in ("now", "start", "change") if arrays[name].size]
+        names = [*parts, *(["chance"] * bool(arrays["chance"].size))]
+        names += [f"energy_{name}" for name in parts]
+        yield ["index", *(name.replace("_", " ") for name in names)]
         longest = max((arrays[name].size for name in names), default=0)
         for i in range(longest):
             yield [i + 1, *(arrays[n][i].item() if i < arrays[n].size else "" for n in names)]
@@ -86,8 +88,11 @@ def _rows(
         yield from np.column_stack([arrays["time"], *(curve.T for curve in curves)]).tolist()
     else:
         beside = [name for name in ("background", "mean") if name in arrays]
-        yield [meta.get("along", "x"), *_column_names(arrays, meta, query), *beside]
         columns = [arrays["values"].T, *(arrays[name] for name in beside)]
+        if "percentiles" in arrays:
+            beside += [f"{level}%" for level in meta["percentile_levels"]]
+            columns.append(arrays["percentiles"].T)
+        yield [meta.get("along", "x"), *_column_names(arrays, meta, query), *beside]
         yield from np.column_stack([arrays["x"], *columns]).tolist()
 
 

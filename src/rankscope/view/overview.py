@@ -17,6 +17,7 @@ from rankscope.view.frames import Scale, packed
 from rankscope.view.moved import ranking
 from rankscope.view.opened import Kept, Opened
 from rankscope.view.quantities import Quantity, quantities
+from rankscope.view.summary import LOSSES
 from rankscope.view.table import Table
 from rankscope.view.tables import Values
 
@@ -73,7 +74,7 @@ def overview_frame(ds: xr.Dataset, *, of: str | None = None, metric: str | None 
         "along": opened.along,
         "scale": scale.to_json(),
         "rows_info": [described[row] for row in rows],
-        "scalar_names": scalars,
+        "scalar_names": [name.replace("_", " ") for name in scalars],
         "moved": moved,
         "events": list(find_events(opened, positions, quantity, Values(values, 1.0))),
     }
@@ -150,4 +151,4 @@ def _scalars(opened: Opened) -> list[str]:
         for name, along in opened.scalars().items()
         if along == opened.along and not name.startswith("tracker_")
     ]
-    return sorted(names, key=lambda name: "loss" not in name)[:SCALARS]
+    return sorted(names, key=lambda name: (name not in LOSSES, "loss" not in name))[:SCALARS]

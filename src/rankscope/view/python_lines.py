@@ -7,6 +7,7 @@ from rankscope.view.compare import rows_together
 from rankscope.view.opened import Opened
 from rankscope.view.quantities import VALUE, Quantity
 from rankscope.view.query import Query
+from rankscope.view.spectra import LEVELS
 from rankscope.view.theory import FLOW
 
 MOST_RUNS = 24
@@ -56,8 +57,11 @@ def _spectra(query: Query, opened: Opened, panel: str, run: str) -> Iterator[str
     axis = str(opened.ds[stored].dims[1]) if stored in opened.ds else "matrix"
     name = opened.names[axis][query.row(opened, axis)]
     yield f"spectra = {run}[{stored!r}].sel({_argument(axis, repr(name))})"
+    length = str(opened.ds[stored].dims[2])
     if panel == "spectra":
-        yield "print(spectra.values)"
+        shares = [level / 100 for level in LEVELS]
+        yield f"percentiles = spectra.quantile({shares}, {length!r}, method='nearest')"
+        yield "print(spectra.values, percentiles.values)"
         return
     wanted, end = query.number("step"), max(0, len(opened.x) - 1)
     if wanted is not None:
@@ -65,7 +69,9 @@ def _spectra(query: Query, opened: Opened, panel: str, run: str) -> Iterator[str
     else:
         position = str(query.integer("at", end, most=end))
         at = f"isel({_argument(opened.along, position)})"
-    yield f"print(spectra.{at}.values)"
+    yield f"spectrum = spectra.{at}"
+    yield f"energy = (spectrum**2).cumsum({length!r}) / (spectrum**2).sum()"
+    yield "print(spectrum.values, energy.values)"
 
 
 def _diagonal(query: Query, opened: Opened, run: str) -> Iterator[str]:

@@ -37,9 +37,14 @@ function canvas(parent, width, height) {
   return [made, new CanvasSurface(made.getContext("2d"), ratio)];
 }
 
-function themeOf(model) {
+/** Return the theme that the model names, else that of the page around it. */
+function themeOf(model, place) {
   const wanted = model.get("theme");
   if (wanted in THEMES) return wanted;
+  for (let around = place; around; around = around.parentElement) {
+    const [red, green, blue, opacity = 1] = getComputedStyle(around).backgroundColor.match(/[\d.]+/g)?.map(Number) ?? [];
+    if (opacity > 0.5) return red + green + blue < 1.5 * 255 ? "dark" : "light";
+  }
   return matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
@@ -102,9 +107,13 @@ function listMoved(root, { moved }) {
 }
 
 function render({ model, el }) {
-  const theme = themeOf(model);
-  const root = element("div", `rankscope-widget rankscope-${theme}`, el);
-  const draw = () => drawAll(root, prepared(model.get("overview")), THEMES[theme]);
+  const root = element("div", "rankscope-widget", el);
+  let theme = null;
+  const draw = () => {
+    theme = themeOf(model, el);
+    root.className = `rankscope-widget rankscope-${theme}`;
+    drawAll(root, prepared(model.get("overview")), THEMES[theme]);
+  };
   let frame = requestAnimationFrame(draw);
   const again = () => {
     cancelAnimationFrame(frame);
@@ -117,8 +126,12 @@ function render({ model, el }) {
     width = root.clientWidth;
   });
   observer.observe(root);
+  // Notebooks mark their theme on the body, and change it while they are open.
+  const themes = new MutationObserver(() => themeOf(model, el) !== theme && again());
+  themes.observe(document.body, { attributes: true });
   return () => {
     observer.disconnect();
+    themes.disconnect();
     model.off?.("change:overview", again);
   };
 }

@@ -1,10 +1,8 @@
 /** Small controls that several views use. */
 
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/index.js";
+import { html, useMemo } from "../vendor/index.js";
 import { hasParts } from "../data/run.js";
 import { state, zoomed } from "../data/state.js";
-import { short } from "../data/format.js";
-import { cssColour } from "../draw/colours.js";
 import { resetZoom } from "./timepanel.js";
 
 /** One of a few options. options: [[value, text], ...]. */
@@ -72,22 +70,6 @@ export function TimeControls({ along }) {
     ${zoomed.value && html`<button class="button quiet" onClick=${resetZoom}>Whole run</button>`}`;
 }
 
-/** A colour bar with its ends and unit. */
-export function ScaleLegend({ map, low, high, kind, label }) {
-  const canvas = useRef(null);
-  useLayoutEffect(() => {
-    const context = canvas.current.getContext("2d");
-    for (let x = 0; x < 120; x++) {
-      context.fillStyle = cssColour(map, x / 119);
-      context.fillRect(x, 0, 1, 10);
-    }
-  }, [map]);
-  return html`<span class="scale">${label && html`<em class="unit">${label}</em>`}
-    <span>${short(low)}</span><canvas ref=${canvas} width="120" height="10" role="img" aria-label=${`${map} colour scale`} />
-    <span>${short(high)}</span>${kind === "log" && html`<span>log</span>`}
-    <span><i class="none" />no value</span></span>`;
-}
-
 /** A small line, with a band if given; null values are gaps. */
 export function Spark({ values, low, high, width = 120, height = 26, range }) {
   const drawn = useMemo(() => {
@@ -112,25 +94,6 @@ export function Spark({ values, low, high, width = 120, height = 26, range }) {
   return html`<svg class="spark" width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
     ${drawn.band && html`<path class="band" d=${drawn.band} />`}<path d=${drawn.line} />
   </svg>`;
-}
-
-/** Rows of one height, of which only those in sight exist. */
-export function VirtualList({ rows, rowHeight, render, label, role = "list", most = 640 }) {
-  const ref = useRef(null);
-  const [top, setTop] = useState(0);
-  const height = Math.min(most, rows.length * rowHeight);
-  useEffect(() => {
-    if (ref.current.scrollTop > rows.length * rowHeight) ref.current.scrollTop = 0;
-  }, [rows.length]);
-  const first = Math.max(0, Math.floor(top / rowHeight) - 6);
-  const end = Math.min(rows.length, Math.ceil((top + height) / rowHeight) + 6);
-  const shown = rows.slice(first, end);
-  return html`<div class="virtual" ref=${ref} role=${role} aria-label=${label} tabindex="0"
-      style=${{ height: `${height}px` }} onScroll=${(event) => setTop(event.currentTarget.scrollTop)}>
-    <div style=${{ height: `${first * rowHeight}px` }} />
-    ${shown.map((row, i) => render(row, first + i))}
-    <div style=${{ height: `${(rows.length - end) * rowHeight}px` }} />
-  </div>`;
 }
 
 /** What to do where there is nothing to see. */

@@ -1,6 +1,6 @@
 /** Dialogs: search, the list of keys, Python lines. */
 
-import { html, useEffect, useMemo, useRef, useState } from "../vendor/index.js";
+import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/index.js";
 import { go, openRun, state } from "../data/state.js";
 import { runList, titleOf } from "../views/runs.js";
 import { shownLines } from "./export.js";
@@ -11,7 +11,7 @@ const MOST = 40; // results
 /** A modal dialog; the browser keeps focus inside it and closes it with Escape. */
 function Dialog({ label, onClose, className = "", children }) {
   const ref = useRef(null);
-  useEffect(() => {
+  useLayoutEffect(() => {
     const before = document.activeElement;
     ref.current.showModal();
     return () => before?.focus?.();

@@ -5,8 +5,9 @@ import { load, url } from "../data/api.js";
 import { capital } from "../data/format.js";
 import { palette } from "../draw/palette.js";
 import { CanvasSurface, SvgSurface } from "../draw/surface.js";
+import { drawLegend } from "./legend.js";
 
-const HEAD = 34; // pixels of the title above an exported picture
+const HEAD = 54; // pixels of title and legend above an exported picture
 const SCALE = 2;
 
 /** The Python lines that are shown, or null. */
@@ -20,14 +21,16 @@ function save(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
-function drawWhole(surface, { title, subtitle, draw, box }) {
+function drawWhole(surface, { title, subtitle, draw, overlay, legend, box }) {
   const colours = palette.peek();
   surface.clear(box.width, box.height + HEAD, colours.surface);
   title = capital(title);
   surface.text(title, 12, 15, { colour: colours.ink, size: 14, weight: 600 });
   const after = 24 + surface.measure(title, 14, 600);
   if (subtitle) surface.text(subtitle, after, 15.5, { colour: colours.muted, size: 11 });
+  if (legend) drawLegend(surface, legend, { x: 12, y: 36, right: box.width - 12 }, colours);
   draw(shifted(surface), box, colours);
+  overlay?.(shifted(surface), box);
 }
 
 /** A surface whose drawings stand below the title. */
@@ -61,20 +64,25 @@ function saveSvg(props, name) {
   save(new Blob([text], { type: "image/svg+xml" }), `${name}.svg`);
 }
 
-async function saveCsv({ request, csv }, name) {
-  const text = csv ? csv() : await load(url("export", { ...request, file: "csv" }));
+async function saveCsv({ request }, name) {
+  const text = await load(url("export", { ...request(), file: "csv" }));
   save(new Blob([text], { type: "text/csv" }), `${name}.csv`);
 }
 
 async function showPython({ request, title }) {
-  const lines = await load(url("export", { ...request, file: "python" })).catch((error) => `# ${error.message}`);
+  const lines = await load(url("export", { ...request(), file: "python" })).catch((error) => `# ${error.message}`);
   shownLines.value = { title, lines };
 }
 
 const fileName = (title) =>
   String(title).toLowerCase().replace(/[^a-z0-9]+/g, "-").replace(/^-|-$/g, "").slice(0, 60) || "panel";
 
-/** A menu of exports; `request` are the parameters of /api/export. */
+/**
+ * A menu of exports.
+ *
+ * request() returns the parameters of /api/export at this moment. draw and overlay are those of the
+ * panel, legend what drawLegend takes.
+ */
 export function ExportMenu(props) {
   const menu = useRef(null);
   const name = fileName(`${props.title} ${props.subtitle ?? ""}`);
@@ -95,14 +103,13 @@ export function ExportMenu(props) {
     menu.current.open = false;
     menu.current.firstElementChild.focus();
   };
-  const python = props.request;
   return html`<details class="menu" ref=${menu} onFocusOut=${leave} onKeyDown=${escape}>
     <summary aria-label=${`Export ${props.title}`}>Export</summary>
     <div class="items">
       <button onClick=${choose(savePng)}>PNG</button>
       <button onClick=${choose(saveSvg)}>SVG</button>
-      ${(props.request || props.csv) && html`<button onClick=${choose(saveCsv)}>CSV</button>`}
-      ${python && html`<button onClick=${choose(showPython)}>Python</button>`}
+      <button onClick=${choose(saveCsv)}>CSV</button>
+      <button onClick=${choose(showPython)}>Python</button>
     </div>
   </details>`;
 }

@@ -4,6 +4,7 @@ import { html, useRef } from "../vendor/index.js";
 import { palette } from "../draw/palette.js";
 import { Canvas, useWidth } from "./canvas.js";
 import { ExportMenu } from "./export.js";
+import { Legend } from "./legend.js";
 
 const NARROW = 560; // pixels
 
@@ -21,10 +22,12 @@ export const WITH_NAMES = { gutter: 148, narrow: 84 };
  *
  * draw(surface, box) and overlay(surface, box) with box = {width, height, plot}; `signals` are those
  * that the overlay reads. tip(x, y, box) returns rows [label, value, colour] or null. pick(x, y, box)
- * answers a click. answer: {data, error, loading} of the data behind it.
+ * answers a click. answer: {data, error, loading} of the data behind it. legend: what Legend takes;
+ * controls stand in its place, and it is in exported files alone. exports: {request, subtitle, above},
+ * above to export the overlay too.
  */
 export function Panel(props) {
-  const { title, note, legend, height, margins, answer, empty, exports, label } = props;
+  const { title, note, legend, controls, height, margins, answer, empty, exports, label } = props;
   const [ref, width] = useWidth();
   const tip = useRef(null);
   const size = typeof height === "function" ? height(width) : height;
@@ -36,7 +39,7 @@ export function Panel(props) {
   const partial = (answer?.data?.meta ?? answer?.data)?.complete === false;
   const overlay = props.overlay && ((surface) => props.overlay(surface, box));
   if (overlay) overlay.signals = props.signals ?? [];
-  const heading = title || note || legend || exports;
+  const heading = title || note || legend || controls || exports;
   return html`<section class="panel ${answer?.loading ? "loading" : ""}" data-panel=${props.name}>
     ${heading &&
     html`<header>
@@ -45,8 +48,8 @@ export function Panel(props) {
         ${note && html`<p class="note">${note}</p>`}
       </div>
       ${partial && html`<span class="partial" role="status">reading ${Math.floor(100 * done)}%</span>`}
-      ${legend && html`<div class="legend">${legend}</div>`}
-      ${exports && ready && html`<${ExportMenu} ...${exports} title=${title} draw=${props.draw} box=${box} />`}
+      ${(controls || legend) && html`<div class="legend">${controls ?? html`<${Legend} ...${legend} />`}</div>`}
+      ${exports && ready && html`<${ExportMenu} ...${exports} title=${title} legend=${legend} draw=${props.draw} overlay=${exports.above && props.overlay} box=${box} />`}
     </header>`}
     <div class="picture" ref=${ref} style=${{ minHeight: `${size}px` }}>
       ${ready &&

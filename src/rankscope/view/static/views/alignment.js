@@ -11,7 +11,7 @@ import { drawLines } from "../draw/lines.js";
 import { palette } from "../draw/palette.js";
 import { drawSpectra, indexLayout } from "../draw/spectrum.js";
 import { nearest } from "../draw/time.js";
-import { chosenQuantity, Heading, Nothing, QuantitySelect, ScaleLegend, Segments, TimeControls } from "../ui/controls.js";
+import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, TimeControls } from "../ui/controls.js";
 import { WITH_NAMES } from "../ui/panel.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
 import { HeatPanel } from "./depth.js";
@@ -40,10 +40,10 @@ function DiagonalPanel({ info, time, answer, request, row }) {
     const i = nearest(drawn.x, cursorOf(time));
     return [[`direction ${drawn.index[place] + 1}`, short(drawn.field.value(place, i))], [info.along, when(drawn.x[i])]];
   };
-  const legend = drawn && html`<${ScaleLegend} map="viridis" ...${drawn.field} label="overlap" />`;
+  const legend = drawn && { scale: { map: "viridis", ...drawn.field, label: "overlap" } };
   return html`<${TimePanel} name="diagonal" title="Diagonal of the overlap matrix" note=${`direction i of ${row.earlier ?? "the earlier"} with i of ${row.later ?? "the later"}`}
     legend=${legend} height=${280} margins=${WITH_NAMES} time=${time} answer=${answer} tip=${drawn && tip}
-    exports=${{ request: { panel: "alignment", ...request, width: null }, subtitle: row.name }}
+    exports=${{ request: () => ({ panel: "alignment", ...request, width: null }), subtitle: row.name }}
     draw=${drawn && ((surface, { plot }, colours) => drawSpectra(surface, plot, time.scale, {
       ...drawn, layout, lines: [], colours, timeLabel: info.along,
     }))} />`;
@@ -63,9 +63,9 @@ function MeanPanel({ info, time, answer, request, row }) {
     const i = nearest(x, cursorOf(time));
     return [[info.along, when(x[i])], ...series.toReversed().map((one) => [one.label, short(one.y[i]), one.colour])];
   };
-  const legend = series.toReversed().map((one) => html`<span><i class=${one.dash ? "dashed" : "line"} style=${one.dash ? { color: one.colour } : { background: one.colour }} />${one.label}</span>`);
+  const legend = { entries: series.toReversed().map(({ label, colour, dash }) => ({ text: label, colour, dash })) };
   return html`<${TimePanel} name="mean" title="Mean alignment" note=${row.label} legend=${legend} height=${180} margins=${WITH_NAMES} time=${time} answer=${answer}
-    tip=${data && tip} exports=${{ request: { panel: "alignment", ...request, width: null }, subtitle: row.name }}
+    tip=${data && tip} exports=${{ request: () => ({ panel: "alignment", ...request, width: null }), subtitle: row.name }}
     draw=${data && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: "linear", colours, timeLabel: info.along }))} />`;
 }
 

@@ -44,12 +44,12 @@ export function curveColours(curves, colours) {
 
 function CurveTable({ curves, series, time, toggle }) {
   const at = nearest(time.x, cursorOf(time));
-  return html`<table class="facts curves"><thead><tr><th scope="col">Curve</th><th scope="col" class="number">Seeds</th><th scope="col" class="number">At the cursor</th><th scope="col" class="number">First</th><th scope="col" class="number">Last</th><th scope="col"><span class="out-of-sight">Difference</span></th></tr></thead>
+  return html`<table class="facts curves"><thead><tr><th scope="col">Curve</th><th scope="col" class="number">Seeds</th><th scope="col" class="number">At the cursor</th><th scope="col" class="number wide-only">First</th><th scope="col" class="number wide-only">Last</th><th scope="col"><span class="out-of-sight">Difference</span></th></tr></thead>
     <tbody>${curves.map((curve, i) => {
       const known = Array.from(series[i].y).filter((value) => value === value);
       const base = curve.runs.includes(state.difference.value);
       return html`<tr key=${curve.label}><td><i class="swatch" style=${{ background: series[i].colour }} /><button class="link" onClick=${() => openRun(curve.runs[0])}>${curve.label}</button></td>
-        <td class="number">${curve.count}</td><td class="number">${short(series[i].y[at])}</td><td class="number">${short(known[0])}</td><td class="number">${short(known[known.length - 1])}</td>
+        <td class="number">${curve.count}</td><td class="number">${short(series[i].y[at])}</td><td class="number wide-only">${short(known[0])}</td><td class="number wide-only">${short(known[known.length - 1])}</td>
         <td><button class="chip" aria-pressed=${base} onClick=${() => toggle(base ? "" : curve.runs[0])}>${base ? "reference" : "subtract"}</button></td></tr>`;
     })}</tbody></table>`;
 }
@@ -95,7 +95,7 @@ export function Compare() {
     const i = nearest(time.x, cursorOf(time));
     return [[xLabel, when(time.x[i])], ...drawn.series.slice(0, 14).map((one) => [one.label, short(one.y[i]), one.colour])];
   };
-  const legend = drawn && drawn.series.length <= 6 && drawn.series.map((one) => html`<span><i class="line" style=${{ background: one.colour }} />${one.label}</span>`);
+  const legend = drawn && drawn.series.length <= 6 && { entries: drawn.series.map(({ label, colour }) => ({ text: label, colour })) };
   return html`<${Heading} title="Compare" note=${`${plural(runs.length, "run")}${state.runs.value.length > MOST ? ` of ${state.runs.value.length}; a comparison has at most ${MOST}` : ""}`} />
     <div class="bar">
       <${QuantitySelect} info=${info} quantity=${quantity} allowed=${comparable} />
@@ -107,7 +107,7 @@ export function Compare() {
     </div>
     <${TimePanel} name="compare" title=${`${quantity.label}${state.difference.value ? ", difference" : ""}`} note=${quantity.group} legend=${legend} height=${420} margins=${MARGINS}
       time=${time} answer=${answer} tip=${drawn && tip} empty=${data && !data.meta.curves.length ? "None of these runs has this measure." : null}
-      exports=${{ request: { panel: "compare", ...request, width: null } }}
+      exports=${{ request: () => ({ panel: "compare", ...request, width: null }) }}
       draw=${drawn && time && ((surface, { plot }, tones) => drawLines(surface, plot, time.scale, { series: drawn.series, kind: state.difference.value ? "linear" : quantity.scale, colours: tones, timeLabel: xLabel }))} />
     ${drawn && time && data.meta.curves.length > 0 && html`<section class="panel" data-panel="curves"><div class="scroll" tabindex="0" role="region" aria-label="Curves"><${CurveTable} curves=${data.meta.curves} series=${drawn.series} time=${time} toggle=${subtract} /></div></section>`}
     ${data?.meta.unavailable?.length > 0 && html`<p class="notice">${data.meta.unavailable.map(({ run, reason }) => `${names.get(run) ?? run} ${reason}`).join(" · ")}</p>`}`;

@@ -10,7 +10,7 @@ import { MISSING } from "../draw/cells.js";
 import { drawHeat, fieldOf, layoutRows, rowAt, topOf } from "../draw/heat.js";
 import { palette } from "../draw/palette.js";
 import { nearest } from "../draw/time.js";
-import { chosenQuantity, Heading, Nothing, PartsToggle, QuantitySelect, ScaleLegend, Segments, TimeControls } from "../ui/controls.js";
+import { chosenQuantity, Heading, Nothing, PartsToggle, QuantitySelect, Segments, TimeControls } from "../ui/controls.js";
 import { WITH_NAMES } from "../ui/panel.js";
 import { cursorOf, hovered, TimePanel } from "../ui/timepanel.js";
 import { ScalarsPanel } from "./scalars.js";
@@ -33,6 +33,11 @@ function rowsWithValues({ codes, rows, columns }) {
   });
   const least = Math.max(1, Math.max(...counts) > columns / 2 ? columns * FEW : 1);
   return counts.map((_, row) => row).filter((row) => counts[row] >= least);
+}
+
+/** Return a row's name in the margin: what both matrices of a pair have in common stands there once. */
+export function rowLabel({ label }) {
+  return label.replace(/^(.+ )(.+) > \1(.+)$/, "$1$2 > $3").replace(/^(.+)(, .+) > (.+)\2$/, "$1 > $3$2");
 }
 
 function ratioRange(values) {
@@ -80,14 +85,14 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     const target = row >= 0 && detailOf(quantity.axis, drawn.shown[row]);
     if (target) go({ ...target, of: quantity.of, metric: quantity.metric });
   };
-  const legend = drawn && html`<${ScaleLegend} map=${drawn.map} ...${drawn.field} />`;
+  const legend = drawn && { scale: { map: drawn.map, ...drawn.field } };
   return html`<${TimePanel} name="heat" title=${title} note=${drawn?.empty ? `${note} · ${drawn.empty} with few values or none left out` : note} legend=${legend} height=${height} margins=${margins}
     time=${time} answer=${answer} tip=${tip} pick=${open}
     label=${`${quantity.label} of ${rows.length} rows over ${info.along}`}
     empty=${answer.data && !drawn ? `No values of ${quantity.label} are stored here. Choose another measure.` : null}
-    exports=${{ request: { panel: "heat", ...request, format: null, width: null }, subtitle: info.summary.name }}
+    exports=${{ request: () => ({ panel: "heat", ...request, format: null, width: null }), subtitle: info.summary.name }}
     draw=${drawn && ((surface, { plot }, colours) => drawHeat(surface, plot, time.scale, {
-      ...drawn, layout, order: drawn.indices, labels: drawn.shown.map((row) => row.label), colours, timeLabel: info.along,
+      ...drawn, layout, order: drawn.indices, labels: drawn.shown.map(rowLabel), colours, timeLabel: info.along,
     }))}
     overlay=${(surface, { plot }) => {
       const here = hovered.value;

@@ -76,7 +76,11 @@ function GridPanel({ run, info, time, quantity, selected }) {
       surface.path([px, plot.y, px, plot.y + plot.height], { colour: colours.ink, width: 1, opacity: 0.5 });
       const value = valuesOf(cell)[i];
       if (value === value) surface.dot(px, scaleIn(plot).place(value), 2.5, colours.accent);
-      if (plot.width > 52) surface.text(short(value), plot.x + plot.width - 4, plot.y + 9, { colour: colours.ink, size: 10, align: "right" });
+      if (plot.width > 52) {
+        const text = short(value), wide = surface.measure(text, 10) + 6;
+        surface.rect(plot.x + plot.width - wide, plot.y + 1, wide - 1, 15, colours.surface, 0.8);
+        surface.text(text, plot.x + plot.width - 4, plot.y + 9, { colour: colours.ink, size: 10, align: "right" });
+      }
     }
   };
   const move = (px, py, box) => {
@@ -89,7 +93,7 @@ function GridPanel({ run, info, time, quantity, selected }) {
     const i = nearest(x, cursorOf(time));
     return [[hit.cell.label], [quantity.label, short(valuesOf(hit.cell)[i])], [info.along, when(x[i])]];
   };
-  const legend = data && html`<span>all cells from <b>${short(low)}</b> to <b>${short(high)}</b>${quantity.scale === "log" ? " (log)" : ""}</span>`;
+  const legend = data && { entries: [{ text: `all cells from ${short(low)} to ${short(high)}${quantity.scale === "log" ? " (log)" : ""}` }] };
   return html`<div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} allowed=${ofProducts} />
       ${kinds.length > 1 && html`<${Segments} label="Products" value=${kind} options=${kinds.map((one) => [one, KINDS[one] ?? one])} onChange=${(value) => (state.heads.value = value)} />`}
       <span class="push" /><${TimeControls} along=${info.along} /></div>
@@ -99,7 +103,7 @@ function GridPanel({ run, info, time, quantity, selected }) {
         const hit = under(px, py, box);
         if (hit) state.product.value = hit.cell.name;
       }}
-      exports=${{ request: { panel: "heads", ...request, width: null }, subtitle: info.summary.name }}
+      exports=${{ request: () => ({ panel: "heads", ...request, width: null }), subtitle: info.summary.name, above: true }}
       signals=${[state.at]} overlay=${data && overlay} draw=${data && draw} label=${`${quantity.label} of every head`} />`;
 }
 
@@ -112,7 +116,7 @@ export function Heads({ run, info, time }) {
   const changes = stored.find((spectra) => spectra.change_of === whole?.of);
   const main = useSpectra(run, info, whole?.of, row);
   const change = useSpectra(run, info, changes?.of, row);
-  const exact = useExact(run, time, whole?.of, row);
+  const exact = useExact(run, time, main.spectra, row);
   usePlay(time);
   if (!row || !quantity) {
     return html`<${Nothing} title="This run has no products of heads"><p>Track them to see each head by itself:</p>

@@ -1,8 +1,9 @@
 /** One matrix: all its singular values over time, its spectrum at the cursor, its energy. */
 
-import { html } from "../vendor/index.js";
+import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { count, short, when } from "../data/format.js";
+import { withoutEmptyColumns } from "../data/frame.js";
 import { windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { drawLines } from "../draw/lines.js";
@@ -37,15 +38,15 @@ function MetricPanel({ run, info, time, row }) {
   const quantity = chosenQuantity(info, allowed);
   const request = quantity && { run, of: quantity.of, metric: quantity.metric, matrix: row.name, ...windowOf(info, 2048) };
   const answer = useAnswer(request && url("lines", request), [run]);
+  const data = useMemo(() => answer.data && withoutEmptyColumns(answer.data), [answer.data]);
   if (!quantity) return null;
-  const { data } = answer;
   const series = data ? [{ x: data.arrays.x, y: data.arrays.values, colour: palette.value.accent, width: 2 }] : [];
   const tip = () => {
     const i = nearest(data.arrays.x, cursorOf(time));
     return [[info.along, when(data.arrays.x[i])], [quantity.label, short(data.arrays.values[i])]];
   };
-  return html`<${TimePanel} name="metric" legend=${html`<${QuantitySelect} info=${info} quantity=${quantity} allowed=${allowed} hideLabel />`} title=${quantity.label} note=${quantity.group} height=${196} margins=${{ gutter: 60, narrow: 48 }} time=${time} answer=${answer}
-    tip=${data && tip} exports=${{ request: { panel: "lines", ...request, width: null }, subtitle: row.name }}
+  return html`<${TimePanel} name="metric" controls=${html`<${QuantitySelect} info=${info} quantity=${quantity} allowed=${allowed} hideLabel />`} title=${quantity.label} note=${quantity.group} height=${196} margins=${{ gutter: 60, narrow: 48 }} time=${time} answer=${answer}
+    tip=${data && tip} exports=${{ request: () => ({ panel: "lines", ...request, width: null }), subtitle: row.name }}
     draw=${data && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: quantity.scale, colours, timeLabel: info.along }))} />`;
 }
 
@@ -58,7 +59,7 @@ export function Matrix({ run, info, time }) {
   const shown = stored.find((spectra) => spectra.of === state.spectrum.value) ?? weights;
   const main = useSpectra(run, info, weights?.of, row);
   const change = useSpectra(run, info, row?.part_of ? null : changes?.of, row);
-  const exact = useExact(run, time, weights?.of, row);
+  const exact = useExact(run, time, main.spectra, row);
   usePlay(time);
   if (!row || !weights) return html`<${Nothing} title="This run stores no spectra of matrices"><p>Choose another view.</p></${Nothing}>`;
   const image = shown === changes && change.spectra ? change : main;

@@ -38,7 +38,7 @@ function Ranking({ rows, axis, quantity, most }) {
       <td class="number wide-only">${short(row.first)}</td>
       <td class="number wide-only">${short(row.last)}</td>
       <td class="number"><b>${short(row.moved)}</b></td>
-      <td class="wide-only share"><meter min="0" max=${most || 1} value=${row.moved ?? 0} aria-label="Moved" /></td>
+      <td class="wide-only share"><div class="extent"><i style=${{ width: `${(100 * (row.moved ?? 0)) / (most || 1)}%` }} /></div></td>
     </tr>`;
   };
   return html`<${VirtualTable} label="Matrices by movement" rows=${rows} rowHeight=${ROW} columns=${7} head=${head} render=${render}
@@ -68,7 +68,7 @@ function Exports({ rows, request, title, info }) {
   const shown = rows.slice(0, EXPORTED);
   const size = { width: 760, height: shown.length * LINE + 16 };
   const box = { ...size, plot: { x: 14, y: 4, width: size.width - 28, height: size.height - 8 } };
-  return html`<${ExportMenu} title=${title} subtitle=${info.summary.name} request=${{ panel: "moved", ...request }} box=${box}
+  return html`<${ExportMenu} title=${title} subtitle=${info.summary.name} request=${() => ({ panel: "moved", ...request })} box=${box}
     draw=${(surface, place, colours) => drawRanking(surface, place, shown, colours)} />`;
 }
 
@@ -89,10 +89,10 @@ export function Moved(context) {
   if (!quantity) return html`<${Nothing} title="This run stores no spectra"><p>Its scalars and theory are in the other views.</p></${Nothing}>`;
   const data = answer.data;
   const interval = zoomed.value ? `between ${info.along} ${when(context.time.scale.first)} and ${when(context.time.scale.last)}` : "over the whole run";
-  const note = `${info.summary.name} · ${count(data?.total ?? shownRows(info, quantity.axis).length)} rows, ranked by how far each moved ${interval}`;
+  const note = `${count(data?.total ?? shownRows(info, quantity.axis).length)} rows, ranked by how far each moved ${interval}`;
   return html`<${Heading} title="What moved" note=${note} />
     <div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} />${quantity.axis === "matrix" && html`<${PartsToggle} info=${info} />`}<span class="push" /><${TimeControls} along=${info.along} /></div>
-    <${ScalarsPanel} ...${context} height=${132} />
+    <${ScalarsPanel} ...${context} />
     ${answer.error && html`<p class="notice" role="alert">${answer.error}</p>`}
     <div class="moved ${answer.loading ? "loading" : ""}">
       <section class="panel flush ranking" data-panel="moved">

@@ -11,19 +11,21 @@ export const runList = signal(null);
 export const runListError = signal(null);
 
 const ORDER = { running: 0, interrupted: 1, done: 2, damaged: 3 };
+const WIDE = "number wide-only";
+// Name, heading, value that sorts, class and text of a cell.
 const COLUMNS = [
   ["name", "Run", (run) => titleOf(run)],
   ["status", "Status", (run) => ORDER[run.status]],
-  ["decay", "Decay", (run) => run.decay, "number wide-only"],
-  ["alpha", "log₁₀ α", (run) => run.alpha_log10, "number wide-only"],
-  ["scale", "Scale", (run) => run.scale, "wide-only"],
-  ["seed", "Seed", (run) => run.seed, "number wide-only"],
-  ["snapshots", "Snapshots", (run) => run.snapshots, "number wide-only"],
-  ["last", "Last step", (run) => run.last, "number wide-only"],
-  ["loss", "Last loss", (run) => run.last_loss, "number"],
-  ["matrices", "Matrices", (run) => run.matrices, "number wide-only"],
-  ["cost", "Tracker", (run) => run.tracker_share ?? run.tracker_seconds, "number wide-only"],
-  ["modified", "Begun", (run) => run.started, "number wide-only"],
+  ["decay", "Decay", (run) => run.decay, WIDE, String],
+  ["alpha", "log₁₀ α", (run) => run.alpha_log10, WIDE, short],
+  ["scale", "Scale", (run) => run.scale, "wide-only", String],
+  ["seed", "Seed", (run) => run.seed, WIDE, String],
+  ["snapshots", "Snapshots", (run) => run.snapshots, WIDE, count],
+  ["last", "Last step", (run) => run.last, WIDE, when],
+  ["loss", "Last loss", (run) => run.last_loss, "number", short],
+  ["matrices", "Matrices", (run) => run.matrices || null, WIDE, count],
+  ["cost", "Tracker", (run) => run.tracker_share ?? run.tracker_seconds, WIDE, (value, run) => (run.tracker_share === null ? duration(value) : percent(value))],
+  ["modified", "Begun", (run) => run.started, "number wide-only muted", day],
 ];
 const ROW = 44; // pixels
 
@@ -41,8 +43,7 @@ export function matching(runs, query) {
 }
 
 function compare(a, b) {
-  const missing = (value) => value === null || value === undefined;
-  if (missing(a) || missing(b)) return missing(a) - missing(b);
+  if (lacks(a) || lacks(b)) return lacks(a) - lacks(b);
   return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
@@ -56,7 +57,7 @@ export function sorted(runs, by) {
   const value = column[2];
   return [...runs].sort((a, b) => {
     const [x, y] = [value(a), value(b)];
-    const gone = (x === null || x === undefined) - (y === null || y === undefined);
+    const gone = lacks(x) - lacks(y);
     return gone || (descending ? -compare(x, y) : compare(x, y)) || natural(a, b);
   });
 }
@@ -66,11 +67,16 @@ function toggle(id) {
   state.runs.value = runs.includes(id) ? runs.filter((other) => other !== id) : [...runs, id];
 }
 
-function head() {
+const lacks = (value) => value === null || value === undefined;
+
+/** Return the columns in which some run has a value. */
+const columnsOf = (runs) => COLUMNS.filter(([name, , value]) => name === state.sort.value.replace("-", "") || runs.some((run) => !lacks(value(run))));
+
+function head(columns) {
   const by = state.sort.value;
   return [
     html`<th class="check"><span class="out-of-sight">Select</span></th>`,
-    ...COLUMNS.map(([name, text, , kind]) => {
+    ...columns.map(([name, text, , kind]) => {
       const now = by === name ? "ascending" : by === `-${name}` ? "descending" : "none";
       const next = by === name ? `-${name}` : by === `-${name}` ? "" : name;
       return html`<th key=${name} class=${kind} aria-sort=${now}>
@@ -83,13 +89,12 @@ export function Status({ run }) {
   return html`<span class="status ${run.status}" title=${run.error ?? ""}><i />${run.status}</span>`;
 }
 
-function row(run) {
+function row(run, columns) {
   const chosen = state.runs.value.includes(run.id);
   const name = titleOf(run);
   const parts = name.split("/");
   const title = parts.slice(-2).join(" / "), folder = [run.folder, ...parts.slice(0, -2)].filter(Boolean).join("/");
   const view = run.kind === "theory" ? "theory" : "moved";
-  const cost = run.tracker_share !== null ? percent(run.tracker_share) : duration(run.tracker_seconds ?? NaN);
   return html`<tr key=${run.id} class=${chosen ? "chosen" : ""} onClick=${(event) => {
     if (!event.target.closest("button, input, label")) openRun(run.id, view);
   }}>
@@ -97,16 +102,8 @@ function row(run) {
     <td class="name"><button class="link" data-row data-run=${run.id} disabled=${run.status === "damaged"} onClick=${() => openRun(run.id, view)}>${title}</button>
       ${run.error ? html`<small class="bad">${run.error}</small>` : html`<small class="muted">${folder}</small>`}</td>
     <td><${Status} run=${run} /></td>
-    <td class="number wide-only">${run.decay ?? "–"}</td>
-    <td class="number wide-only">${run.alpha_log10 === null ? "–" : short(run.alpha_log10)}</td>
-    <td class="wide-only">${run.scale ?? "–"}</td>
-    <td class="number wide-only">${run.seed ?? "–"}</td>
-    <td class="number wide-only">${count(run.snapshots)}</td>
-    <td class="number wide-only">${when(run.last)}</td>
-    <td class="number">${short(run.last_loss)}</td>
-    <td class="number wide-only">${run.matrices ? count(run.matrices) : "–"}</td>
-    <td class="number wide-only">${cost}</td>
-    <td class="number wide-only muted">${day(run.started)}</td>
+    ${columns.filter(([, , , , text]) => text).map(([name, , value, kind, text]) =>
+      html`<td key=${name} class=${kind}>${lacks(value(run)) ? "–" : text(value(run), run)}</td>`)}
   </tr>`;
 }
 
@@ -119,6 +116,7 @@ export function Runs() {
       <p class="code">with rs.Tracker(model, "runs/first") as tracker: ...</p></${Nothing}>`;
   }
   const shown = sorted(matching(list.runs, state.query.value), state.sort.value);
+  const columns = columnsOf(shown);
   const known = new Set(list.runs.map((run) => run.id));
   const chosen = state.runs.value.filter((id) => known.has(id));
   const running = list.runs.filter((run) => run.status === "running").length;
@@ -135,7 +133,7 @@ export function Runs() {
         onClick=${() => go({ view: "compare" })}>${chosen.length > 1 ? `Compare ${chosen.length} runs` : "Select runs to compare"}</button>
     </div>
     ${shown.length
-      ? html`<div class="panel flush"><${VirtualTable} label="Runs" rows=${shown} rowHeight=${ROW} columns=${COLUMNS.length + 1}
-          head=${head()} render=${row} name=${`${state.query.value} ${state.sort.value}`} /></div>`
+      ? html`<div class="panel flush"><${VirtualTable} label="Runs" rows=${shown} rowHeight=${ROW} columns=${columns.length + 1}
+          head=${head(columns)} render=${(run) => row(run, columns)} name=${`${state.query.value} ${state.sort.value}`} /></div>`
       : html`<${Nothing} title="No run matches"><p>Remove a word of the filter.</p></${Nothing}>`}`;
 }

@@ -77,7 +77,7 @@ function drawEvents(surface, box, events, time, colours) {
 }
 
 /** The panel above heat maps: scalars on the same axis. */
-export function ScalarsPanel({ run, info, time, scalars, margins, height = 150 }) {
+export function ScalarsPanel({ run, info, time, scalars, margins }) {
   const wanted = state.scalars.value.length ? state.scalars.value : defaultScalars(info);
   const all = scalarSeries(info, scalars);
   const { data: news } = useAnswer(url("events", { run }), [run]);
@@ -108,10 +108,11 @@ export function ScalarsPanel({ run, info, time, scalars, margins, height = 150 }
         ${colour && html`<i style=${{ background: colour }} />`}${label}</button>`;
     },
   )}</div>`;
-  return html`<${TimePanel} name="scalars" title="Scalars" legend=${chips} height=${height} margins=${{ ...margins, top }}
+  return html`<${TimePanel} name="scalars" title="Scalars" controls=${chips} height=${150} margins=${{ ...margins, top }}
     time=${time} tip=${tip} label=${`Scalars over ${info.along}: ${series.map(({ label }) => label).join(", ")}`}
     empty=${series.length ? null : "Choose a scalar above."}
-    exports=${{ request: { panel: "scalars", run, name: wanted, width: MOST_COLUMNS } }}
+    legend=${{ entries: series.map(({ label, colour }) => ({ text: label, colour })) }}
+    exports=${{ request: () => ({ panel: "scalars", run, name: wanted, width: MOST_COLUMNS }), subtitle: info.summary.name }}
     draw=${(surface, box, colours) => {
       drawLines(surface, box.plot, time.scale, { series, kind, colours, timeLabel: info.along });
       drawEvents(surface, box, events, time, colours);

@@ -13,7 +13,6 @@ import {
   curvePoints, drawIndexAxes, drawSpectra, energyShares, indexLayout, indexScale, rankOfShare,
 } from "../draw/spectrum.js";
 import { interpolate, nearest } from "../draw/time.js";
-import { ScaleLegend } from "../ui/controls.js";
 import { Panel } from "../ui/panel.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
 
@@ -81,11 +80,13 @@ export function ImagePanel({ run, info, time, spectra, answer, request, title })
       ...SHARES.map((share, s) => [`${percent(share)} of the energy`, `${short(spectra.ranks[s][i])} values`]),
     ];
   };
-  const legend = spectra && html`<span>${SHARES.map((share, i) => html`<span><i class=${`line rank${i}`} />${percent(share)}</span>`)} of energy</span>
-    <${ScaleLegend} map="viridis" ...${spectra.field} label="singular value" />`;
+  const legend = spectra && {
+    entries: SHARES.map((share, i) => ({ text: `${percent(share)}${i === 2 ? " of energy" : ""}`, colour: palette.value.ink, dash: DASHES[i] })),
+    scale: { map: "viridis", ...spectra.field, label: "singular value" },
+  };
   return html`<${TimePanel} name="image" title=${title} note="index down, 1 = largest" legend=${legend} height=${300} margins=${MARGINS}
     time=${time} answer=${answer} tip=${tip} label=${`${title} over ${info.along}`}
-    exports=${{ request: { panel: "spectra", ...request, format: null, height: null, width: null }, subtitle: request?.matrix }}
+    exports=${{ request: () => ({ panel: "spectra", ...request, format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawSpectra(surface, plot, time.scale, {
       ...spectra, layout, order, lines, colours, timeLabel: info.along,
     }))} />`;
@@ -107,23 +108,29 @@ export function PercentilePanel({ run, info, time, spectra, answer, request }) {
   };
   return html`<${TimePanel} name="percentiles" title="Percentiles of the values" note="bands 0–100, 5–95, 25–75%" height=${236}
     margins=${MARGINS} time=${time} answer=${answer} tip=${spectra && tip}
-    exports=${{ request: { panel: "spectra", ...request, format: null, height: null, width: null }, subtitle: request?.matrix }}
+    exports=${{ request: () => ({ panel: "spectra", ...request, format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: "log", range, colours, timeLabel: info.along }))} />`;
 }
 
+/** Return the position, among the snapshots with a spectrum, of the one nearest to the cursor. */
+const atCursor = ({ x }, time) => nearest(x, cursorOf(time));
+
 /** Exact numbers at the cursor, asked for when it rests: {now, start, change} and noise. */
-export function useExact(run, time, of, row) {
+export function useExact(run, time, spectra, row) {
   const exact = useRef(signal(null)).current;
-  const name = row?.name;
+  const [name, of] = [row?.name, spectra?.of];
   useEffect(() => {
     exact.value = null;
+  }, [run, of, name]);
+  useEffect(() => {
+    if (!spectra) return undefined;
     let timer = 0, control = null;
     const stop = state.at.subscribe(() => {
       clearTimeout(timer);
       control?.abort();
       timer = setTimeout(async () => {
         control = new AbortController();
-        const step = cursorOf(time);
+        const step = spectra.x[atCursor(spectra, time)];
         const answer = await load(url("spectrum", { run, of, matrix: name, step }), control).catch(() => null);
         if (answer) exact.value = answer;
       }, exact.peek() ? PAUSE : 0);
@@ -133,13 +140,24 @@ export function useExact(run, time, of, row) {
       clearTimeout(timer);
       control?.abort();
     };
-  }, [run, of, name, time]);
+  }, [run, spectra, name, time]);
   return exact;
 }
 
-function legendOf(entries) {
-  return entries.filter(Boolean).map(([text, colour, dashed]) => html`<span><i class=${dashed ? "dashed" : "line"}
-    style=${dashed ? { color: colour } : { background: colour }} />${text}</span>`);
+function legendOf(change, more) {
+  const { accent, warm, muted } = palette.value;
+  const entries = [{ text: "at the cursor", colour: accent }, { text: "start", colour: muted }, change && { text: "change", colour: warm }, more];
+  return { entries: entries.filter(Boolean) };
+}
+
+/** What is exported of one spectrum: the one that is drawn, with its curve. */
+function exportsOf(request, spectra, time) {
+  const step = () => spectra.x[atCursor(spectra, time)];
+  return {
+    request: () => ({ panel: "spectrum", ...request, format: null, height: null, width: null, from: null, to: null, step: step() }),
+    subtitle: request?.matrix,
+    above: true,
+  };
 }
 
 /** The spectrum at the cursor, against the start, the change and chance. */
@@ -163,26 +181,25 @@ export function SpectrumPanel({ run, info, time, spectra, change, exact, request
   };
   const overlay = (surface, { plot }) => {
     const values = valuesOf(plot);
-    const at = cursorOf(time);
     const line = (one, colour, width) => surface.path(
-      curvePoints(one.index, one.column(nearest(one.x, at)), scale, values.place, plot), { colour, width },
+      curvePoints(one.index, one.column(atCursor(one, time)), scale, values.place, plot), { colour, width },
     );
     surface.clipped(plot.x, plot.y, plot.width, plot.height, () => {
       if (change) line(change, warm, 1.5);
       line(spectra, accent, 2);
     });
-    surface.text(`${info.along} ${when(at)}`, plot.x + plot.width - 2, plot.y + 8, { colour: accent, align: "right", weight: 500 });
+    surface.text(`${info.along} ${when(spectra.x[atCursor(spectra, time)])}`, plot.x + plot.width - 2, plot.y + 8, { colour: accent, align: "right", weight: 500 });
   };
   const tip = (x, y, { plot }) => {
     const index = Math.round(scale.fromUnit(Math.max(0, Math.min(1, (x - plot.x) / plot.width))));
     const value = (one, i) => short(interpolate(index - 1, one.index, one.column(i)));
-    const now = nearest(spectra.x, cursorOf(time));
+    const now = atCursor(spectra, time);
     return [[`value ${Math.min(index, spectra.k)}`], ["now", value(spectra, now), accent], ["start", value(spectra, 0), muted],
-      ...(change ? [["change", value(change, nearest(change.x, cursorOf(time))), warm]] : [])];
+      ...(change ? [["change", value(change, atCursor(change, time)), warm]] : [])];
   };
-  const legend = legendOf([["at the cursor", accent], ["start", muted], change && ["change", warm], chance.value?.length && ["chance", muted, true]]);
+  const legend = legendOf(change, chance.value?.length && { text: "chance", colour: muted, dash: [2, 3] });
   return html`<${Panel} name="spectrum" title="Spectrum" note="value over index" legend=${legend} height=${290} margins=${{ ...MARGINS, top: 10 }} answer=${answer}
-    exports=${{ request: { panel: "spectrum", ...request, format: null, height: null, width: null, step: cursorOf({ x: time.x }) } }}
+    exports=${exportsOf(request, spectra, time)}
     signals=${[state.at]} overlay=${spectra && overlay} tip=${spectra && tip} draw=${spectra && draw} label="Spectrum at the cursor" />`;
 }
 
@@ -203,9 +220,8 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
   };
   const overlay = (surface, { plot }) => {
     const values = valuesOf(plot);
-    const at = cursorOf(time);
-    if (change) curve(surface, plot, values, change, nearest(change.x, at), warm, 1.5);
-    const shares = curve(surface, plot, values, spectra, nearest(spectra.x, at), accent, 2);
+    if (change) curve(surface, plot, values, change, atCursor(change, time), warm, 1.5);
+    const shares = curve(surface, plot, values, spectra, atCursor(spectra, time), accent, 2);
     for (const share of SHARES) {
       const rank = rankOfShare(spectra.index, shares, share);
       if (!(rank > 0)) continue;
@@ -219,9 +235,9 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
       surface.text(text, left, low, { colour: ink, weight: 500 });
     }
   };
-  const legend = legendOf([["at the cursor", accent], ["start", muted], change && ["change", warm]]);
+  const legend = legendOf(change);
   return html`<${Panel} name="energy" title="Energy" note="share of the sum of squares" legend=${legend} height=${290} margins=${{ ...MARGINS, top: 10 }}
-    answer=${answer} exports=${{ request: { panel: "spectrum", ...request, format: null, height: null, width: null } }}
+    answer=${answer} exports=${exportsOf(request, spectra, time)}
     signals=${[state.at]} overlay=${spectra && overlay} draw=${spectra && draw} label="Energy over rank at the cursor" />`;
 }
 

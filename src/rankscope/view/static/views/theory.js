@@ -95,7 +95,8 @@ export function Theory({ run }) {
   };
   const panel = (name, title, note, series, height) => html`<${TimePanel} ...${common} name=${name} title=${title} note=${note} height=${height}
     tip=${() => [["time", short(cursorOf(time))], ...series.filter((one) => one.label).slice(-12).map((one) => [one.label, short(one.y[nearest(one.x, cursorOf(time))]), one.colour])]}
-    exports=${{ request: { panel: "theory/flow", run } }} draw=${time && ((surface, { plot }, tones) => {
+    legend=${name === "loss" && { entries: series.map(({ label, colour }) => ({ text: label, colour })) }}
+    exports=${{ request: () => ({ panel: "theory/flow", run }) }} draw=${time && ((surface, { plot }, tones) => {
       drawLines(surface, plot, time.scale, { series, kind: "linear", marks, colours: tones, timeLabel: "time" });
       labelMarks(surface, plot);
     })} />`;
@@ -103,7 +104,7 @@ export function Theory({ run }) {
   return html`<${Heading} title="Theory" note=${`${theory.message ?? ""}${count ? ` · ${plural(count, "stage")} of Algorithm 1` : ""}`} />
     <div class="bar"><${AlphaSlider} theory=${theory} run=${run} /><span class="push" />
       <${Segments} label="Time axis" value=${kind} options=${[["linear", "linear"], ["log", "log time"]]} onChange=${(value) => (state.axis.value = value)} /></div>
-    ${losses.length > 0 && panel("loss", "Loss", "flow in a line, Algorithm 1's staircase in a broad one, T_k as marks; time over log(1/α)", losses, 230)}
+    ${losses.length > 0 && panel("loss", "Loss", "T_k as marks; time over log(1/α)", losses, 230)}
     ${lines.z && panel("z", "Coordinates z = u v", "coloured in the order in which they become active", lines.z, 320)}
     ${lines.y && panel("y", "Their logarithms y", "straight on a plateau: dy/dt = g", lines.y, 240)}
     ${lines.singular && panel("values", "Singular values of the products", (names ?? []).join(", "), lines.singular, 320)}
