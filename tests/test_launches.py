@@ -10,7 +10,7 @@ from counting import Counting, there
 from rankscope import snapshot
 from rankscope.matrices import Change, Product, named_tensors
 from rankscope.snapshot import portions
-from rankscope.spectra import device, host, stacks, tasks
+from rankscope.spectra import device, host, stacks
 from rankscope.spectra.decomposition import Matrix, now_and_before
 from rankscope.spectra.task import Task
 
@@ -67,7 +67,7 @@ def on_device(weights: Weights) -> Weights:
 @pytest.fixture
 def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut stacks as those of the whole model are cut: areas shrink by the square of widths."""
-    monkeypatch.setattr(device, "STACK_BYTES", device.STACK_BYTES // SHRUNK**2)
+    monkeypatch.setattr(device, "BATCH_BYTES", device.BATCH_BYTES // SHRUNK**2)
     monkeypatch.setattr(stacks, "COLUMNS", stacks.COLUMNS // SHRUNK)
     monkeypatch.setattr(portions, "PORTION", portions.PORTION // SHRUNK**2)
 
@@ -137,12 +137,11 @@ def test_stacks_of_the_whole_model_are_few_and_fit_into_memory() -> None:
         for change in (False, True)
         for _ in range(64 * LAYERS)
     ]
-    lists = list(tasks._stacks(all_tasks))
-    assert len(lists) <= 70
-    for tasks_together in lists:
-        memory = len(tasks_together) * stacks.bytes_of(tasks_together[0])
-        assert memory <= device.STACK_BYTES
-    assert device.STACK_BYTES + 8 * portions.PORTION <= 2 * 2**30
+    batches = list(device.batches(all_tasks))
+    assert len(batches) <= 50
+    for batch in batches:
+        assert sum(map(stacks.bytes_of, batch)) <= device.BATCH_BYTES
+    assert device.BATCH_BYTES + 8 * portions.PORTION <= 2 * 2**30
 
 
 def task(name: str, *shapes: tuple[int, int], change: bool = False, rank: int = 0) -> Task:

@@ -33,7 +33,7 @@ def solved(
     matrices: dict[str, Matrix], *, rank: int = 0, engine: Torch | None = None
 ) -> dict[str, Solved]:
     """Solve matrices of one kind as a GPU does."""
-    results = device.solve_stack(tasks_of(matrices, rank), engine)
+    results = device.solve_batch(tasks_of(matrices, rank), engine)
     return {result.task.name: result for result in results}
 
 

@@ -19,12 +19,12 @@ from rankscope.spectra.engine import Torch
 # Values of cuSOLVER's enumerations.
 VALUES, VECTORS, LOWER, REAL64 = 0, 1, 0, 1
 MATRICES = 1 << 14  # in one call; CUDA 13.0 refuses more than about twice as many
-WORKSPACE = 5 << 28  # bytes of one call, unless a single matrix needs more
+WORKSPACE = 3 << 29  # bytes of one call, unless a single matrix needs more
 
 
 @dataclass(frozen=True)
 class CuSolver:
-    """Engine of cuSOLVER, on the stream that torch uses."""
+    """Engine of cuSOLVER, on the stream that torch uses; it overwrites what it decomposes."""
 
     library: ctypes.CDLL
     handles: threading.local = field(default_factory=threading.local)
@@ -46,7 +46,7 @@ class CuSolver:
 
     def _solve(self, job: int, G: Tensor) -> tuple[Tensor, Tensor]:
         """Return eigenvalues and what the solver writes in the place of G: vectors as rows."""
-        G = G.clone(memory_format=torch.contiguous_format)
+        G = G.contiguous()
         batch, m, _ = G.shape
         values = G.new_empty(batch, m)
         if G.numel() == 0:

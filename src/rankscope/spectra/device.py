@@ -1,30 +1,56 @@
-"""Decompositions on a GPU: hardly a launch for each matrix, hardly a moment when the host waits.
+"""Decompositions on a GPU: a few large launches, and hardly a moment when the host waits.
 
-The host reads twice for each stack: which matrices are finite and have changed, then which are
-refined or fail a check. A matrix that fails is decomposed on the CPU.
+Gram matrices of one size share a call of the solver, whatever the shapes behind them, since a call
+takes long for few matrices. The host reads twice for each stack of one kind: which matrices are
+finite and have changed, then which are refined or fail a check. A matrix that fails is decomposed
+on the CPU.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from rankscope.spectra import host
 from rankscope.spectra.cusolver import engine_on
 from rankscope.spectra.engine import Engine
-from rankscope.spectra.guards import wrong_values, wrong_vectors
+from rankscope.spectra.guards import Sums, wrong_values, wrong_vectors
 from rankscope.spectra.solvers import VALUES_FLOOR, VECTORS_FLOOR, Svd, eigen, refine, roots
-from rankscope.spectra.stacks import Stack, gathered, is_tall, rows
+from rankscope.spectra.stacks import Stack, bytes_of, gathered, gram, is_tall, rows
 from rankscope.spectra.task import Solved, Task, nan_svd, zero_svd
 
-# Memory of a stack. With the portions of a snapshot it stays below 2 GiB beside the weights.
-STACK_BYTES = 7 * 2**28 - 2**26
+# Memory of what is solved at once. With a snapshot's portions it stays below 2 GiB.
+BATCH_BYTES = 7 << 28
 
 
-def solve_stack(tasks: Sequence[Task], engine: Engine | None = None) -> list[Solved]:
-    """Solve tasks of one kind; halves of a stack on which the solver stops are tried again."""
+def solve(tasks: Sequence[Task]) -> list[Solved]:
+    """Solve tasks of any kinds."""
+    return [solved for batch in batches(tasks) for solved in solve_batch(batch)]
+
+
+def batches(tasks: Sequence[Task]) -> Iterator[list[Task]]:
+    """Yield tasks whose Gram matrices have one size, in lists that fit into memory."""
+    by_size: dict[tuple[object, ...], dict[object, list[Task]]] = {}
+    for task in tasks:
+        size = (task.factors[0].device, task.k, task.directions > 0)
+        by_size.setdefault(size, {}).setdefault(task.kind, []).append(task)
+    for by_kind in by_size.values():
+        batch: list[Task] = []
+        total = 0
+        for task in (task for same_kind in by_kind.values() for task in same_kind):
+            if batch and total + bytes_of(task) > BATCH_BYTES:
+                yield batch
+                batch, total = [], 0
+            batch.append(task)
+            total += bytes_of(task)
+        yield batch
+
+
+def solve_batch(tasks: Sequence[Task], engine: Engine | None = None) -> list[Solved]:
+    """Solve a batch; halves of one on which the solver stops are tried again."""
     if tasks[0].k == 0:
         return [Solved(task, nan_svd(task)) for task in tasks]
     try:
@@ -34,27 +60,56 @@ def solve_stack(tasks: Sequence[Task], engine: Engine | None = None) -> list[Sol
     if len(tasks) == 1:
         return [_redone(tasks[0])]
     half = len(tasks) // 2
-    return [*solve_stack(tasks[:half], engine), *solve_stack(tasks[half:], engine)]
+    return [*solve_batch(tasks[:half], engine), *solve_batch(tasks[half:], engine)]
 
 
 def _solve(tasks: Sequence[Task], engine: Engine) -> list[Solved]:
-    rank = tasks[0].directions
-    stack = gathered(tasks)
-    states = stack.states(zero_known=rank == 0)
-    chosen = [i for i, state in enumerate(states) if state == "solve"]
-    results = [
-        Solved(task, zero_svd(task)) if state == "zero" else Solved(task, nan_svd(task), True)
-        for task, state in zip(tasks, states, strict=True)
-        if state != "solve"
+    by_kind: dict[object, list[Task]] = {}
+    for task in tasks:
+        by_kind.setdefault(task.kind, []).append(task)
+    solved: list[Solved] = []
+    chosen: list[tuple[list[Task], Stack]] = []
+    for same_kind in by_kind.values():
+        stack = gathered(same_kind)
+        states = stack.states(zero_known=same_kind[0].directions == 0)
+        solved += [
+            Solved(task, zero_svd(task)) if state == "zero" else Solved(task, nan_svd(task), True)
+            for task, state in zip(same_kind, states, strict=True)
+            if state != "solve"
+        ]
+        if positions := [i for i, state in enumerate(states) if state == "solve"]:
+            chosen.append(([same_kind[i] for i in positions], stack.choose(positions)))
+        del stack
+    return solved + _solve_stacks(chosen, engine)
+
+
+def _solve_stacks(chosen: list[tuple[list[Task], Stack]], engine: Engine) -> list[Solved]:
+    """Solve stacks by one call of the solver, which overwrites their Gram matrices."""
+    if not chosen:
+        return []
+    counts, rank = [len(tasks) for tasks, _ in chosen], max(ts[0].directions for ts, _ in chosen)
+    G = torch.cat([stack.G for _, stack in chosen])
+    chosen[:] = [(tasks, stack.without_gram()) for tasks, stack in chosen]
+    sums = Sums.of(G)
+    S, Q = eigen(G, engine) if rank else (roots(engine.eigenvalues(G)), G[..., :0])
+    parts = zip(*(x.split(counts) for x in (S, Q, *sums)), strict=True)
+    return [
+        solved
+        for (tasks, stack), (S, Q, *own_sums) in zip(chosen, parts, strict=True)
+        for solved in _finished(tasks, stack, S, Q, Sums(*own_sums), engine)
     ]
-    if chosen:
-        svd, wrong = _decomposed(stack.choose(chosen), rank, engine)
-        for i, position in enumerate(chosen):
-            task = tasks[position]
-            part = Svd(svd.U[i], svd.S[i], svd.Vh[i])
-            solved = Solved(task, part.mT if is_tall(task) else part)
-            results.append(_redone(task) if wrong[i] else solved)
-    return results
+
+
+def _finished(
+    tasks: list[Task], stack: Stack, S: Tensor, Q: Tensor, sums: Sums, engine: Engine
+) -> list[Solved]:
+    """Check the decompositions of one kind, refine some, and redo those that are wrong."""
+    svd, wrong = _checked(stack, S, Q, sums, tasks[0].directions, engine)
+    return [
+        _redone(task) if wrong[i] else Solved(task, part.mT if is_tall(task) else part)
+        for i, task in enumerate(tasks)
+        for part in (Svd(svd.U[i], svd.S[i], svd.Vh[i]),)
+    ]
 
 
 def _redone(task: Task) -> Solved:
@@ -66,61 +121,65 @@ def _redone(task: Task) -> Solved:
     return Solved(task, svd, solved.failed, redone=True)
 
 
-def _decomposed(stack: Stack, rank: int, engine: Engine) -> tuple[Svd, list[bool]]:
-    """Decompose the matrices of a stack, and tell which results are wrong."""
-    G, Q = stack.G, None
-    if rank:
-        S, Q = eigen(G, engine)
-        U = Q[..., :rank].contiguous()
-        Vh = _right(stack, U, S)
-    else:
-        S = roots(engine.eigenvalues(G))
-        U, Vh = G.new_empty(*G.shape[:2], 0), G.new_empty(len(G), 0, stack.matrices.width)
-    svd = Svd(U, S, Vh)
+def _checked(
+    stack: Stack, S: Tensor, Q: Tensor, sums: Sums, rank: int, engine: Engine
+) -> tuple[Svd, list[bool]]:
+    """Return the decompositions of a stack, and which of them are wrong."""
+    U = Q[..., :rank].contiguous()
+    images = _images(stack, U)
+    svd = Svd(U, S.clone(), images / S[:, :rank, None])
     poor = S[:, -1] < VALUES_FLOOR * S[:, 0]
     if rank:
         poor |= S[:, rank - 1] <= VECTORS_FLOOR * S[:, 0]
-    wrong, is_poor = torch.stack([_wrong(stack, svd), poor]).tolist()
-    positions = [i for i in range(len(G)) if is_poor[i] and not wrong[i]]
+    wrong, is_poor = torch.stack([_wrong(stack, svd, images, sums), poor]).tolist()
+    positions = [i for i in range(len(S)) if is_poor[i] and not wrong[i]]
     if positions:
-        _refine(stack, positions, None if Q is None else rows(Q, positions), svd, engine)
-        wrong = _wrong(stack, svd).tolist()
+        _refine(stack, positions, Q, svd, engine)
+        wrong = _wrong(stack, svd, svd.Vh * svd.S[:, :rank, None], sums).tolist()
     if stack.scale is not None:
-        svd = replace(svd, S=S * stack.scale)
-    return (stack.restore(svd, range(len(G))) if stack.restore else svd), wrong
+        svd = replace(svd, S=svd.S * stack.scale)
+    return (stack.restore(svd, range(len(S))) if stack.restore else svd), wrong
 
 
-def _put(x: Tensor, positions: Sequence[int], values: Tensor) -> None:
-    x.index_copy_(0, torch.tensor(positions).to(x.device), values)
+def _images(stack: Stack, U: Float[Tensor, "b k r"]) -> Float[Tensor, "b r n"]:
+    """Return U^T W."""
+    if not U.shape[-1]:
+        return U.new_empty(len(U), 0, stack.matrices.width)
+    return torch.cat([U.mT @ panel.double() for panel in stack.matrices.panels()], dim=-1)
 
 
-def _right(stack: Stack, U: Tensor, S: Tensor) -> Tensor:
-    """Return V^T = U^T W / S."""
-    Vh = torch.cat([U.mT @ panel.double() for panel in stack.matrices.panels()], dim=-1)
-    return Vh.div_(S[:, : U.shape[-1], None])
-
-
-def _wrong(stack: Stack, svd: Svd) -> Tensor:
-    wrong = wrong_values(stack.G, svd.S)
+def _wrong(stack: Stack, svd: Svd, images: Tensor, sums: Sums) -> Bool[Tensor, " b"]:
+    wrong = wrong_values(sums, svd.S)
     if svd.U.shape[-1]:
-        wrong |= wrong_vectors(stack.G, svd.S, svd.U)
+        wrong |= wrong_vectors(_residuals(stack, svd, images), svd.S, svd.U)
     return wrong if stack.suspect is None else wrong | stack.suspect
 
 
-def _refine(
-    stack: Stack, positions: Sequence[int], Q: Tensor | None, svd: Svd, engine: Engine
-) -> None:
-    """Refine some matrices of a stack in place, as many at a time as its memory allows."""
-    k, n, rank = stack.G.shape[-1], stack.matrices.width, svd.U.shape[-1]
-    count = max(1, STACK_BYTES // (8 * (3 * k * n + 8 * k * k)))
+def _residuals(stack: Stack, svd: Svd, images: Tensor) -> Float[Tensor, "b k r"]:
+    """Return W W^T U - U S^2, where `images` are U^T W."""
+    total = svd.U * -svd.S[:, None, : svd.U.shape[-1]].square()
+    start = 0
+    for panel in stack.matrices.panels():
+        stop = start + panel.shape[-1]
+        total.baddbmm_(panel.double(), images[..., start:stop].mT)
+        start = stop
+    return total
+
+
+def _refine(stack: Stack, positions: Sequence[int], Q: Tensor, svd: Svd, engine: Engine) -> None:
+    """Refine some matrices of a stack in place, as many at a time as memory allows."""
+    k, n, rank = svd.S.shape[-1], stack.matrices.width, svd.U.shape[-1]
+    count = max(1, BATCH_BYTES // (8 * (3 * k * n + 8 * k * k)))
     for start in range(0, len(positions), count):
         chosen = positions[start : start + count]
-        if Q is None:
-            S, vectors = eigen(rows(stack.G, chosen), engine)
-        else:
-            S, vectors = rows(svd.S, chosen), Q[start : start + count]
-        better = refine(stack.matrices.whole(chosen), S, vectors, rank, engine)
-        _put(svd.S, chosen, better.S)
+        matrices = stack.matrices.choose(chosen)
         if rank:
-            _put(svd.U, chosen, better.U)
-            _put(svd.Vh, chosen, better.Vh)
+            S, vectors = rows(svd.S, chosen), rows(Q, chosen)
+        else:
+            S, vectors = eigen(gram(matrices)[0], engine)
+        better = refine(matrices.whole(), S, vectors, rank, engine)
+        index = torch.tensor(chosen).to(svd.S.device)
+        svd.S.index_copy_(0, index, better.S)
+        if rank:
+            svd.U.index_copy_(0, index, better.U)
+            svd.Vh.index_copy_(0, index, better.Vh)

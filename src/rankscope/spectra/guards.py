@@ -4,6 +4,8 @@ Batched solvers of GPUs have been wrong without a word. Eigenvalues must sum to 
 matrix and their squares to its squared Frobenius norm. Eigenvectors must leave no residual.
 """
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -12,29 +14,41 @@ from torch import Tensor
 ROUNDING, SMALL = 16, 64
 
 
-def wrong_values(G: Float[Tensor, "b k k"], S: Float[Tensor, "b k"]) -> Bool[Tensor, " b"]:
-    """Tell for which matrices S^2 are not the eigenvalues of G, descending."""
+class Sums(NamedTuple):
+    """Sums of the eigenvalues of Gram matrices, and of their squares, read off the matrices."""
+
+    trace: Float[Tensor, " b"]
+    energy: Float[Tensor, " b"]
+
+    @classmethod
+    def of(cls, G: Float[Tensor, "b k k"]) -> "Sums":
+        energy = torch.linalg.vector_norm(G, dim=(-2, -1)).square()
+        return cls(G.diagonal(dim1=-2, dim2=-1).sum(-1), energy)
+
+
+def wrong_values(sums: Sums, S: Float[Tensor, "b k"]) -> Bool[Tensor, " b"]:
+    """Tell for which matrices S^2 are not eigenvalues with these sums, descending."""
     eigenvalues, tolerance = S.square(), _tolerance(S.shape[-1])
-    trace = G.diagonal(dim1=-2, dim2=-1).sum(-1)
-    energy = torch.linalg.vector_norm(G, dim=(-2, -1)).square()
-    sums = (eigenvalues.sum(-1) - trace).abs() <= tolerance * trace
-    squares = (eigenvalues.square().sum(-1) - energy).abs() <= tolerance * energy
+    trace = (eigenvalues.sum(-1) - sums.trace).abs() <= tolerance * sums.trace
+    energy = (eigenvalues.square().sum(-1) - sums.energy).abs() <= tolerance * sums.energy
     in_order = (S.diff(dim=-1) <= 0).all(-1) & S.isfinite().all(-1)
-    right: Tensor = sums & squares & in_order
+    right: Tensor = trace & energy & in_order
     return ~right
 
 
 def wrong_vectors(
-    G: Float[Tensor, "b k k"], S: Float[Tensor, "b k"], U: Float[Tensor, "b k r"]
+    residuals: Float[Tensor, "b k r"], S: Float[Tensor, "b k"], U: Float[Tensor, "b k r"]
 ) -> Bool[Tensor, " b"]:
-    """Tell for which matrices the columns of U are not eigenvectors of G, or not orthonormal."""
-    eigenvalues, tolerance = S.square(), _tolerance(S.shape[-1])
-    residuals = torch.baddbmm(U * eigenvalues[:, None, : U.shape[-1]], G, U, beta=-1.0)
+    """Tell for which matrices the columns of U leave residuals, or are not orthonormal.
+
+    residuals: G U - U S^2 of the Gram matrices G.
+    """
+    tolerance = _tolerance(S.shape[-1])
     lengths = torch.linalg.vector_norm(residuals, dim=-2).amax(-1)
     products = U.mT @ U
     products.diagonal(dim1=-2, dim2=-1).sub_(1.0)
     orthonormal = products.abs().amax((-2, -1)) <= tolerance
-    right: Tensor = (lengths <= tolerance * eigenvalues[:, 0]) & orthonormal
+    right: Tensor = (lengths <= tolerance * S[:, 0].square()) & orthonormal
     return ~right
 
 

@@ -19,18 +19,20 @@ from rankscope.spectra.tall import triangular
 from rankscope.spectra.task import Task, stacked
 
 COLUMNS = 1024  # of a panel
+SOLVER_BYTES = 3 << 19  # that cuSOLVER takes for each matrix beside four of its size
 
 
 def bytes_of(task: Task) -> int:
-    """Memory that a task takes in a stack, with work space, in the largest of its stages."""
+    """Memory that a task takes in a batch, in the largest of its stages."""
     k, rank = task.k, task.directions
-    squares = 8 * k * k * 6  # G, its copy and the solver's own four
-    vectors = 16 * rank * sum(max(shape) for shape in task.shapes)
+    square = 8 * k * k
+    solver = 4 * square + SOLVER_BYTES
+    kept = 16 * rank * sum(max(shape) for shape in task.shapes)  # directions
     if _is_dense(task):
         inner = 8 * task.shapes[0][0] * task.shapes[0][1] if len(task.shapes) == 2 else 0
-        return squares + vectors + 20 * task.numbers + inner
+        return 2 * square + solver + kept + 20 * task.numbers + inner
     panel = k * min(max(task.shapes[0]), COLUMNS) * (24 if task.before else 12)
-    return squares + vectors + panel
+    return kept + square + max(solver, square + panel)
 
 
 def is_tall(task: Task) -> bool:
@@ -41,7 +43,7 @@ def is_tall(task: Task) -> bool:
 
 @dataclass(frozen=True)
 class Stack:
-    """Wide matrices and their Gram matrices.
+    """Wide matrices and their Gram matrices, of which none are left once they are solved.
 
     ranges: numbers that are all finite if a matrix is.
     moves: numbers that are all zero if a change is; None if the matrices are no changes.
@@ -51,7 +53,7 @@ class Stack:
     """
 
     matrices: "Sheets | Dense"
-    G: Float[Tensor, "b m m"]
+    G: Float[Tensor, "_ m m"]
     ranges: Num[Tensor, "b p"]
     moves: Num[Tensor, "b q"] | None = None
     scale: Float[Tensor, "b 1"] | None = None
@@ -69,6 +71,10 @@ class Stack:
             "bad" if not is_finite else "zero" if is_zero else "solve"
             for is_finite, is_zero in zip(*flags, strict=True)
         ]
+
+    def without_gram(self) -> "Stack":
+        """Return the stack without the Gram matrices, whose memory is free again."""
+        return replace(self, G=self.G.new_empty(0, *self.G.shape[1:]))
 
     def choose(self, positions: Sequence[int]) -> "Stack":
         """Return the matrices at these positions."""
@@ -103,9 +109,9 @@ class Sheets:
         for start in range(0, self.width, COLUMNS):
             yield self._columns(start, min(COLUMNS, self.width - start))
 
-    def whole(self, positions: Sequence[int]) -> Num[Tensor, "b m n"]:
-        """Return some of the matrices."""
-        return self.choose(positions)._columns(0, self.width)
+    def whole(self) -> Num[Tensor, "b m n"]:
+        """Return the matrices."""
+        return self._columns(0, self.width)
 
     def choose(self, positions: Sequence[int]) -> "Sheets":
         before = [self.before[i] for i in positions] if self.before else ()
@@ -132,9 +138,9 @@ class Dense:
         """Yield all columns."""
         yield self.W
 
-    def whole(self, positions: Sequence[int]) -> Float[Tensor, "b m n"]:
-        """Return some of the matrices."""
-        return self.choose(positions).W
+    def whole(self) -> Float[Tensor, "b m n"]:
+        """Return the matrices."""
+        return self.W
 
     def choose(self, positions: Sequence[int]) -> "Dense":
         return Dense(rows(self.W, positions))
@@ -159,7 +165,7 @@ def gathered(tasks: Sequence[Task]) -> Stack:
     sheets = Sheets(
         [task.factors[0] for task in tasks], [before for task in tasks for before in task.before]
     )
-    G, ranges = _gram(sheets)
+    G, ranges = gram(sheets)
     return Stack(sheets, G, ranges, ranges if tasks[0].before else None)
 
 
@@ -209,10 +215,10 @@ def _scaled(W: Tensor, ranges: Tensor, moved: Tensor | None) -> Stack:
     largest = ranges.abs().amax(1)
     scale = torch.where(largest > 0, largest, 1.0)[:, None]
     dense = Dense(W / scale[:, None])
-    return Stack(dense, _gram(dense)[0], ranges, moved, scale)
+    return Stack(dense, gram(dense)[0], ranges, moved, scale)
 
 
-def _gram(matrices: Sheets | Dense) -> tuple[Tensor, Tensor]:
+def gram(matrices: Sheets | Dense) -> tuple[Tensor, Tensor]:
     """Return W W^T in float64, and the largest and smallest entries of all panels."""
     G, ranges = None, []
     for panel in matrices.panels():

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rankscope.spectra import device, host
 from rankscope.spectra.solvers import Svd
-from rankscope.spectra.stacks import bytes_of
 from rankscope.spectra.task import Task
 from rankscope.spectra.workers import spread
 
-# Largest stacks of equal shapes on the CPU, in float64 and with work space. A stack saves small
+# Largest stacks of equal shapes, in float64 and with work space. A stack saves small
 # matrices the overhead of a call each.
 CPU_STACK_BYTES = 2**20
 
@@ -32,11 +31,10 @@ def solve_all(
     on_failure: called with the names of all that failed.
     on_redone: called with the names of those that the GPU got wrong and the CPU decomposed.
     """
-    stacks = list(_stacks(tasks))
-    parts = [device.solve_stack(stack) for stack in stacks if not stack[0].on_cpu]
+    parts = [device.solve([task for task in tasks if not task.on_cpu])]
     parts += spread(
         host.solve_stack,
-        [stack for stack in stacks if stack[0].on_cpu],
+        list(_stacks(task for task in tasks if task.on_cpu)),
         cost=lambda stack: sum(task.cost for task in stack),
         threads=threads,
     )
@@ -61,14 +59,10 @@ def warn_of_failure(names: Sequence[str]) -> None:
 
 
 def _stacks(tasks: Iterable[Task]) -> Iterator[list[Task]]:
-    """Yield tasks of one kind, in lists that fit their device."""
+    """Yield tasks of one kind, in lists that stay in a core's cache."""
     by_kind: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
         by_kind.setdefault(task.kind, []).append(task)
     for same_kind in by_kind.values():
-        first = same_kind[0]
-        if first.on_cpu:
-            length = max(1, CPU_STACK_BYTES // max(1, first.size))
-        else:
-            length = max(1, device.STACK_BYTES // max(1, bytes_of(first)))
+        length = max(1, CPU_STACK_BYTES // max(1, same_kind[0].size))
         yield from (same_kind[i : i + length] for i in range(0, len(same_kind), length))
