@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from rankscope.cli.tables import print_table
+from rankscope.cli.tables import at_dots, print_table
 from rankscope.lab.judging.verdict import Table
 
 NAME = "model.layers.10.self_attn.q_proj.of.a.deep.model"
@@ -52,6 +52,18 @@ def test_a_narrow_terminal_does_without_columns(
     body = text.split("\u2500")[-1].split("\n")[1:]
     names = "".join(line.split()[0] for line in body if line[1:2].strip())
     assert names == NAME
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("transformer.h.0.attn.c_attn", ["transformer.h.0.", "attn.c_attn"]),
+        ("wte", ["wte"]),
+        (f"{'x' * 40}.weight", [f"{'x' * 40}.", "weight"]),
+    ],
+)
+def test_names_break_at_dots(name: str, lines: list[str]) -> None:
+    assert at_dots(name).split("\n") == lines
 
 
 def test_a_terminal_too_narrow_for_the_last_columns_cuts_none(

@@ -69,8 +69,9 @@ def test_spectra_of_changes(lora: Command, pair: tuple[Path, Path]) -> None:
         ("a", 3, 3),
         ("b", 2, 2),
     ]
-    code, out, _ = lora(*pair)
+    code, out, err = lora(*pair)
     assert code == 0 and "30x20" in out and "signal" in out
+    assert "choose it by --energy" in err and "choose it" not in lora(*pair, "--energy", 0.9)[2]
 
 
 def test_extract(lora: Command, pair: tuple[Path, Path], tmp_path: Path) -> None:

@@ -40,6 +40,14 @@ def test_a_table_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "buffer: int64 values" in ran.out and "3 matrices of 4 tensors" in ran.out
 
 
+def test_what_the_user_left_out_is_not_listed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tensors = {**weights(), "buffer": torch.zeros(3, 3, dtype=torch.int64)}
+    ran = Ran(capsys, saved(tmp_path / "x.safetensors", tensors), "--include", "1")
+    assert ran.code == 0 and "excluded" not in ran.out and "buffer: int64 values" in ran.out
+
+
 def test_a_series_shows_its_last_step_and_the_first_ranks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,6 +101,18 @@ def test_mistakes_are_one_sentence(
     ran = Ran(capsys, *arguments)
     assert ran.code == 2 and ran.out == ""
     assert sentence in ran.err and ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [("--json", "--csv"), ("--json", "--like", "weightwatcher"),
+     ("--sort", "norm", "--like", "weightwatcher")],
+)  # fmt: skip
+def test_options_that_exclude_each_other_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]
+) -> None:
+    ran = Ran(capsys, saved(tmp_path / "x.safetensors", weights()), *options)
+    assert ran.code == 2 and not ran.out and f"{options[0]} has no meaning beside" in ran.err
 
 
 def test_what_can_be_read_is_printed_with_exit_code_2(

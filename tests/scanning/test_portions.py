@@ -47,6 +47,19 @@ def test_progress_names_tensors_speed_and_time_left(capsys: pytest.CaptureFixtur
     assert "1 of 4 tensors" in capsys.readouterr().err
 
 
+def test_progress_stays_within_the_line_of_a_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "40")
+    lines = Lines(always=True)
+    lines.start("model-with-a-long-name", 4, 4_000_000_000)
+    lines.advance(1, 1_000_000_000)
+    lines.start("another", 4, 4_000_000_000)
+    lines.advance(1, 1_000_000_000)  # too soon after the line before
+    (line,) = capsys.readouterr().err.split("\r")[1:]
+    assert len(line) == 39 and line.endswith(" s left")
+
+
 SCAN = """
 import sys, resource
 import rankscope as rs

@@ -230,6 +230,12 @@ def _extract(
             for name, s in spectra.items()
         }
         _show(table_of(rows), json, title=f"{tuned} - {base}")
+        if not json and not any(rules[rule] for rule in ("energy", "error", "noise", "budget")):
+            typer.echo(
+                "rank is what --max-rank allows; choose it by --energy, --error, --noise or "
+                "--budget, and write an adapter by -o",
+                err=True,
+            )
         return
     with _progress() as report:
         result = extract(base, tuned, out, **rules, **options, overwrite=overwrite, progress=report)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Columns that a narrow terminal does without, the least useful first.
 LEAST = ("kind", "50% in", "90% in", "tail", "99% in", "eff. rank at first", "norm", "shape")
 MOST_SENTENCES = 20  # of notes and of problems
+EXCLUDED = "excluded"  # how the coverage says that the user left a tensor out
 SHORT = {
     "first_rank": "eff. rank at first",
     "effective_rank": "eff. rank",
@@ -83,7 +84,7 @@ def scan_command(
 ) -> None:
     """Show every matrix of checkpoints: norm, ranks, tail, and what stands out.
 
-    A folder of checkpoints is a series: the table shows the last one and how far each matrix moved.
+    A folder of checkpoints is a series: the table shows the last one, and the first one's ranks.
     With a base the table describes the changes since it.
 
     The exit code is 2 if anything could not be read; the rest is printed and stored all the same.
@@ -92,6 +93,10 @@ def scan_command(
     from rankscope.scanning.command import run_scan
     from rankscope.store import is_run
 
+    if json and (csv or like):
+        raise ValueError("--json has no meaning beside --csv or --like; give one of them")
+    if like and sort:
+        raise ValueError("--sort has no meaning beside --like, which keeps the checkpoint's order")
     continues = out is not None and is_run(out)
     try:
         result = run_scan(
@@ -179,7 +184,11 @@ def _print(result: "Scan", sort: str | None) -> None:
     columns = ("matrix", *(SHORT.get(name, name.replace("_", " ")) for name in table.columns))
     print_table(Table(columns, tuple(table_rows(table))), title=result.title, least=LEAST)
     console.print(result.coverage.summary, highlight=False, markup=False)
-    aside = [line for line in result.coverage if line.status in ("not read", "flattened")]
+    aside = [
+        line
+        for line in result.coverage
+        if line.status in ("not read", "flattened") and line.how != EXCLUDED
+    ]
     for line in aside[:10]:
         console.print(f"  {line.tensor}: {line.how}", highlight=False, markup=False)
     if len(aside) > 10:

@@ -1,5 +1,6 @@
 """Tables of matrices as the commands print them: no number is ever cut."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -33,13 +34,25 @@ def print_table(content: "Table", *, title: str, least: Sequence[str] = ()) -> N
     unneeded = [name for name in least if name in columns]
     while True:
         places = [content.columns.index(name) for name in columns]
-        rows = tuple(tuple(row[place] for place in places) for row in content.rows)
+        rows = tuple(
+            (at_dots(str(row[0])), *(row[place] for place in places[1:])) for row in content.rows
+        )
         lines = filled_table(Table(tuple(columns), rows), title=title)
         width = _fold(console, lines)
         if width <= console.width or not unneeded:
             break
         columns.remove(unneeded.pop(0))
     Console(width=max(width, console.width)).print(lines)
+
+
+def at_dots(name: str) -> str:
+    """Return a name in lines that end at its dots and fit into `NARROW` columns if they can."""
+    lines = [""]
+    for part in re.findall(r"[^.]*\.?", name):
+        if lines[-1] and len(lines[-1]) + len(part) > NARROW:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def _width(console: "Console", lines: "Lines") -> int:
@@ -51,7 +64,7 @@ def _fold(console: "Console", lines: "Lines") -> int:
     folding = []
     for column in lines.columns:
         column.overflow = "fold"
-        cells = [str(cell) for cell in column.cells]
+        cells = [line for cell in column.cells for line in str(cell).split("\n")]
         column.width = max(map(len, (*cells, *str(column.header).split())), default=1)
         if column is lines.columns[0] or any(" " in cell for cell in cells):
             column.width = min(column.width, NARROW)

@@ -1,5 +1,6 @@
 """Progress of a scan on stderr: tensors, bytes per second, time left."""
 
+import shutil
 import sys
 import time
 from pathlib import Path
@@ -49,7 +50,7 @@ class Lines:
     def start(self, source: str, tensors: int, size: int) -> None:
         self._source, self._tensors, self._size = Path(source).name, tensors, size
         self._done = self._read = 0
-        self._began, self._last = time.monotonic(), 0.0
+        self._began = time.monotonic()
 
     def advance(self, tensors: int, size: int) -> None:
         self._done += tensors
@@ -57,7 +58,8 @@ class Lines:
         now = time.monotonic()
         if self._shown and now - self._last >= SECONDS:
             self._last = now
-            self._write(self.line(now - self._began))
+            room = shutil.get_terminal_size().columns - 1  # a line that wraps cannot be replaced
+            self._write(self.line(now - self._began)[-room:])
 
     def finish(self) -> None:
         if self._shown and self._width:
