@@ -15,7 +15,9 @@ from urllib.parse import quote, urlencode
 import numpy as np
 
 from rankscope.store import Variable, Writer
+from rankscope.view.app import answers
 from rankscope.view.library import Library
+from rankscope.view.page import Later
 from rankscope.view.safety import Gate
 from rankscope.view.server import http_server, listen
 
@@ -173,7 +175,7 @@ def serving(*folders: Path) -> Iterator[Server]:
     listener = listen("127.0.0.1", 0)
     port = listener.getsockname()[1]
     gate, library = Gate(port), Library(folders)
-    server = http_server(library, gate)
+    server = http_server(Later(lambda: answers(library)), gate)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     try:

@@ -1,44 +1,29 @@
-"""The application: every endpoint by its address, and what becomes of mistakes."""
+"""Answers about runs: every endpoint by its address, and what becomes of mistakes."""
 
 import hashlib
-import re
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from rankscope.store.source import leads_into
 from rankscope.view.describe import describe
 from rankscope.view.events import events
 from rankscope.view.export import export
 from rankscope.view.library import Library, Unknown
 from rankscope.view.moved import moved
 from rankscope.view.opened import TooLarge
+from rankscope.view.page import MISTAKES
 from rankscope.view.panels import PANELS
 from rankscope.view.papers import figure, papers
 from rankscope.view.query import Mistake, Query
-from rankscope.view.safety import Gate, Guarded
+from rankscope.view.safety import refused
 from rankscope.view.theory import theory
 
-STATIC = Path(__file__).parent / "static"
-FILE = re.compile(r"(?:[\w-][\w.-]{0,99}/){0,8}[\w-][\w.-]{0,99}")
-KINDS = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".mjs": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-    ".woff2": "font/woff2",
-    ".json": "application/json",
-    ".txt": "text/plain",
-}
 AT_ONCE = 4  # answers that read runs at the same time
 BINARY = "application/octet-stream"
 
@@ -54,15 +39,15 @@ TAGGED = {*PANELS, "moved", "events"} - {"compare"}  # answers that follow from 
 INCOMPLETE = (b'"complete": false', b'"complete":false')
 
 
-def application(library: Library, gate: Gate) -> Guarded:
-    """Return the application that shows the runs of `library` to whoever passes the gate."""
+def answers(library: Library) -> Starlette:
+    """Return the application that answers about the runs of `library`."""
     turns = threading.BoundedSemaphore(AT_ONCE)
-    routes = [Route("/", _page), Route("/static/{path:path}", _static)]
+    routes = [Route("/version", _version(library)), Route("/runs", _runs(library))]
     for name, endpoint in {**PANELS, **TABLES, "export": export, "figure": figure}.items():
-        routes.append(Route(f"/api/{name}", _answering(name, endpoint, library, turns)))
-    routes.append(Route("/api/version", _version(library)))
-    routes.append(Route("/api/runs", _runs(library)))
-    return Guarded(Starlette(routes=routes, exception_handlers={404: _missing, 500: _broken}), gate)
+        routes.append(Route(f"/{name}", _answering(name, endpoint, library, turns)))
+    app = Starlette(routes=routes, exception_handlers=MISTAKES)
+    app.state.library = library
+    return app
 
 
 def _answering(
@@ -153,34 +138,5 @@ def _runs(library: Library) -> Callable[[Request], Any]:
     return handler
 
 
-async def _page(request: Request) -> Response:
-    return _file("index.html")
-
-
-async def _static(request: Request) -> Response:
-    return _file(request.path_params["path"])
-
-
-def _file(name: str) -> Response:
-    """Return a file of the page; its name is checked, and links may not lead out."""
-    path = STATIC / name
-    media = KINDS.get(path.suffix)
-    if not FILE.fullmatch(name) or media is None or not path.is_file():
-        return _failed(404, LookupError("there is no such file"))
-    if not leads_into(path, STATIC.resolve()):
-        return _failed(404, LookupError("there is no such file"))
-    return FileResponse(path, media_type=media)
-
-
-async def _missing(request: Request, exception: Exception) -> Response:
-    return _failed(404, LookupError("there is nothing at this address"))
-
-
-async def _broken(request: Request, exception: Exception) -> Response:
-    """Answer in the page's terms; the server prints the traceback."""
-    return _failed(500, ValueError(f"the server failed here ({type(exception).__name__})"))
-
-
 def _failed(status: int, reason: Exception) -> Response:
-    sentence = str(reason.args[0]) if reason.args else type(reason).__name__
-    return JSONResponse({"error": sentence}, status_code=status)
+    return refused(status, str(reason.args[0]) if reason.args else type(reason).__name__)

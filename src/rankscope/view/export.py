@@ -87,7 +87,7 @@ def _rows(
         curves = [np.atleast_2d(arrays[name]) for name in FLOW if name in arrays]
         yield from np.column_stack([arrays["time"], *(curve.T for curve in curves)]).tolist()
     else:
-        beside = [name for name in ("background", "mean") if name in arrays]
+        beside: list[str] = [name for name in ("background", "mean") if name in arrays]
         columns = [arrays["values"].T, *(arrays[name] for name in beside)]
         if "percentiles" in arrays:
             beside += [f"{level}%" for level in meta["percentile_levels"]]

@@ -67,14 +67,14 @@ class Gate:
         """Return the answer to a request that is refused; None if it may pass."""
         headers = Headers(scope=scope)
         if headers.getlist("host") not in [[name] for name in self.authorities]:
-            return _error(421, "this server answers to its loopback address alone")
+            return refused(421, "this server answers to its loopback address alone")
         if scope["method"] not in ("GET", "HEAD"):
-            return _error(405, "this server only shows runs; it takes no changes")
+            return refused(405, "this server only shows runs; it takes no changes")
         origins = headers.getlist("origin")
         if origins and origins not in [[f"http://{name}"] for name in self.authorities]:
-            return _error(403, "pages of other origins may not ask here")
+            return refused(403, "pages of other origins may not ask here")
         if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
-            return _error(403, "paste the address into the address bar; links from pages fail")
+            return refused(403, "paste the address into the address bar; links from pages fail")
         return self._unlocked(scope, headers)
 
     def _unlocked(self, scope: Scope, headers: Headers) -> Response | None:
@@ -89,7 +89,9 @@ class Gate:
         if self._is_token(cookie_parser(headers.get("cookie", "")).get(self.cookie, "")):
             return None
         if scope["path"].startswith("/api"):
-            return _error(401, "open the whole address that rankscope view printed, with its token")
+            return refused(
+                401, "open the whole address that rankscope view printed, with its token"
+            )
         return HTMLResponse(LOCKED, status_code=401)
 
     def _is_token(self, text: str) -> bool:
@@ -122,5 +124,6 @@ def _harden(message: MutableMapping[str, Any]) -> None:
     message["headers"] = headers.raw
 
 
-def _error(status: int, sentence: str) -> Response:
+def refused(status: int, sentence: str) -> Response:
+    """Return an answer that says in one sentence why there is no other."""
     return JSONResponse({"error": sentence}, status_code=status)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
 
-from rankscope.view.app import application
-from rankscope.view.library import Library
+from rankscope.view.page import Later, application
 from rankscope.view.safety import Gate
 
 LOOPBACK = "127.0.0.1"
@@ -31,7 +31,7 @@ def serve(
         number = listener.getsockname()[1]
         hosts = [] if host == LOOPBACK else [f"[{host}]" if ":" in host else host]
         gate = Gate(number, hosts)
-        library = Library(folders)
+        later = Later(lambda: _answers(folders))
         name = hosts[0] if hosts and host not in ("0.0.0.0", "::") else LOOPBACK
         url = f"http://{name}:{number}/?token={gate.token}"
         print(f"rankscope view: {url}  (Ctrl-C ends)", flush=True)
@@ -39,15 +39,24 @@ def serve(
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
         try:
             with contextlib.suppress(KeyboardInterrupt):
-                http_server(library, gate).run(sockets=[listener])
+                http_server(later, gate).run(sockets=[listener])
         finally:
-            library.close()
+            if answers := later.now():
+                answers.state.library.close()
 
 
-def http_server(library: Library, gate: Gate) -> uvicorn.Server:
-    """Return the server of `library`, which keeps no log: the first address holds the token."""
+def _answers(folders: Sequence[Path]) -> Starlette:
+    """Return what answers about the runs in `folders`; its imports take longer than the page."""
+    from rankscope.view.app import answers
+    from rankscope.view.library import Library
+
+    return answers(Library(folders))
+
+
+def http_server(answers: Later[Starlette], gate: Gate) -> uvicorn.Server:
+    """Return the server, which keeps no log: the first address holds the token."""
     config = uvicorn.Config(
-        application(library, gate),
+        application(answers, gate),
         log_level="error",
         access_log=False,
         lifespan="off",
