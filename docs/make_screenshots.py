@@ -22,7 +22,9 @@ from playwright.sync_api import Browser, Page, sync_playwright
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs/pictures/view"
 WIDTH, HEIGHT, SCALE = 1280, 800, 1
-FREQUENT = 128  # colours of a picture that stay exactly as they are
+SHORTEST, TALLEST, MARGIN = 700, 1040, 14  # pixels of a picture that ends below a panel
+FREQUENT = 96  # colours of a picture that stay exactly as they are
+MOST = 100  # pixels for which each of the other colours counts, at most
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 LANGUAGE, VGG = "yunis2024/lm/lm/decay-1/seed-0", "yunis2024/vgg/vgg/decay-0.001/seed-0"
@@ -35,7 +37,7 @@ VIEWS: dict[str, tuple[str, dict[str, str], str]] = {
     "runs": ("", {"query": "yunis2024"}, ""),
     "moved": (LANGUAGE, {}, ""),
     "depth": (LANGUAGE, {"metric": "normalized_effective_rank", "of": "singular_values"}, ""),
-    "matrix": (VGG, {"matrix": "conv11", "at": "3861"}, ""),
+    "matrix": (VGG, {"matrix": "conv11", "at": "3159"}, ""),
     "alignment": (VGG, {"axis": "log", "pair": "conv11 > conv12"}, ""),
     "heads": (HEADS, CHANGES, ""),
     "theory": (FLOW, {}, ""),
@@ -96,8 +98,18 @@ def take(browser: Browser, address: str, theme: Any, arguments: argparse.Namespa
         )
         page.goto(f"{address.split('?')[0]}?{pairs}")
         settle(page)
-        save(page.screenshot(), arguments.to / f"{view}-{theme}.png")
+        clip = {"x": 0, "y": 0, "width": arguments.width, "height": height(page, arguments.height)}
+        save(page.screenshot(full_page=True, clip=clip), arguments.to / f"{view}-{theme}.png")
     context.close()
+
+
+def height(page: Page, usual: int) -> float:
+    """Return the height at which no panel is cut, if there is one."""
+    bottoms: list[float] = page.eval_on_selector_all(
+        ".panel", "panels => panels.map(panel => panel.getBoundingClientRect().bottom)"
+    )
+    fitting = [bottom for bottom in bottoms if SHORTEST <= bottom <= TALLEST]
+    return max(fitting) + MARGIN if fitting else usual
 
 
 def listed(page: Page) -> list[dict[str, str]]:
@@ -130,10 +142,12 @@ def save(content: bytes, path: Path) -> None:
     colours, places, counts = np.unique(
         pixels.reshape(-1, 3), axis=0, return_inverse=True, return_counts=True
     )
-    order = colours[np.argsort(-counts)]
-    rest = Image.fromarray(order[None, FREQUENT:] if len(order) > FREQUENT else order[None])
+    order = np.argsort(-counts)
+    rare = order[FREQUENT:] if len(order) > FREQUENT else order
+    seen = np.repeat(colours[rare], np.minimum(counts[rare], MOST), axis=0)
+    rest = Image.fromarray(seen[None])
     others = rest.quantize(256 - FREQUENT, kmeans=2).getpalette() or []
-    palette = np.concatenate([order[:FREQUENT], np.array(others, np.uint8).reshape(-1, 3)])
+    palette = np.concatenate([colours[order[:FREQUENT]], np.array(others, np.uint8).reshape(-1, 3)])
     far = ((colours[:, None].astype(np.int32) - palette[None]) ** 2).sum(-1)
     few = far.argmin(1)[places.ravel()].astype(np.uint8).reshape(pixels.shape[:2])
     picture = Image.fromarray(few, "P")
