@@ -69,6 +69,7 @@ def shrunk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut stacks as those of the whole model are cut: areas shrink by the square of widths."""
     monkeypatch.setattr(device, "BATCH_BYTES", device.BATCH_BYTES // SHRUNK**2)
     monkeypatch.setattr(stacks, "COLUMNS", stacks.COLUMNS // SHRUNK)
+    monkeypatch.setattr(stacks, "SOLVER_BYTES", stacks.SOLVER_BYTES // SHRUNK**2)
     monkeypatch.setattr(portions, "PORTION", portions.PORTION // SHRUNK**2)
 
 

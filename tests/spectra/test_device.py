@@ -228,10 +228,10 @@ def test_a_solver_that_stops_is_replaced_by_halves() -> None:
     bad = gathered(tasks_of({"bad": W["w5"]}, 0)).G[0]
 
     class Stopping(Torch):
-        def eigenvalues(self, G: Tensor) -> Tensor:
+        def eigenvectors(self, G: Tensor) -> tuple[Tensor, Tensor]:
             if any(torch.allclose(one, bad) for one in G):
                 raise torch.linalg.LinAlgError("did not converge")
-            return super().eigenvalues(G)
+            return super().eigenvectors(G)
 
     results = solved(dict(W), engine=Stopping())
     assert [name for name, result in results.items() if result.redone] == ["w5"]

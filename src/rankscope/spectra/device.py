@@ -18,8 +18,8 @@ from rankscope.spectra import host
 from rankscope.spectra.cusolver import engine_on
 from rankscope.spectra.engine import Engine
 from rankscope.spectra.guards import Sums, wrong_values, wrong_vectors
-from rankscope.spectra.solvers import VALUES_FLOOR, VECTORS_FLOOR, Svd, eigen, refine, roots
-from rankscope.spectra.stacks import Stack, bytes_of, gathered, gram, is_tall, rows
+from rankscope.spectra.solvers import VALUES_FLOOR, VECTORS_FLOOR, Svd, eigen, refine
+from rankscope.spectra.stacks import Stack, bytes_of, gathered, is_tall, rows
 from rankscope.spectra.task import Solved, Task, nan_svd, zero_svd
 
 # Memory of what is solved at once. With a snapshot's portions it stays below 2 GiB.
@@ -35,8 +35,8 @@ def batches(tasks: Sequence[Task]) -> Iterator[list[Task]]:
     """Yield tasks whose Gram matrices have one size, in lists that fit into memory."""
     by_size: dict[tuple[object, ...], dict[object, list[Task]]] = {}
     for task in tasks:
-        size = (task.factors[0].device, task.k, task.directions > 0)
-        by_size.setdefault(size, {}).setdefault(task.kind, []).append(task)
+        size = by_size.setdefault((task.factors[0].device, task.k), {})
+        size.setdefault(task.kind, []).append(task)
     for by_kind in by_size.values():
         batch: list[Task] = []
         total = 0
@@ -84,14 +84,17 @@ def _solve(tasks: Sequence[Task], engine: Engine) -> list[Solved]:
 
 
 def _solve_stacks(chosen: list[tuple[list[Task], Stack]], engine: Engine) -> list[Solved]:
-    """Solve stacks by one call of the solver, which overwrites their Gram matrices."""
+    """Solve stacks by one call of the solver, which overwrites their Gram matrices.
+
+    All vectors cost a tenth more than values alone, and refining needs them.
+    """
     if not chosen:
         return []
-    counts, rank = [len(tasks) for tasks, _ in chosen], max(ts[0].directions for ts, _ in chosen)
+    counts = [len(tasks) for tasks, _ in chosen]
     G = torch.cat([stack.G for _, stack in chosen])
     chosen[:] = [(tasks, stack.without_gram()) for tasks, stack in chosen]
     sums = Sums.of(G)
-    S, Q = eigen(G, engine) if rank else (roots(engine.eigenvalues(G)), G[..., :0])
+    S, Q = eigen(G, engine)
     parts = zip(*(x.split(counts) for x in (S, Q, *sums)), strict=True)
     return [
         solved
@@ -125,7 +128,7 @@ def _checked(
     stack: Stack, S: Tensor, Q: Tensor, sums: Sums, rank: int, engine: Engine
 ) -> tuple[Svd, list[bool]]:
     """Return the decompositions of a stack, and which of them are wrong."""
-    U = Q[..., :rank].contiguous()
+    U = Q[..., :rank].clone(memory_format=torch.contiguous_format)
     images = _images(stack, U)
     svd = Svd(U, S.clone(), images / S[:, :rank, None])
     poor = S[:, -1] < VALUES_FLOOR * S[:, 0]
@@ -172,12 +175,8 @@ def _refine(stack: Stack, positions: Sequence[int], Q: Tensor, svd: Svd, engine:
     count = max(1, BATCH_BYTES // (8 * (3 * k * n + 8 * k * k)))
     for start in range(0, len(positions), count):
         chosen = positions[start : start + count]
-        matrices = stack.matrices.choose(chosen)
-        if rank:
-            S, vectors = rows(svd.S, chosen), rows(Q, chosen)
-        else:
-            S, vectors = eigen(gram(matrices)[0], engine)
-        better = refine(matrices.whole(), S, vectors, rank, engine)
+        whole = stack.matrices.choose(chosen).whole()
+        better = refine(whole, rows(svd.S, chosen), rows(Q, chosen), rank, engine)
         index = torch.tensor(chosen).to(svd.S.device)
         svd.S.index_copy_(0, index, better.S)
         if rank:

@@ -165,7 +165,7 @@ def gathered(tasks: Sequence[Task]) -> Stack:
     sheets = Sheets(
         [task.factors[0] for task in tasks], [before for task in tasks for before in task.before]
     )
-    G, ranges = gram(sheets)
+    G, ranges = _gram(sheets)
     return Stack(sheets, G, ranges, ranges if tasks[0].before else None)
 
 
@@ -215,10 +215,10 @@ def _scaled(W: Tensor, ranges: Tensor, moved: Tensor | None) -> Stack:
     largest = ranges.abs().amax(1)
     scale = torch.where(largest > 0, largest, 1.0)[:, None]
     dense = Dense(W / scale[:, None])
-    return Stack(dense, gram(dense)[0], ranges, moved, scale)
+    return Stack(dense, _gram(dense)[0], ranges, moved, scale)
 
 
-def gram(matrices: Sheets | Dense) -> tuple[Tensor, Tensor]:
+def _gram(matrices: Sheets | Dense) -> tuple[Tensor, Tensor]:
     """Return W W^T in float64, and the largest and smallest entries of all panels."""
     G, ranges = None, []
     for panel in matrices.panels():
