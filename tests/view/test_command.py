@@ -40,6 +40,15 @@ def test_it_prints_one_address_and_ends_quietly(tmp_path: Path) -> None:
     assert (process.returncode, output, errors) == (0, "", "")
 
 
+def test_the_page_waits_for_no_library_that_only_runs_need() -> None:
+    lines = "import sys, rankscope.view.server; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", lines], check=True, capture_output=True, text=True
+    ).stdout.split()
+    assert {"uvicorn", "rankscope.view.page"} <= set(loaded)
+    assert not {"torch", "xarray", "pandas", "zarr", "numpy"} & set(loaded)
+
+
 def test_folders_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for arguments, words in ((["nowhere"], "nowhere does not exist"), ([], "no folder runs")):

@@ -414,6 +414,16 @@ def test_a_phone_has_no_horizontal_scroll(server: Server, browser: Any, view: st
         assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.parametrize("width", [760, 920, 1280])
+def test_every_view_is_in_sight(server: Server, browser: Any, width: int) -> None:
+    with watched(browser, address(server), width=width) as site:
+        tabs = site.page.locator("nav.tabs button")
+        boxes = [tab.bounding_box() for tab in tabs.all()]
+        bar = site.page.locator("nav.tabs").bounding_box()
+        assert len(boxes) == len(EVERY_VIEW) and bar
+        assert all(box and box["x"] + box["width"] <= bar["x"] + bar["width"] for box in boxes)
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("view", EVERY_VIEW)
 def test_axe_finds_no_serious_fault(server: Server, browser: Any, view: str, theme: str) -> None:
