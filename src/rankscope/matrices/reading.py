@@ -8,7 +8,7 @@ its readings (the manifest) as JSON.
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from jaxtyping import Num
 from torch import Tensor
@@ -51,6 +51,16 @@ class View:
         return self.W.shape[1]
 
 
+class _Steps(NamedTuple):
+    """Axes of a reading by their positions in the tensor; many snapshots read by them."""
+
+    count: int
+    sizes: list[int]
+    windows: list[tuple[int, int, int]]
+    index: list[tuple[int, int]]
+    order: list[int]
+
+
 @dataclass(frozen=True)
 class Reading:
     """Way to read the matrix `name` out of the tensor `parameter`.
@@ -87,20 +97,18 @@ class Reading:
         if self.span is not None:
             axis, start, stop = self.span
             tensor = tensor.narrow(axis, start, stop - start)
-        sizes = [size for _, size in self.axes]
-        if tensor.numel() != math.prod(sizes):
+        steps = self._steps
+        if tensor.numel() != steps.count:
             raise ValueError(
                 f"matrix {self.name!r}: tensor {self.parameter!r} has shape {tuple(tensor.shape)}, "
                 f"expected axes {dict(self.axes)}; read the model again after changing its shapes"
             )
-        tensor = tensor.reshape(sizes)
-        axis_names = [name for name, _ in self.axes]
-        for name, start, stop in self.windows:
-            tensor = tensor.narrow(axis_names.index(name), start, stop - start)
-        for name, position in self.index:
-            tensor = tensor.select(axis_names.index(name), position)
-            axis_names.remove(name)
-        tensor = tensor.permute([axis_names.index(name) for name in (*self.outputs, *self.inputs)])
+        tensor = tensor.reshape(steps.sizes)
+        for axis, start, length in steps.windows:
+            tensor = tensor.narrow(axis, start, length)
+        for axis, position in steps.index:
+            tensor = tensor.select(axis, position)
+        tensor = tensor.permute(steps.order)
         return View(
             name=self.name,
             W=tensor.reshape(self.m, self.n),
@@ -110,6 +118,18 @@ class Reading:
             in_axes=self.in_axes,
             part_of=self.part_of,
         )
+
+    @cached_property
+    def _steps(self) -> "_Steps":
+        names = [name for name, _ in self.axes]
+        windows = [(names.index(name), start, stop - start) for name, start, stop in self.windows]
+        index = []
+        for name, position in self.index:
+            index.append((names.index(name), position))
+            names.remove(name)
+        order = [names.index(name) for name in (*self.outputs, *self.inputs)]
+        sizes = [size for _, size in self.axes]
+        return _Steps(math.prod(sizes), sizes, windows, index, order)
 
     def split(self, axis: str, into: Axes) -> "Reading":
         """Return the same matrix with one axis named as several, such as out as (head, unit)."""
