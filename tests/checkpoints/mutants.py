@@ -1,9 +1,10 @@
 """Child process that reads damaged checkpoints with the commands `scan` and `lora`.
 
 `mutants.py KIND[,KIND...] COUNT FOLDER` prints the outcomes of COUNT checkpoints of each kind as
-JSON. On a breach it ends and leaves the checkpoint in FOLDER. Memory is limited, and each command
-has ten seconds. While a command runs, an audit hook ends the process if anything outside FOLDER is
-opened or listed, anything is written, or anything is executed.
+JSON. The kind `large` has a list of its own instead. On a breach the child ends and leaves the
+checkpoint in FOLDER. Memory is limited, and each command has ten seconds. While a command runs, an
+audit hook ends the process if anything outside FOLDER is opened or listed, anything is written, or
+anything is executed.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ import re
 import resource
 import shutil
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -150,11 +152,11 @@ class Ran:
     err: str
 
 
-def ran(*arguments: object, guard: Guard | None = None) -> Ran:
-    """Run `rankscope` as a terminal does, within ten seconds: the alarm ends the process."""
+def ran(*arguments: object, guard: Guard | None = None, seconds: float = SECONDS) -> Ran:
+    """Run `rankscope` as a terminal does, within so many seconds: the alarm ends the process."""
     out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
     sys.argv = ["rankscope", *map(str, arguments)]
-    signal.setitimer(signal.ITIMER_REAL, SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     code = 0
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -232,9 +234,12 @@ def main(kinds: Sequence[str], count: int, root: Path) -> None:
     for kind in kinds:
         folder = root / kind
         folder.mkdir()
-        place, files = write(kind, folder)
+        place, files = write("safetensors" if kind == "large" else kind, folder)
         warm_up(whole, place, files[0])
-        outcomes, slowest = trial(kind, count, whole, place, files, guard)
+        if kind == "large":
+            outcomes, slowest = large_trial(folder, guard)
+        else:
+            outcomes, slowest = trial(kind, count, whole, place, files, guard)
         line = {"kind": kind, "outcomes": outcomes, "peak": peak_memory(), "slowest": slowest}
         print(json.dumps(line), flush=True)
 
@@ -276,6 +281,21 @@ def trial(
         else:
             path.unlink(missing_ok=True)
         path.write_bytes(originals[path])
+    return outcomes, slowest
+
+
+def large_trial(folder: Path, guard: Guard) -> tuple[Counter[str], float]:
+    """Return the outcomes of the large forgeries, and the CPU time of the slowest command."""
+    outcomes: Counter[str] = Counter()
+    slowest = 0.0
+    forgeries = folder / "forgeries"
+    forgeries.mkdir()
+    script = Path(__file__).with_name("large_forgeries.py")  # whose own memory does not count here
+    subprocess.run([sys.executable, script, forgeries], check=True)
+    for path in sorted(forgeries.iterdir()):
+        began = time.process_time()  # other work on the machine does not count
+        outcomes[outcome(ran("scan", path, guard=guard, seconds=6 * SECONDS))] += 1
+        slowest = max(slowest, time.process_time() - began)
     return outcomes, slowest
 
 
