@@ -55,10 +55,24 @@ SERIES = ("scan", WHOLE, DAMAGED, "--csv")
 SERIES_EVERY, STORED_EVERY, REPLACED_EVERY = 10, 200, 40
 SECONDS = 10
 MEMORY = 10**9
-FORBIDDEN = ("exec", "import", "pickle.find_class", "ctypes.dlopen", "marshal.loads")
+FORBIDDEN: tuple[str, ...] = (
+    "exec",
+    "import",
+    "pickle.find_class",
+    "ctypes.dlopen",
+    "marshal.loads",
+)
 FORBIDDEN += ("os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "os.forkpty")
 FORBIDDEN += ("subprocess.Popen", "socket.connect", "socket.getaddrinfo", "socket.bind", "os.kill")
-WRITING = ("os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.chmod")
+WRITING: tuple[str, ...] = (
+    "os.remove",
+    "os.rename",
+    "os.mkdir",
+    "os.rmdir",
+    "os.link",
+    "os.symlink",
+    "os.chmod",
+)
 WRITING += ("os.truncate", "os.utime", "shutil.rmtree")
 LISTING = ("os.listdir", "os.scandir", "os.chdir")
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
@@ -154,7 +168,8 @@ class Ran:
 
 def ran(*arguments: object, guard: Guard | None = None, seconds: float = SECONDS) -> Ran:
     """Run `rankscope` as a terminal does, within so many seconds: the alarm ends the process."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    raw_out, raw_err = io.BytesIO(), io.BytesIO()
+    out, err = (io.TextIOWrapper(raw, "utf-8", write_through=True) for raw in (raw_out, raw_err))
     sys.argv = ["rankscope", *map(str, arguments)]
     signal.setitimer(signal.ITIMER_REAL, seconds)
     code = 0
@@ -170,8 +185,7 @@ def ran(*arguments: object, guard: Guard | None = None, seconds: float = SECONDS
         if guard is not None:
             guard.on = False
         signal.setitimer(signal.ITIMER_REAL, 0)
-    texts = [stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
-    return Ran(code, *texts)
+    return Ran(code, raw_out.getvalue().decode(), raw_err.getvalue().decode())
 
 
 def outcome(run: Ran) -> str:
