@@ -131,13 +131,14 @@ class Guard:
         sys.addaudithook(self._hook)
 
     def _hook(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self.on and self._forbids(event, arguments):
+        if self.on and self.forbids(event, arguments):
             self.on = False
             traceback.print_stack(file=sys.__stderr__)
             os.write(2, f"{event} {arguments!r}\n".encode())
             os._exit(3)
 
-    def _forbids(self, event: str, arguments: tuple[object, ...]) -> bool:
+    def forbids(self, event: str, arguments: tuple[object, ...]) -> bool:
+        """Tell whether a reader has no reason to do this."""
         if event == "open":
             assert isinstance(arguments[2], int)
             return bool(arguments[2] & WRITES) or not self._within(arguments[0])

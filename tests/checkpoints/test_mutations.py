@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from checkpoints.mutants import KINDS
+from checkpoints.mutants import KINDS, Guard
 
 TESTS = Path(__file__).parents[1]
 EACH = [pytest.param([kind], 15_000, marks=pytest.mark.slow, id=kind) for kind in KINDS]
@@ -31,6 +31,24 @@ def test_damage_costs_a_sentence(tmp_path: Path, kinds: list[str], count: int) -
 def test_large_forgeries_take_neither_hours_nor_memory(tmp_path: Path) -> None:
     (line,) = outcomes(["large"], 0, tmp_path)
     assert line["outcomes"] == {"refused": 9}
+
+
+def test_the_guard_forbids_what_a_reader_does_not_need(tmp_path: Path) -> None:
+    guard = Guard(tmp_path)
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    allowed = [("open", (tmp_path / "x", "r", os.O_RDONLY)), ("os.scandir", (str(tmp_path),))]
+    forbidden = [
+        ("open", ("/etc/passwd", None, os.O_RDONLY | os.O_NONBLOCK)),
+        ("open", (tmp_path / "link", None, os.O_RDONLY)),
+        ("open", (os.fsencode(tmp_path.parent), None, os.O_RDONLY)),
+        ("open", (tmp_path / "x", "w", os.O_WRONLY | os.O_CREAT)),
+        ("os.listdir", ("/etc",)),
+        ("os.system", (b"true",)),
+        ("import", ("os", None, None, None, None)),
+        ("os.remove", (tmp_path / "x", -1)),
+    ]
+    assert [guard.forbids(*event) for event in allowed] == [False] * 2
+    assert [guard.forbids(*event) for event in forbidden] == [True] * 8
 
 
 def outcomes(kinds: Sequence[str], count: int, folder: Path) -> list[dict[str, Any]]:
