@@ -10,11 +10,13 @@ from counting import Counting, there
 from rankscope import snapshot
 from rankscope.matrices import Change, Product, named_tensors
 from rankscope.snapshot import portions
-from rankscope.spectra import device, host, stacks
+from rankscope.spectra import decompose_leading, device, host, leading_stacks, stacks
 from rankscope.spectra.decomposition import Matrix, now_and_before
 from rankscope.spectra.task import Task
+from rankscope.tracker.defaults import cut_to_leading
 
 LAYERS, SHRUNK = 22, 32  # Llama of 1.1 billion parameters, and how much narrower the test's is
+WIDTH = 320  # of networks whose leading parts are measured; smaller matrices have none
 
 
 class Attention(nn.Module):
@@ -39,8 +41,8 @@ class Layer(nn.Module):
         self.down_proj = nn.Linear(inner, width, bias=False)
 
 
-def llama(layers: int = LAYERS) -> nn.Module:
-    width, inner, vocabulary = 2048 // SHRUNK, 5632 // SHRUNK, 32_000 // SHRUNK
+def llama(layers: int = LAYERS, width: int = 2048 // SHRUNK) -> nn.Module:
+    inner, vocabulary = 5632 * width // 2048, 32_000 * width // 2048
     model = nn.Module()
     model.embed_tokens = nn.Embedding(vocabulary, width)
     model.layers = nn.ModuleList(Layer(width, inner) for _ in range(layers))
@@ -95,6 +97,48 @@ def test_a_snapshot_of_a_large_model_is_a_few_large_launches(
     assert counting.waits <= waits
     assert measured.redone == ()
     assert_equal(measured, snapshot.measure(plan, weights, before))
+
+
+@pytest.fixture
+def shrunk_leading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut stacks of leading parts as those of the whole model are cut."""
+    shrinks = (2048 // WIDTH) ** 2
+    monkeypatch.setattr(leading_stacks, "STACK_BYTES", leading_stacks.STACK_BYTES // shrinks)
+    monkeypatch.setattr(portions, "PORTION", portions.PORTION // shrinks)
+
+
+@pytest.mark.usefixtures("shrunk_leading")
+def test_a_leading_snapshot_of_a_large_model_is_a_few_large_launches() -> None:
+    """Sixteen matrices and their changes; a space for each took hundreds of waits."""
+    torch.manual_seed(0)
+    plan, weights, before = followed(llama(layers=2, width=WIDTH))
+    plan = cut_to_leading(plan, 32)
+    with Counting() as counting:
+        weights_there, before_there = on_device(weights), on_device(before)
+        counting.operations.clear()
+        counting.waits = 0
+        measured = snapshot.measure(plan, weights_there, before_there)
+    assert counting.launches <= 6000
+    assert counting.waits <= 110
+    assert measured.redone == ()
+    expected = snapshot.measure(plan, weights, before)
+    for name, values in expected.values.items():
+        if "leading" in name:
+            tolerance = 0.2 if name.endswith("remainder") else 2e-3  # of a bound; of values
+            np.testing.assert_allclose(measured.values[name], values, rtol=tolerance, err_msg=name)
+
+
+def test_launches_for_a_stack_of_leading_parts_do_not_grow_with_it() -> None:
+    torch.manual_seed(0)
+    weights = {str(i): torch.randn(WIDTH, WIDTH).bfloat16() for i in range(8)}
+    for count in (2, 8):
+        with Counting() as counting:
+            matrices = {name: there(W) for name, W in list(weights.items())[:count]}
+            counting.operations.clear()
+            counting.waits = 0
+            decompose_leading(matrices, 32, tolerance=1e-4)
+        assert counting.launches <= 750
+        assert counting.waits <= 18
 
 
 def test_what_has_not_changed_is_not_decomposed() -> None:

@@ -33,9 +33,7 @@ class Bound(NamedTuple):
 def norm_left_out(W: Operator, U: Float[Tensor, "m r"], V: Float[Tensor, "n r"]) -> Bound:
     """Bound the norm of E, up to the rounding of the operator's products."""
     n = W.shape[1]
-    need = math.log(1.648 * math.sqrt(n)) + math.log(1 / CHANCE) / COLUMNS
-    steps = math.ceil((need / math.sqrt(SHARE) + 1) / 2)
-    share = (need / (2 * steps - 1)) ** 2
+    steps, share = search(n)
     U, V = U.to(W.dtype), V.to(W.dtype)
     generator = torch.Generator().manual_seed(SEED)
     X = torch.randn(n, COLUMNS, generator=generator, dtype=W.dtype).to(W.device)
@@ -52,3 +50,10 @@ def norm_left_out(W: Operator, U: Float[Tensor, "m r"], V: Float[Tensor, "n r"])
     values = eigenvalues.flip(0)[:COLUMNS].clamp(min=0).sqrt()
     vectors = Q[:, V.shape[1] :].double() @ Z.flip(1)[:, :COLUMNS]
     return Bound(float(values[0]) / math.sqrt(1 - share), values, vectors)
+
+
+def search(n: int) -> tuple[int, float]:
+    """Return how many steps to take for n x n matrices, and the share of the norm^2 then missed."""
+    need = math.log(1.648 * math.sqrt(n)) + math.log(1 / CHANCE) / COLUMNS
+    steps = math.ceil((need / math.sqrt(SHARE) + 1) / 2)
+    return steps, (need / (2 * steps - 1)) ** 2

@@ -6,12 +6,11 @@ from the directions of the first, and then the full solver takes over.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
 from types import MappingProxyType
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
@@ -20,6 +19,8 @@ from rankscope.matrices.reading import View
 from rankscope.spectra.certificate import Bound, norm_left_out
 from rankscope.spectra.decomposition import Matrix, factors_of, now_and_before, svd
 from rankscope.spectra.krylov import Ritz, excess_of, leading_vectors
+from rankscope.spectra.leading_part import CANCELLED, Leading, constant
+from rankscope.spectra.leading_stacks import solve
 from rankscope.spectra.operator import Operator, of_tensor
 from rankscope.spectra.task import Task
 from rankscope.spectra.tasks import Report, say_nothing, warn_of_failure
@@ -31,53 +32,6 @@ SMALL, PER_DIRECTION = 256, 5
 SAFE = {torch.float32: 1e6, torch.float64: 1e100}
 # Error of the full solvers, in units of the largest value (`solvers`).
 FULL_ERROR = 1e-11
-# Below this share of the energy, a difference of energies has lost too many digits.
-CANCELLED = 1e-7
-
-
-@dataclass(frozen=True)
-class Leading:
-    """Leading part (U * S) @ Vh of a matrix, and how much it leaves out; all in float64.
-
-    frobenius: Frobenius norm of the whole matrix.
-    residuals: length of W v - s u and W^T u - s v together, for each direction.
-    remainder: upper bound on the largest singular value that is left out.
-    remainder_norm: Frobenius norm of all that is left out.
-    excess: estimate of remainder_norm over the least possible one, less 1.
-    columns: size of the Krylov space; 0 where the full solver was used.
-    """
-
-    U: Float[Tensor, "*batch m r"]
-    S: Float[Tensor, "*batch r"]
-    Vh: Float[Tensor, "*batch r n"]
-    frobenius: Float[Tensor, "*batch"]
-    residuals: Float[Tensor, "*batch r"]
-    remainder: Float[Tensor, "*batch"]
-    remainder_norm: Float[Tensor, "*batch"]
-    excess: Float[Tensor, "*batch"]
-    columns: Int[Tensor, "*batch"]
-
-    @property
-    def mT(self) -> "Leading":
-        """Leading part of the transposed matrix."""
-        return replace(self, U=self.Vh.mT, Vh=self.U.mT)
-
-    def cut(self, rank: int) -> "Leading":
-        """Return the part of the first `rank` directions, with what it leaves out."""
-        if rank >= self.S.shape[-1]:
-            return self
-        rest = self.S[..., rank:]
-        # What is cut off and what was left out share no rows and columns but for the residuals.
-        remainder = rest[..., 0].maximum(self.remainder) + self.residuals.norm(dim=-1)
-        return replace(
-            self,
-            U=self.U[..., :rank],
-            S=self.S[..., :rank],
-            Vh=self.Vh[..., :rank, :],
-            residuals=self.residuals[..., :rank],
-            remainder=remainder,
-            remainder_norm=rest.norm(dim=-1).hypot(self.remainder_norm),
-        )
 
 
 def leading(x: Matrix | Operator, rank: int, *, tolerance: float = 1e-6) -> Leading:
@@ -128,18 +82,36 @@ def decompose_leading(
     on_gpu = [task for task in tasks.values() if not task.on_cpu]
     on_cpu = [task for task in tasks.values() if task.on_cpu]
 
-    def solve(task: Task) -> Leading:
+    def alone(task: Task) -> Leading:
         return _of_task(task, tolerance)
 
     def cost(task: Task) -> float:
         return float(task.numbers)
 
-    parts = {task.name: solve(task) for task in on_gpu}
-    solved = spread(solve, on_cpu, cost=cost, threads=threads)
+    parts, wrong = _on_gpu(on_gpu, tolerance)
+    solved = spread(alone, on_cpu, cost=cost, threads=threads)
     parts |= {task.name: part for task, part in zip(on_cpu, solved, strict=True)}
+    if wrong:
+        on_redone(wrong)
     if failed := [name for name in matrices if not parts[name].frobenius.isfinite()]:
         on_failure(failed)
     return parts
+
+
+def _on_gpu(tasks: Sequence[Task], tolerance: float) -> tuple[dict[str, Leading], list[str]]:
+    """Return leading parts by name, and the names of those that the CPU decomposed instead."""
+    small = {task for task in tasks if is_small(task.k, task.directions)}
+    stacked = solve([task for task in tasks if task not in small], tolerance)
+    parts = {task.name: part for task, part, _ in stacked if part is not None}
+    wrong = {task.name for task, _, is_wrong in stacked if is_wrong}
+    for task in tasks:
+        if task.name in wrong:
+            factors, before = (tuple(f.cpu() for f in fs) for fs in (task.factors, task.before))
+            here = replace(task, factors=factors, before=before)
+            parts[task.name] = _of_task(here, tolerance).to(task.factors[0].device)
+        elif task.name not in parts:
+            parts[task.name] = _of_task(task, tolerance)
+    return parts, sorted(wrong)
 
 
 def _of_task(task: Task, tolerance: float) -> Leading:
@@ -148,7 +120,7 @@ def _of_task(task: Task, tolerance: float) -> Leading:
         factors = formed(task.factors, task.before)
         if not any(part.any() for part in moves(factors)):
             shape = (len(factors[0]), len(factors[1]) if len(factors) == 2 else factors[0].shape[1])
-            return _constant(shape, task.directions, 0.0, factors[0].device)
+            return constant(shape, task.directions, 0.0, factors[0].device)
     assert task.rank is not None
     return _of_factors(factors, task.rank, tolerance)
 
@@ -169,7 +141,7 @@ def _of_factors(factors: tuple[Tensor, ...], rank: int, tolerance: float) -> Lea
     if not all(math.isfinite(_largest(f)) for f in factors):
         right = factors[1] if len(factors) == 2 else factors[0].mT
         rank = min(rank, *factors[0].shape, *right.shape)
-        return _constant((len(factors[0]), len(right)), rank, math.nan, factors[0].device)
+        return constant((len(factors[0]), len(right)), rank, math.nan, factors[0].device)
     if len(factors) == 2:
         return _of_product(*factors, rank, tolerance)
     W = factors[0]
@@ -207,9 +179,9 @@ def _of_operator(W: Operator, rank: int, tolerance: float) -> Leading:
     if not is_small(n, rank):
         energy = W.energy()
         if not math.isfinite(energy):
-            return _constant(W.shape, rank, math.nan, W.device)
+            return constant(W.shape, rank, math.nan, W.device)
         if energy == 0:
-            return _constant(W.shape, rank, 0.0, W.device)
+            return constant(W.shape, rank, 0.0, W.device)
         try:
             if (result := _by_krylov(W, rank, energy, tolerance)) is not None:
                 return result
@@ -316,23 +288,3 @@ def _by_full_solver(W: Operator, rank: int) -> Leading:
 def _scaled(part: Leading, scale: float) -> Leading:
     sizes = ("S", "frobenius", "residuals", "remainder", "remainder_norm")
     return replace(part, **{name: getattr(part, name) * scale for name in sizes})
-
-
-def _constant(
-    shape: tuple[int, int], rank: int, value: float, device: torch.device | str
-) -> Leading:
-    """Leading part of a matrix that is zero, or not finite."""
-    m, n = shape
-    scalar = torch.full((), value, dtype=torch.float64, device=device)
-    row = scalar.repeat(rank)
-    return Leading(
-        U=scalar + torch.eye(m, rank, device=device).double(),
-        S=row,
-        Vh=scalar + torch.eye(rank, n, device=device).double(),
-        frobenius=scalar,
-        residuals=row,
-        remainder=scalar,
-        remainder_norm=scalar,
-        excess=scalar,
-        columns=torch.zeros((), dtype=torch.int64, device=device),
-    )
