@@ -171,7 +171,8 @@ def _matrices(
 
     def size(item: tuple[Reading, dict[str, Matrix]]) -> int:
         reading, jobs = item
-        directions = min(ranks.get(reading.name, 0), reading.m, reading.n)
+        wanted = max(ranks.get(reading.name, 0), plan.leading or 0)
+        directions = min(wanted, reading.m, reading.n) * (len(jobs) if plan.leading else 1)
         return weights.copied(jobs) + directions * (reading.m + reading.n)
 
     numbers: dict[str, Any] = {}

@@ -27,12 +27,12 @@ def bytes_of(task: Task) -> int:
     k, rank = task.k, task.directions
     square = 8 * k * k
     solver = 4 * square + SOLVER_BYTES
-    kept = 16 * rank * sum(max(shape) for shape in task.shapes)  # directions
+    vectors = 16 * rank * sum(max(shape) for shape in task.shapes)
     if _is_dense(task):
         inner = 8 * task.shapes[0][0] * task.shapes[0][1] if len(task.shapes) == 2 else 0
-        return 2 * square + solver + kept + 20 * task.numbers + inner
+        return 2 * square + solver + vectors + 20 * task.numbers + inner
     panel = k * min(max(task.shapes[0]), COLUMNS) * (24 if task.before else 12)
-    return kept + square + max(solver, square + panel)
+    return vectors + square + max(solver, square + panel)
 
 
 def is_tall(task: Task) -> bool:
