@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import rankscope as rs
+from rankscope import metrics
 from rankscope.store import Variable, Writer
 from rankscope.view import export
 from rankscope.view.frames import packed
@@ -148,12 +150,165 @@ def test_exported_flows_are_those_of_the_panel(flow: str) -> None:
         np.testing.assert_allclose(stored.squeeze(), shown.array(name).squeeze(), rtol=1e-6)
 
 
-def test_a_spreadsheet_runs_no_name(tmp_path: Path) -> None:
-    write(tmp_path / "run", range(3), names=('=HYPERLINK("http://evil")', *NAMES[1:]))
+def table(server: Server, panel: str, **parameters: Any) -> list[dict[str, str]]:
+    """Return the rows of an exported table."""
+    text = server.get("export", panel=panel, **parameters).body.decode()
+    return list(csv.DictReader(io.StringIO(text, newline="")))
+
+
+def printed(server: Server, panel: str, **parameters: Any) -> dict[str, Any]:
+    """Return what the lines of Python of a table compute."""
+    code = server.get("export", panel=panel, file="python", **parameters).body.decode()
+    computed: dict[str, Any] = {}
+    exec(compile(code, panel, "exec"), computed)
+    return computed
+
+
+@pytest.mark.parametrize("metric", ["stable_rank", "frobenius_norm"])
+@pytest.mark.parametrize(("panel", "name"), [("kinds", "kind"), ("depths", "block")])
+def test_exported_roll_ups_are_means_of_their_matrices(
+    server: Server, run: str, panel: str, name: str, metric: str
+) -> None:
+    chosen = {"run": run, "metric": metric, "from": 10}
+    rows = table(server, panel, **chosen)
+    shown = server.get("moved", **chosen).json
+    assert [row[name] for row in rows] == [group[name] for group in shown[panel]]
+    ds = rs.open(server.library.place(run).path).sel(step=slice(10, None))
+    values = getattr(ds.rankscope, metric)()
+    scale = np.log10(values) if metric == "frobenius_norm" else values
+    moved = scale.max("step") - scale.min("step")
+    ranked = {row["name"]: row for row in table(server, "moved", **chosen)}
+    computed = printed(server, panel, **chosen)
+    np.testing.assert_allclose(computed["moved"], moved)
+    for row in rows:
+        members = [one for one in ranked if ranked[one][name] == row[name]]
+        assert int(row["count"]) == len(members)
+        assert sorted(computed["groups"][row[name]]) == sorted(members)
+        mean = values.sel(matrix=members).mean("matrix").values
+        expected = [mean[0], mean[-1], moved.sel(matrix=members).mean()]
+        np.testing.assert_allclose(
+            [float(row[key]) for key in ("first", "last", "moved")], expected, rtol=1e-5
+        )
+
+
+def test_exported_ranks_are_those_at_the_cursor(server: Server, run: str) -> None:
+    chosen = {"run": run, "of": "singular_values", "matrix": NAMES[1], "step": "20.4"}
+    rows = table(server, "ranks", **chosen)
+    ds = rs.open(server.library.place(run).path).sel(matrix=NAMES[1])
+    spectra = {
+        "start": ds["singular_values"].isel(step=0),
+        "now": ds["singular_values"].sel(step=20),
+        "change": ds["change_singular_values"].sel(step=20),
+    }
+    computed = printed(server, "ranks", **chosen)["ranks"]
+    assert list(rows[0]) == ["rank", *spectra]
+    for name, S in spectra.items():
+        expected = [metrics.effective_rank(S.values), metrics.stable_rank(S.values), 6]
+        expected += [metrics.energy_rank(S.values, share) for share in (0.5, 0.9, 0.99)]
+        np.testing.assert_allclose([float(row[name]) for row in rows], expected, rtol=1e-6)
+        np.testing.assert_allclose(computed[name], expected, rtol=1e-6)
+    assert [row["rank"] for row in rows[2:4]] == ["numerical rank", "50% of the energy"]
+
+
+def test_exported_stages_are_those_of_the_algorithm() -> None:
+    with serving(RESULTS / "boix2023/toy-diag/teacher-1") as server:
+        places = server.library.search().places
+        by_name = {place.name: key for key, place in places.items()}
+        run = by_name["alpha-1e-8/seed-0"]
+        rows, computed = table(server, "stages", run=run), printed(server, "stages", run=run)
+        predicted = rs.open(places[by_name["algorithm/seed-0"]].path)
+    for name in ("time", "until", "loss", "margin"):
+        stored = predicted[f"stage_{name}"].to_numpy()
+        assert [row[name] for row in rows] == [str(x) if np.isfinite(x) else "" for x in stored]
+    places_of_winners = predicted["stage_winner"].to_numpy()[1:]
+    winners = predicted["coordinate"].to_numpy()[places_of_winners].tolist()
+    assert [row["winner"] for row in rows] == ["", *winners]
+    assert computed["stages"]["winner"].tolist()[1:] == winners
+
+
+def test_exported_curves_are_those_at_the_cursor(server: Server, run: str) -> None:
+    chosen = {"run": run, "metric": "stable_rank", "kind": "queries"}
+    (row,) = table(server, "curves", step="20.4", **chosen)
+    shown = server.get("compare", **chosen)
+    values = shown.array("values")[0]
+    assert (row["curve"], row["seeds"]) == (shown.meta["curves"][0]["label"], "1")
+    assert float(row["step"]) == 20
+    expected = [values[shown.array("x") == 20].item(), values[0], values[-1]]
+    found = [float(row[name]) for name in ("value", "first", "last")]
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    mean = printed(server, "curves", step="20.4", **chosen)["mean"]
+    np.testing.assert_allclose(mean.sel(step=20), expected[0], rtol=1e-6)
+
+
+def test_exported_claims_have_their_seeds_and_evidence() -> None:
+    with serving(RESULTS / "yunis2024") as server:
+        (study,) = server.get("papers").json["papers"]
+        rows = table(server, "claims", paper="yunis2024")
+        one = server.get("export", panel="claims", paper="yunis2024", claim="Y9").body.decode()
+        absent = server.get("export", panel="claims", paper="yunis2024", claim="Y0")
+        lines = server.get("export", panel="claims", paper="yunis2024", file="python")
+    outcomes = [
+        (claim["claim"], part["label"], part["verdict"], str(seed["seed"]), seed["value"])
+        for claim in study["claims"]
+        for part in claim["networks"]
+        for seed in part["seeds"]
+    ]
+    names = ("claim", "network", "verdict", "seed")
+    known = [row for row in rows if row["seed"]]
+    assert [tuple(row[name] for name in names) for row in known] == [one[:4] for one in outcomes]
+    values = [float(row["value"]) if row["value"] else None for row in known]
+    assert values == [outcome[4] for outcome in outcomes]
+    parts = list(csv.reader(io.StringIO(one, newline="")))
+    (claim,) = (claim for claim in study["claims"] if claim["claim"] == "Y9")
+    assert {row[0] for row in parts[1 : parts.index([])]} == {"Y9"}
+    for evidence in claim["tables"]:
+        assert evidence["columns"] in parts
+    assert absent.status == 404
+    assert lines.status == 400
+
+
+def test_exported_runs_are_those_of_the_list(server: Server) -> None:
+    (row,) = table(server, "runs")
+    (shown,) = server.get("runs").json["runs"]
+    assert {name: row[name] for name in ("name", "status", "seed")} == {
+        name: str(shown[name]) for name in ("name", "status", "seed")
+    }
+    assert float(row["last_loss"]) == shown["last_loss"]
+    assert (row["snapshots"], row["matrices"], row["last"]) == ("30", "5", "58")
+    assert len(table(server, "runs", query="DONE seed 0")) == 1
+    assert table(server, "runs", query="first nothing") == []
+
+
+EVIL_NAMES = (
+    *('=HYPERLINK("http://evil")', "+1,2", "a\r=cmd|' /C calc'!A0", '@"quoted", and\nmore'),
+    "\n-1",
+)
+
+
+@pytest.mark.parametrize("panel", ["moved", "kinds", "depths", "heat"])
+def test_a_spreadsheet_runs_no_name(tmp_path: Path, panel: str) -> None:
+    write(tmp_path / "run", range(3), names=EVIL_NAMES)
     with serving(tmp_path) as server:
-        answer = server.get("export", run=server.key("run"), panel="moved")
-    names = [row[0] for row in csv.reader(io.StringIO(answer.body.decode()))]
-    assert '\'=HYPERLINK("http://evil")' in names
+        answer = server.get("export", run=server.key("run"), panel=panel)
+        shown = server.get("moved", run=server.key("run")).json
+    rows = list(csv.reader(io.StringIO(answer.body.decode(), newline="")))
+    assert len({len(row) for row in rows}) == 1  # no name breaks a row
+    assert not any(cell.startswith(export.FORMULA) for row in rows for cell in row[:1])
+    names = {"heat": rows[0][1:]}.get(panel, [row[0] for row in rows[1:]])
+    expected = {"kinds": "label", "depths": "block"}.get(panel, "name")
+    listed = shown[panel if panel in shown else "rows"]
+    escaped = {
+        f"'{one[expected]}" if one[expected][0] in "=+-@\n" else one[expected] for one in listed
+    }
+    assert set(names) == escaped
+
+
+def test_a_folder_is_no_formula_in_the_list_of_runs(tmp_path: Path) -> None:
+    write(tmp_path / '=cmd, "one"\nline', range(3))
+    with serving(tmp_path) as server:
+        (row,) = table(server, "runs")
+    assert row["name"] == '\'=cmd, "one"\nline'
+    assert row["snapshots"] == "3"
 
 
 def test_an_export_waits_for_its_numbers(
@@ -167,7 +322,7 @@ def test_an_export_waits_for_its_numbers(
     monkeypatch.setitem(export.PANELS, "heat", slow)
     monkeypatch.setattr(export, "_rows", lambda panel, arrays, meta, query: [[meta["complete"]]])
     answer = server.ask(f"/api/export?run={run}&panel=heat")
-    assert answer.body == b"True\n"
+    assert answer.body == b"True\r\n"
     monkeypatch.setattr(export, "PATIENCE", 0.0)
     parts = iter([False, False])
     refused = server.ask(f"/api/export?run={run}&panel=heat")

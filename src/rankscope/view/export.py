@@ -5,13 +5,13 @@ import io
 import json
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from rankscope.view.columns import MOST_COLUMNS
-from rankscope.view.moved import moved
+from rankscope.view.listed import LISTED
 from rankscope.view.opened import TooLarge
 from rankscope.view.panels import PANELS
 from rankscope.view.python_lines import python_lines
@@ -22,19 +22,25 @@ MOST_CELLS = 2_000_000
 PATIENCE, PAUSE = 60.0, 0.05  # seconds
 Answer = TypeVar("Answer")
 # A spreadsheet runs what begins so, and names are whatever a file says.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+DRAWN = {"ranks": "spectrum", "curves": "compare"}  # tables beside a picture: what answers them
 
 
 def export(query: Query) -> tuple[str, str]:
     """Return the text of the file and its kind, csv or python."""
     kind = query.choice("file", "csv", "python")
-    panel = query.choice("panel", *PANELS, "moved")
+    panel = query.choice("panel", *PANELS, *LISTED, *DRAWN)
     if kind == "python":
         return python_lines(query, panel), kind
-    rows = _moved(query) if panel == "moved" else _table(query, panel)
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([_safe(cell) for cell in row] for row in rows)
+    rows = _listed(query, panel) if panel in LISTED else _table(query, panel)
+    file = io.StringIO()  # lines end as in RFC 4180; other ends leave "\r" in a name unquoted
+    csv.writer(file).writerows([_safe(cell) for cell in row] for row in rows)
     return file.getvalue(), kind
+
+
+def _listed(query: Query, panel: str) -> Iterator[Sequence[Any]]:
+    answer, rows = LISTED[panel]
+    return rows(_complete(lambda: answer(query), lambda known: known), query)
 
 
 def _table(query: Query, panel: str) -> Iterator[Sequence[Any]]:
@@ -43,13 +49,14 @@ def _table(query: Query, panel: str) -> Iterator[Sequence[Any]]:
     items = [item for item in query.parameters.multi_items() if item[0] not in ("format", "file")]
     wanted = [*items, ("format", "float32"), *full.items()]
     whole = Query(type(query.parameters)(wanted), query.library)
-    arrays, meta = _complete(lambda: unpacked(PANELS[panel](whole)), lambda answer: answer[1])
+    picture = PANELS[DRAWN.get(panel, panel)]
+    arrays, meta = _complete(lambda: unpacked(picture(whole)), lambda answer: answer[1])
     if sum(array.size for array in arrays.values()) > MOST_CELLS:
         raise TooLarge(f"that is more than {MOST_CELLS} numbers; give a smaller width=")
     yield from _rows(panel, arrays, meta, query)
 
 
-def _complete(ask: Callable[[], Answer], meta: Callable[[Answer], dict[str, Any]]) -> Answer:
+def _complete(ask: Callable[[], Answer], meta: Callable[[Answer], Mapping[str, Any]]) -> Answer:
     """Return an answer in which no number stands for one that is not known yet."""
     end = time.monotonic() + PATIENCE
     while meta(answer := ask()).get("complete") is False:
@@ -74,6 +81,21 @@ def _rows(
         longest = max((arrays[name].size for name in names), default=0)
         for i in range(longest):
             yield [i + 1, *(arrays[n][i].item() if i < arrays[n].size else "" for n in names)]
+    elif panel == "ranks":
+        ranks = {name: meta["ranks"][name] for name in ("start", "now", "change")}
+        yield ["rank", *(name for name, known in ranks.items() if known)]
+        for name in ranks["now"]:
+            title = f"{name}% of the energy" if name.isdigit() else f"{name} rank"
+            yield [title, *(known[name] for known in ranks.values() if known)]
+    elif panel == "curves":
+        yield ["curve", "seeds", meta["align"], "value", "first", "last"]
+        x, wanted = arrays["x"], query.number("step")
+        at = len(x) - 1 if wanted is None else int(np.abs(x - wanted).argmin()) if len(x) else -1
+        for curve, values in zip(meta["curves"], arrays["values"], strict=True):
+            known = values[~np.isnan(values)]
+            ends = known[[0, -1]].tolist() if known.size else [None, None]
+            here = [x[at].item(), values[at].item()] if len(x) else [None, None]
+            yield [curve["label"], curve["count"], *here, *ends]
     elif panel == "compare":
         labels = [curve["label"] for curve in meta["curves"]]
         yield [
@@ -115,13 +137,6 @@ def _column_names(
         return [str(i) for i in arrays["index"].tolist()]
     names = query.run().names[meta["axis"]]
     return [names[row] for row in arrays["rows"].tolist()]
-
-
-def _moved(query: Query) -> Iterator[Sequence[Any]]:
-    columns = ("name", "label", "kind", "block", "moved", "first", "last", "low", "high", "at")
-    yield columns
-    for row in _complete(lambda: moved(query), lambda answer: answer)["rows"]:
-        yield [row[column] for column in columns]
 
 
 def _safe(cell: Any) -> Any:

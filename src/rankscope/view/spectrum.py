@@ -26,11 +26,11 @@ def spectrum(query: Query) -> bytes:
         info = {key: info.get(key) for key in ("name", "label")}
     k = length_of(opened, stored, axis, row)
     now, start = (opened.spectra(stored, place, row, k) for place in (position, 0))
-    change_of = _change_of(opened, stored)
+    changed = change_of(opened, stored)
     change = np.zeros(0, np.float32)
-    if change_of and (axis != "matrix" or row in opened.whole(axis)):
-        change_k = length_of(opened, change_of, axis, row)
-        change = opened.spectra(change_of, position, row, change_k)
+    if changed and (axis != "matrix" or row in opened.whole(axis)):
+        change_k = length_of(opened, changed, axis, row)
+        change = opened.spectra(changed, position, row, change_k)
     rounding = _rounding_floor(opened, info, axis, row, position)
     is_change = stored == "change_singular_values"
     noise, chance = _noise(info, axis, now)
@@ -71,7 +71,8 @@ def _position(query: Query, opened: Opened) -> int:
     return query.integer("at", None, most=len(opened.x) - 1)
 
 
-def _change_of(opened: Opened, of: str) -> str | None:
+def change_of(opened: Opened, of: str) -> str | None:
+    """Return the name of the spectra of the change; None if the run has none, or `of` are these."""
     if "change_" in of:
         return None
     name = of.replace("singular_values", "change_singular_values")

@@ -22,10 +22,10 @@ def theory(query: Query) -> dict[str, Any]:
     algorithm = next((row["id"] for row in siblings if row["kind"] == "algorithm"), None)
     alphas = [row for row in siblings if row["log10_alpha"] is not None]
     alphas.sort(key=lambda row: (row["kind"], -row["log10_alpha"]))
-    predicted = opened.ds
-    if "stage_time" not in predicted and algorithm is not None:
-        predicted = query.library.open(algorithm).ds
-    stages = _stages(predicted)
+    predicted = opened
+    if "stage_time" not in opened.ds and algorithm is not None:
+        predicted = query.library.open(algorithm)
+    stages = _stages(predicted.ds)
     keys = [row["run"] for row in alphas]
     return plain(  # type: ignore[no-any-return]
         {
@@ -34,6 +34,7 @@ def theory(query: Query) -> dict[str, Any]:
             "siblings": {"algorithm": algorithm},
             "coordinates": _coordinates(opened.ds),
             "stages": stages,
+            "predicted": predicted.place.key,  # the run that holds the stages
             "crossings": _crossings(opened.ds),
             "staircase": _staircase(stages),
             "marks": [
