@@ -330,6 +330,48 @@ def test_every_picture_exports(
         page.wait_for_selector("dialog", state="detached")
 
 
+TABLES = [
+    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("kinds", "depths")),
+    ("tracked", "matrix", ("facts",)),
+    ("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0", "theory", ("stages",)),
+    ("yunis2024/grok/grok/decay-1/seed-0", "compare", ("curves",)),
+    ("", "papers", ("yunis2024", "claim")),
+    ("", "runs", ("runs",)),
+]
+
+
+@pytest.mark.parametrize(("run", "view", "panels"), TABLES, ids=[view for _, view, _ in TABLES])
+def test_every_table_exports_its_numbers(
+    site: Watched, server: Server, tmp_path: Path, run: str, view: str, panels: tuple[str, ...]
+) -> None:
+    key = {"run": server.key(run), "runs": [server.key(run)]} if run else {}
+    page = site.go(view=view, **key, **({"claim": "yunis2024/Y9"} if view == "papers" else {}))
+    site.settled()
+    for panel in panels:
+        page.wait_for_selector(f'[data-panel="{panel}"] details.menu')
+        rows = exported(site, panel, "CSV", tmp_path).decode().splitlines()
+        assert len(rows) > 1
+        menu = open_menu(page, panel)
+        assert menu.get_by_role("button", name="PNG").count() == 0
+        python = menu.get_by_role("button", name="Python")
+        assert python.count() == (panel not in ("yunis2024", "claim", "runs"))
+        if python.count():
+            python.click()
+            compile(page.locator("pre.lines").inner_text(), "lines", "exec")
+            page.keyboard.press("Escape")
+            page.wait_for_selector("dialog", state="detached")
+        else:
+            menu.locator("summary").click()
+
+
+def test_the_table_of_runs_exports_what_the_filter_leaves(site: Watched, tmp_path: Path) -> None:
+    site.page.get_by_label("Filter runs").fill("grok decay")
+    site.page.wait_for_function("() => document.querySelectorAll('tbody [data-run]').length === 2")
+    rows = exported(site, "runs", "CSV", tmp_path).decode().splitlines()
+    assert len(rows) == 3
+    assert all("grok" in row for row in rows[1:])
+
+
 def open_menu(page: Any, panel: str) -> Any:
     """Open the exports of a panel."""
     menu = page.locator(f'[data-panel="{panel}"] details.menu')

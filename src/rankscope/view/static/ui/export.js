@@ -1,4 +1,4 @@
-/** A panel as PNG, SVG, CSV, and as the Python lines that reproduce it. */
+/** A panel as PNG, SVG, CSV, and as the Python lines that reproduce it; a table has no picture. */
 
 import { html, signal, useRef } from "../vendor/index.js";
 import { load, url } from "../data/api.js";
@@ -81,7 +81,7 @@ const fileName = (title) =>
  * A menu of exports.
  *
  * request() returns the parameters of /api/export at this moment. draw and overlay are those of the
- * panel, legend what drawLegend takes.
+ * panel, legend what drawLegend takes; a table has none of them. python: false if no single run is behind it.
  */
 export function ExportMenu(props) {
   const menu = useRef(null);
@@ -106,10 +106,9 @@ export function ExportMenu(props) {
   return html`<details class="menu" ref=${menu} onFocusOut=${leave} onKeyDown=${escape}>
     <summary aria-label=${`Export ${props.title}`}>Export</summary>
     <div class="items">
-      <button onClick=${choose(savePng)}>PNG</button>
-      <button onClick=${choose(saveSvg)}>SVG</button>
+      ${props.draw && html`<button onClick=${choose(savePng)}>PNG</button><button onClick=${choose(saveSvg)}>SVG</button>`}
       <button onClick=${choose(saveCsv)}>CSV</button>
-      <button onClick=${choose(showPython)}>Python</button>
+      ${props.python !== false && html`<button onClick=${choose(showPython)}>Python</button>`}
     </div>
   </details>`;
 }

@@ -9,6 +9,7 @@ import { drawLines } from "../draw/lines.js";
 import { palette } from "../draw/palette.js";
 import { nearest, timeScale } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, Select } from "../ui/controls.js";
+import { ExportMenu } from "../ui/export.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
 import { runList, titleOf } from "./runs.js";
 
@@ -109,6 +110,7 @@ export function Compare() {
       time=${time} answer=${answer} tip=${drawn && tip} empty=${data && !data.meta.curves.length ? "None of these runs has this measure." : null}
       exports=${{ request: () => ({ panel: "compare", ...request, width: null }) }}
       draw=${drawn && time && ((surface, { plot }, tones) => drawLines(surface, plot, time.scale, { series: drawn.series, kind: state.difference.value ? "linear" : quantity.scale, colours: tones, timeLabel: xLabel }))} />
-    ${drawn && time && data.meta.curves.length > 0 && html`<section class="panel" data-panel="curves"><div class="scroll" tabindex="0" role="region" aria-label="Curves"><${CurveTable} curves=${data.meta.curves} series=${drawn.series} time=${time} toggle=${subtract} /></div></section>`}
+    ${drawn && time && data.meta.curves.length > 0 && html`<section class="panel" data-panel="curves"><header><div class="titles"><h2>Curves</h2></div>
+        <${ExportMenu} title="Curves" subtitle=${quantity.label} request=${() => ({ panel: "curves", ...request, step: cursorOf(time) })} /></header><div class="scroll" tabindex="0" role="region" aria-label="Curves"><${CurveTable} curves=${data.meta.curves} series=${drawn.series} time=${time} toggle=${subtract} /></div></section>`}
     ${data?.meta.unavailable?.length > 0 && html`<p class="notice">${data.meta.unavailable.map(({ run, reason }) => `${names.get(run) ?? run} ${reason}`).join(" · ")}</p>`}`;
 }

@@ -12,7 +12,7 @@ import { nearest } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, Select, TimeControls } from "../ui/controls.js";
 import { PlayButton, usePlay } from "../ui/play.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
-import { EnergyPanel, ImagePanel, PercentilePanel, RankTable, SpectrumPanel, useExact, useSpectra } from "./spectra.js";
+import { EnergyPanel, ImagePanel, PercentilePanel, RankPanel, SpectrumPanel, useExact, useSpectra } from "./spectra.js";
 
 /** Return the row that the address names, or the first. */
 export function chosenRow(rows, name) {
@@ -82,7 +82,6 @@ export function Matrix({ run, info, time }) {
     <div class="columns three">
       <${PercentilePanel} ...${context} ...${main} />
       <${MetricPanel} ...${context} row=${row} />
-      <section class="panel" data-panel="facts"><header><div class="titles"><h2>Ranks at the cursor</h2></div></header>
-        <${RankTable} exact=${exact} along=${info.along} /></section>
+      <${RankPanel} run=${run} exact=${exact} along=${info.along} />
     </div>`;
 }

@@ -72,9 +72,10 @@ function Exports({ rows, request, title, info }) {
     draw=${(surface, place, colours) => drawRanking(surface, place, shown, colours)} />`;
 }
 
-function Rollup({ title, entries, name }) {
+function Rollup({ title, panel, entries, name, request, info }) {
   const shared = range(entries.map(({ low, high }) => ({ low: Math.min(...low.filter(Number.isFinite)), high: Math.max(...high.filter(Number.isFinite)) })));
-  return html`<section class="panel rollup"><header><div class="titles"><h2>${title}</h2><p class="note">mean, in a band from least to most</p></div></header>
+  return html`<section class="panel rollup" data-panel=${panel}><header><div class="titles"><h2>${title}</h2><p class="note">mean, in a band from least to most</p></div>
+      <${ExportMenu} title=${title} subtitle=${info.summary.name} request=${() => ({ panel, ...request })} /></header>
     <ul>${entries.map((entry) => html`<li key=${name(entry)}>
       <span class="label" title=${name(entry)}>${name(entry)}<small class="muted">${plural(entry.count, "matrix").replace(/matrixs$/, "matrices")}</small></span>
       <${Spark} values=${entry.spark} low=${entry.low} high=${entry.high} range=${shared} width=${90} height=${30} />
@@ -84,8 +85,8 @@ function Rollup({ title, entries, name }) {
 export function Moved(context) {
   const { run, info } = context;
   const quantity = chosenQuantity(info);
-  const request = quantity && { run, of: quantity.of, metric: quantity.metric, from: state.from.value, to: state.to.value, parts: state.parts.value };
-  const answer = useAnswer(quantity && url("moved", { ...request, limit: MOST }), [run]);
+  const request = quantity && { run, of: quantity.of, metric: quantity.metric, from: state.from.value, to: state.to.value, parts: state.parts.value, limit: MOST };
+  const answer = useAnswer(quantity && url("moved", request), [run]);
   if (!quantity) return html`<${Nothing} title="This run stores no spectra"><p>Its scalars and theory are in the other views.</p></${Nothing}>`;
   const data = answer.data;
   const interval = zoomed.value ? `between ${info.along} ${when(context.time.scale.first)} and ${when(context.time.scale.last)}` : "over the whole run";
@@ -103,8 +104,8 @@ export function Moved(context) {
           : html`<p class="placeholder">${data ? "No values in this interval. Show the whole run." : "Reading…"}</p>`}
       </section>
       <div class="rollups">${data?.rows?.length > 0 && html`
-        <${Rollup} title="By kind" entries=${data.kinds} name=${(entry) => entry.label} />
-        ${data.depths.length > 1 && html`<${Rollup} title="By depth" entries=${data.depths} name=${(entry) => entry.block} />`}`}
+        <${Rollup} title="By kind" panel="kinds" info=${info} request=${request} entries=${data.kinds} name=${(entry) => entry.label} />
+        ${data.depths.length > 1 && html`<${Rollup} title="By depth" panel="depths" info=${info} request=${request} entries=${data.depths} name=${(entry) => entry.block} />`}`}
       </div>
     </div>`;
 }

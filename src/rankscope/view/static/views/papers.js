@@ -5,6 +5,7 @@ import { url, useAnswer } from "../data/api.js";
 import { short } from "../data/format.js";
 import { go, openRun, state } from "../data/state.js";
 import { Heading, Nothing } from "../ui/controls.js";
+import { ExportMenu } from "../ui/export.js";
 import { runList, titleOf } from "./runs.js";
 
 const MARKS = {
@@ -34,9 +35,15 @@ function missingText(one) {
   return `${seeds}${(one.runs ?? [one.network]).join(", ")}: ${one.reason ?? "missing"}`;
 }
 
-function Claim({ claim, titles }) {
+/** The export of a paper's claims, or of one of them. */
+function Exports({ paper: { key, scale }, claim = null }) {
+  return html`<${ExportMenu} title=${claim ?? key} python=${false} request=${() => ({ panel: "claims", paper: key, scale, claim })} />`;
+}
+
+function Claim({ claim, paper }) {
+  const { titles } = paper;
   return html`<section class="panel claim" data-panel="claim"><header><div class="titles"><h2>${claim.claim}</h2><p class="note">${claim.quantity}; bound ${claim.bound}</p></div>
-      <button class="button quiet" onClick=${() => (state.claim.value = "")}>Close</button></header>
+      <button class="button quiet" onClick=${() => (state.claim.value = "")}>Close</button><${Exports} paper=${paper} claim=${claim.claim} /></header>
     <p class="sentence">${claim.sentence}</p>
     ${claim.headline && html`<p>${claim.headline}</p>`}${claim.reason && html`<p class="muted">${claim.reason}</p>`}
     ${claim.networks.map((part) => html`<div class="verdict" key=${`${part.network}${part.part ?? ""}`}>
@@ -72,7 +79,7 @@ function networkTitle(titles, key) {
 function Paper({ paper }) {
   const networks = paper.networks;
   const wide = networks.length > MOST_COLUMNS; // marks then stand in one column, with names
-  return html`<section class="panel" data-panel=${paper.key}><header><div class="titles"><h2>${paper.title || paper.key}</h2><p class="note">${paper.key} · scale ${paper.scale}</p></div></header>
+  return html`<section class="panel" data-panel=${paper.key}><header><div class="titles"><h2>${paper.title || paper.key}</h2><p class="note">${paper.key} · scale ${paper.scale}</p></div><${Exports} paper=${paper} /></header>
     <div class="scroll" tabindex="0" role="region" aria-label=${paper.title || paper.key}><table class="claims"><thead><tr><th scope="col">Claim</th>${wide ? html`<th scope="col">Marks</th>` : networks.map((network) => html`<th scope="col" class="network">${networkTitle(paper.titles, network)}</th>`)}</tr></thead>
       <tbody>${paper.claims.filter((claim) => earlierShown.value || !isEarlier(claim) || state.claim.value === `${paper.key}/${claim.claim}`).map((claim) => {
         const id = `${paper.key}/${claim.claim}`;
@@ -91,7 +98,7 @@ export function Papers() {
   if (!data.papers.length) {
     return html`<${Nothing} title="No verdicts under these folders"><p>${data.hint ?? ""}</p><p class="code">rankscope reproduce</p></${Nothing}>`;
   }
-  const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => ({ id: `${paper.key}/${claim.claim}`, claim, titles: paper.titles })))
+  const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => ({ id: `${paper.key}/${claim.claim}`, claim, paper })))
     .find(({ id }) => id === state.claim.value);
   return html`<${Heading} title="Papers" note="✔ holds in 3 seeds or more · ✘ fails · ◐ seeds disagree (2 or more) · ○ holds so far · ● fails so far · – no data">
       ${data.papers.some((paper) => paper.claims.some(isEarlier)) && html`<button class="chip" aria-pressed=${earlierShown.value}

@@ -4,6 +4,7 @@ import { html, signal } from "../vendor/index.js";
 import { count, day, duration, percent, plural, short, when } from "../data/format.js";
 import { go, openRun, state } from "../data/state.js";
 import { Heading, Nothing } from "../ui/controls.js";
+import { ExportMenu } from "../ui/export.js";
 import { VirtualTable } from "../ui/table.js";
 
 /** The answer of /api/runs, kept by app.js. */
@@ -123,7 +124,7 @@ export function Runs() {
   const note = `${plural(list.runs.length, "run")} in ${list.folders.join(", ")}${running ? ` · ${running} running` : ""}${
     list.skipped ? ` · ${count(list.skipped)} more are not listed` : ""}`;
   return html`<${Heading} title="Runs" note=${note} />
-    <div class="bar">
+    <div class="bar" data-panel="runs">
       <label><span class="out-of-sight">Filter runs</span><input class="field filter" type="search" placeholder="Filter by name, network, status, seed…"
         value=${state.query.value} onInput=${(event) => (state.query.value = event.target.value)} /></label>
       <span class="muted">${shown.length === list.runs.length ? "" : `${shown.length} shown`}</span>
@@ -131,6 +132,7 @@ export function Runs() {
       ${chosen.length > 0 && html`<button class="button quiet" onClick=${() => (state.runs.value = [])}>Clear ${chosen.length}</button>`}
       <button class="button ${chosen.length > 1 ? "primary" : ""}" disabled=${chosen.length < 2}
         onClick=${() => go({ view: "compare" })}>${chosen.length > 1 ? `Compare ${chosen.length} runs` : "Select runs to compare"}</button>
+      ${shown.length > 0 && html`<${ExportMenu} title="Runs" python=${false} request=${() => ({ panel: "runs", query: state.query.value })} />`}
     </div>
     ${shown.length
       ? html`<div class="panel flush"><${VirtualTable} label="Runs" rows=${shown} rowHeight=${ROW} columns=${columns.length + 1}

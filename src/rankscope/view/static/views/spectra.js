@@ -13,6 +13,7 @@ import {
   curvePoints, drawIndexAxes, drawSpectra, energyShares, indexLayout, indexScale, rankOfShare,
 } from "../draw/spectrum.js";
 import { interpolate, nearest } from "../draw/time.js";
+import { ExportMenu } from "../ui/export.js";
 import { Panel } from "../ui/panel.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
 
@@ -242,12 +243,15 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
 }
 
 /** The ranks of the spectrum at the cursor, exactly. */
-export function RankTable({ exact, along }) {
-  const ranks = exact.value?.meta.ranks;
-  const columns = [["start", "start"], ["now", `${along} ${when(exact.value?.meta.x)}`], ["change", "change"]];
+export function RankPanel({ run, exact, along }) {
+  const { ranks, of, name, x } = exact.value?.meta ?? {};
+  const columns = [["start", "start"], ["now", `${along} ${when(x)}`], ["change", "change"]];
   const rows = [["50", "50% of energy"], ["90", "90% of energy"], ["99", "99% of energy"], ["effective", "effective rank"], ["stable", "stable rank"], ["numerical", "numerical rank"]];
-  return html`<table class="facts"><caption class="out-of-sight">Ranks at the cursor</caption>
+  const title = "Ranks at the cursor";
+  return html`<section class="panel" data-panel="facts"><header><div class="titles"><h2>${title}</h2></div>
+      ${ranks && html`<${ExportMenu} title=${title} subtitle=${name} request=${() => ({ panel: "ranks", run, of, matrix: name, step: x })} />`}</header>
+    <table class="facts"><caption class="out-of-sight">${title}</caption>
     <thead><tr><td />${columns.map(([, text]) => html`<th scope="col" class="number">${text}</th>`)}</tr></thead>
     <tbody>${rows.map(([key, text]) => html`<tr><th scope="row">${text}</th>${columns.map(([part]) =>
-      html`<td class="number">${ranks?.[part] ? short(ranks[part][key]) : "–"}</td>`)}</tr>`)}</tbody></table>`;
+      html`<td class="number">${ranks?.[part] ? short(ranks[part][key]) : "–"}</td>`)}</tr>`)}</tbody></table></section>`;
 }

@@ -10,6 +10,7 @@ import { drawLines } from "../draw/lines.js";
 import { palette } from "../draw/palette.js";
 import { nearest, timeScale } from "../draw/time.js";
 import { Heading, Nothing, Segments } from "../ui/controls.js";
+import { ExportMenu } from "../ui/export.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
 
 const COLUMNS = 1024;
@@ -108,7 +109,8 @@ export function Theory({ run }) {
     ${lines.z && panel("z", "Coordinates z = u v", "coloured in the order in which they become active", lines.z, 320)}
     ${lines.y && panel("y", "Their logarithms y", "straight on a plateau: dy/dt = g", lines.y, 240)}
     ${lines.singular && panel("values", "Singular values of the products", (names ?? []).join(", "), lines.singular, 320)}
-    ${count > 0 && html`<section class="panel" data-panel="stages"><header><div class="titles"><h2>Stages</h2></div></header><div class="scroll" tabindex="0" role="region" aria-label="Stages">
+    ${count > 0 && html`<section class="panel" data-panel="stages"><header><div class="titles"><h2>Stages</h2></div>
+        <${ExportMenu} title="Stages" request=${() => ({ panel: "stages", run })} /></header><div class="scroll" tabindex="0" role="region" aria-label="Stages">
       <table class="facts"><thead><tr><th scope="col" class="number">stage</th><th scope="col" class="number">T_k</th><th scope="col" class="number">until</th><th scope="col" class="number">loss</th><th scope="col">winner</th><th scope="col" class="number">margin</th><th scope="col">remarks</th></tr></thead>
       <tbody>${theory.stages.map((stage) => html`<tr><td class="number">${stage.stage}</td><td class="number">${short(stage.time)}</td><td class="number">${short(stage.until)}</td>
         <td class="number">${short(stage.loss)}</td><td>${theory.coordinates?.[stage.winner]?.name ?? "–"}</td><td class="number">${short(stage.margin)}</td><td>${stage.remarks ?? ""}</td></tr>`)}</tbody></table></div></section>`}`;
