@@ -38,7 +38,7 @@ GIBIBYTE = 2**30
 
 @dataclass(frozen=True)
 class Bars:
-    """Largest values of issue 17; None if it sets none. Seconds, GiB."""
+    """Largest values that we accept, in seconds and GiB; None without a bar."""
 
     alone: float
     lost: float | None = None

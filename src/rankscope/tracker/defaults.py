@@ -52,8 +52,8 @@ def cut_to_leading(plan: snapshot.Plan, spectrum: int | str) -> snapshot.Plan:
 def measuring_device(home: torch.device, plan: snapshot.Plan) -> torch.device:
     """Return the host, or `home` (the device of the model) for large matrices.
 
-    GPU eigen-solvers take matrices of this size one by one and gain nothing over a few host cores,
-    which leave the GPU to training (benchmarks/README.md has the numbers).
+    A process on the host needs longer for matrices of this size, but training loses a fifth to a
+    quarter of the time that it loses to the GPU's solvers (benchmarks/README.md has the numbers).
     """
     largest = max((min(reading.m, reading.n) for reading in plan.readings), default=0)
     return home if largest > HOST_SIDE else torch.device("cpu")
