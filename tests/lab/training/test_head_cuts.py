@@ -170,4 +170,5 @@ def test_a_training_stores_its_cuts_from_the_weights_it_began_with(
 
 @pytest.mark.gpu
 def test_a_training_on_a_gpu_stores_its_cuts(tmp_path: Path) -> None:
-    check_cuts_of_a_training(tmp_path / "run", Machine(device="cuda"), "bfloat16")
+    with torch.compiler.set_stance("force_eager"):  # shapes are checked, see test_step.py
+        check_cuts_of_a_training(tmp_path / "run", Machine(device="cuda"), "bfloat16")
