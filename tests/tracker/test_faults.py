@@ -256,6 +256,20 @@ def test_resumed_at_an_earlier_step(tmp_path, monkeypatch: pytest.MonkeyPatch) -
     assert ds.loss_every_step.values.tolist() == [0.0, 1.0, 7.0]
 
 
+def test_a_run_names_the_steps_at_which_it_was_resumed(tmp_path) -> None:
+    path = tmp_path / "run"
+    lives = ((range(4), None), (range(4, 9), [4]), (range(9, 12), [4, 9]), (range(6, 8), [4, 6]))
+    for steps, resumed in lives:
+        ds = track(path, network(2), steps=steps, resume=True)
+        assert ds.attrs.get("resumed_at") == resumed
+    with rs.Tracker(network(2), path, schedule=1, resume=True, strict=True) as tracker:
+        tracker._begin(20)  # no snapshot follows
+    assert rs.open(path).attrs["resumed_at"] == [4, 6]
+    with rs.Tracker(network(2), path, schedule=1, resume=True, strict=True) as tracker:
+        tracker.observe()  # goes on after the last step
+    assert rs.open(path).attrs["resumed_at"] == [4, 6, 8]
+
+
 @pytest.mark.parametrize("beside", ["thread", "process"])
 def test_a_resumed_run_that_starts_at_zero_again_is_kept(tmp_path, beside: str) -> None:
     path = tmp_path / "run"

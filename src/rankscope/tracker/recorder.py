@@ -29,6 +29,7 @@ EVERY_STEP = "train_step"
 BYTES = "tracker_bytes"  # attribute of a run: memory that its tracker held
 # Attribute of a run: number of decompositions that a GPU got wrong and the CPU took over.
 REDONE = "decompositions_redone"
+RESUMED = "resumed_at"  # attribute of a run: steps at which training was resumed
 
 # Largest number of steps listed in an attribute, which is written again at each commit.
 MOST_STEPS = 10_000
@@ -71,6 +72,7 @@ class Recorder:
         self._initial = initial
         self._durable = options.durable
         self._first_is_reference = not len(writer.steps)
+        self._resumed_at: int | None = None  # until the first snapshot after it
         self._failed_matrices: set[str] = set()
         self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._stream = OwnStream()
@@ -131,6 +133,7 @@ class Recorder:
         }
         if measured.redone:
             self.note({REDONE: float(len(measured.redone))})
+        self._note_resumed()
         self._writer.append(step, values, scalars=numbers)
         reference = self._measurer.reference or {}
         self.cost = self.cost.with_snapshot(
@@ -186,13 +189,21 @@ class Recorder:
         if self.cost.bytes > stored:
             self._writer.set_attrs({BYTES: self.cost.bytes})
 
-    def forget_from(self, step: int) -> None:
+    def resume_from(self, step: int) -> None:
         """Give up the snapshots from `step` on: a resumed training takes them again.
 
         They stay in the run until the first new one is committed.
         """
+        self._resumed_at = step if len(self._writer.steps) else None
         self._writer.rewind(step)
         self._first_is_reference = not len(self._writer.steps)
+
+    def _note_resumed(self) -> None:
+        """Store the step at which training was resumed, in place of later ones taken again."""
+        if self._resumed_at is not None:
+            earlier = [at for at in self._writer.attrs.get(RESUMED, []) if at < self._resumed_at]
+            self._writer.set_attrs({RESUMED: [*earlier, self._resumed_at][-MOST_STEPS:]})
+            self._resumed_at = None
 
     def close(self) -> None:
         self._measurer.close()

@@ -313,10 +313,9 @@ class Tracker:
         self._resuming = False
         if step is None:
             self._steps.observed = self._stored
-        elif self._recorder is not None:  # at once: `committed` must not name these any more
-            self._recorder.forget_from(self._steps.first(step))
-        else:
-            self._steps.first(step)
+        first = self._steps.first(step)
+        if self._recorder is not None:  # at once: `committed` must not name these any more
+            self._recorder.resume_from(first)
 
     def _take(self, step: int, scalars: Mapping[str, Any], *, asked: bool) -> bool:
         """Take the snapshot of `step` if it is wanted, and return whether it was."""

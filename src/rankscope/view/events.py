@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from rankscope import store
-from rankscope.store.names import DROPPED
 from rankscope.view.columns import Span
 from rankscope.view.frames import plain
 from rankscope.view.opened import Opened
@@ -18,7 +16,7 @@ DEVIATIONS = 6  # median absolute deviations of the steps; more is a jump
 LEAST_STEPS = 8  # steps without which nothing is said about jumps
 COLLAPSE = 0.1  # of the highest rank so far
 MOST = 500
-MOST_DROPPED = 16
+LATEST = 2**53  # a time beyond it is damage
 RATES = ("rate", "lr", "learning_rate")
 DROP = 0.7  # of the learning rate before
 COLUMNS = 2048
@@ -126,51 +124,19 @@ def _of_row(
 
 
 def _of_run(opened: Opened) -> Iterator[dict[str, Any]]:
-    attrs = opened.attrs
-    for kind, name, words in (
-        ("diverged", "diverged_at", "the loss stopped being finite"),
-        ("stopped", "stopped_at", "training stopped early"),
+    attrs, x = opened.attrs, opened.x
+    resumed = attrs.get("resumed_at") if opened.along == "step" else None
+    for kind, when, words in (
+        ("diverged", attrs.get("diverged_at"), "the loss stopped being finite"),
+        ("stopped", attrs.get("stopped_at"), "training stopped early"),
+        *(
+            ("resume", step, f"training was resumed at step {step}")
+            for step in (resumed[-MOST:] if isinstance(resumed, list) else [])
+        ),
     ):
-        when = attrs.get(name)
-        if isinstance(when, int | float) and not isinstance(when, bool):
-            yield {
-                "kind": kind,
-                "x": float(when),
-                "position": int(np.searchsorted(opened.x, when).clip(0, max(0, len(opened.x) - 1))),
-                "label": words,
-                "name": None,
-                "row": None,
-                "axis": None,
-                "size": None,
-            }
-    for position in _resumed(opened):
-        yield _event(
-            "resume",
-            0,
-            opened.x[position : position + 1],
-            np.array([position]),
-            "training was resumed from an earlier step",
-            None,
-        )
-
-
-def _resumed(opened: Opened) -> Iterator[int]:
-    """Yield the positions from which on rows replace those that a resumed run dropped."""
-    count = opened.attrs.get(DROPPED)
-    for number in range(1, min(count, MOST_DROPPED) + 1 if isinstance(count, int) else 0):
-        path = opened.place.path / DROPPED / str(number)
-        try:
-            before = store.open(path, within=opened.place.root)
-            both = min(len(opened.x), before.sizes[opened.along])
-            other = before[opened.along].to_numpy()[:both] != opened.x[:both]
-            for name, along in opened.scalars().items():
-                if along == opened.along and name in before and before[name].dims == (along,):
-                    old, new = before[name].to_numpy()[:both], opened.read(name)[:both]
-                    other = other | ((old != new) & ~(np.isnan(old) & np.isnan(new)))
-        except (ValueError, KeyError):
-            continue
-        if other.any():
-            yield int(np.argmax(other))
+        if isinstance(when, int | float) and not isinstance(when, bool) and abs(when) <= LATEST:
+            place = np.searchsorted(x, when).clip(0, max(0, len(x) - 1))
+            yield _event(kind, 0, np.array([when]), np.array([place]), words, None)
 
 
 def _event(
