@@ -10,8 +10,9 @@ from torch import nn
 
 from rankscope.matrices.effective import Effective, Step
 
-# Names under which PEFT keeps an adapted layer, and a layer that is trained as a whole.
-BASE, SAVED = "base_layer", "modules_to_save"
+# Names under which PEFT keeps an adapted layer, a layer that is trained as a whole, and a table of
+# which a few tokens are trained.
+BASE, SAVED, TOKENS = "base_layer", "modules_to_save", "token_adapter"
 
 
 def is_adapter(module: nn.Module) -> bool:
@@ -98,8 +99,11 @@ def _entry(module: nn.Module, name: str, adapter: str) -> Any:
 def trained_copy(module: nn.Module) -> str | None:
     """Return which child of a PEFT wrapper runs: a trained copy of a module, or the original.
 
-    None if the module is no such wrapper.
+    A table with a few trained tokens has its adapter in a child. None if the module is no wrapper.
     """
+    tokens = module._modules.get(TOKENS)
+    if tokens is not None and is_adapter(tokens):
+        return TOKENS
     if not {SAVED, "original_module"} <= module._modules.keys():
         return None
     copies = module._modules[SAVED]

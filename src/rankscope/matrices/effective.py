@@ -21,7 +21,8 @@ class Step:
     """One operation on a weight.
 
     parts: names of the stored tensors that enter.
-    module: name of the module whose forward pass is the operation, if no formula is known.
+    module: name of the module whose forward pass is the operation, if no formula is known. For a
+        layer with adapters this is the name of its base layer.
     """
 
     formula: str

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from rankscope.matrices.adapter_maps import map_steps
 from rankscope.matrices.adapters import (
     BASE,
     adapted_key,
@@ -120,6 +121,8 @@ class _Builder:
     def _rebuilt(self, module: nn.Module, name: str, stored: str) -> nn.Module:
         if is_adapter(module):
             steps = adapter_steps(module)
+            if isinstance(steps, str):
+                steps = self._map_steps(module, name, stored) or steps
             if not isinstance(steps, str):
                 return self._adapted(module, name, stored, steps)
             self._note_unknown_adapter(module, stored, steps)
@@ -140,6 +143,20 @@ class _Builder:
     def _built_at(self, module: nn.Module, path: str, name: str, stored: str) -> nn.Module:
         """Build a descendant under the name of `module`."""
         return self.build(module.get_submodule(path), name, dotted(stored, path))
+
+    def _map_steps(
+        self, module: nn.Module, name: str, stored: str
+    ) -> tuple[Step, ...] | str | None:
+        """Return what adapters without a formula do, or why not; None if they are unknown."""
+        steps = map_steps(module)
+        if steps is None:
+            return None
+        weight = Effective(dotted(name, "weight"), (), dotted(BASE, "weight"), steps)
+        try:
+            self._shape(weight.under("", stored))
+        except Exception as failure:  # an adapter may do anything
+            return f"it cannot be computed: {failure}".splitlines()[0]
+        return steps
 
     def _adapted(
         self, module: nn.Module, name: str, stored: str, steps: tuple[Step, ...]

@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Num
 from torch import Tensor, nn
 
+from rankscope.matrices.adapter_maps import adapted
+from rankscope.matrices.adapters import BASE
 from rankscope.matrices.effective import FORMULAS, Effective, Step
 from rankscope.matrices.parametrization import evaluated
 from rankscope.matrices.quantization import is_quantized
@@ -57,6 +59,10 @@ class Weights(Mapping[str, Tensor]):
         if not step.module:
             tensors = [part.to(W.device) for part in parts.values()]
             return FORMULAS[step.formula](W, tensors, step.numbers)
+        name, _, last = f".{step.module}".rpartition(".")
+        if last == BASE:
+            name = name.removeprefix(".")
+            return adapted(self.modules[name], name, W, parts)
         return evaluated(self.modules[step.module], step.module, W, parts)
 
     def checked(self) -> "Weights":
