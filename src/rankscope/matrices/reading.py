@@ -54,10 +54,10 @@ class View:
 class _Steps(NamedTuple):
     """Axes of a reading by their positions in the tensor; many snapshots read by them."""
 
-    count: int
+    elements: int
     sizes: list[int]
     windows: list[tuple[int, int, int]]
-    index: list[tuple[int, int]]
+    fixed: list[tuple[int, int]]
     order: list[int]
 
 
@@ -98,7 +98,7 @@ class Reading:
             axis, start, stop = self.span
             tensor = tensor.narrow(axis, start, stop - start)
         steps = self._steps
-        if tensor.numel() != steps.count:
+        if tensor.numel() != steps.elements:
             raise ValueError(
                 f"matrix {self.name!r}: tensor {self.parameter!r} has shape {tuple(tensor.shape)}, "
                 f"expected axes {dict(self.axes)}; read the model again after changing its shapes"
@@ -106,7 +106,7 @@ class Reading:
         tensor = tensor.reshape(steps.sizes)
         for axis, start, length in steps.windows:
             tensor = tensor.narrow(axis, start, length)
-        for axis, position in steps.index:
+        for axis, position in steps.fixed:
             tensor = tensor.select(axis, position)
         tensor = tensor.permute(steps.order)
         return View(
