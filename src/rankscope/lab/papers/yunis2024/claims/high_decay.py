@@ -42,7 +42,7 @@ def measure(runs: Runs) -> Iterator[Measured]:
     """A seed meets the bound if training at the largest declared decay gains half of that at 0.
 
     The gain is L_const - L_end: the loss of a constant predictor less the last training loss. A run
-    that diverged does not meet it. Without decay 0, or if that gains nothing, the seed cannot tell.
+    that diverged does not meet it. Without decay 0, or if that collapsed, the seed cannot tell.
     The VGG meets the bound if its run at 0.1 ends at 0.98 L_const or above; if it diverged it
     cannot tell, since divergence is no collapse.
     """
@@ -76,11 +76,13 @@ def measure(runs: Runs) -> Iterator[Measured]:
 
 
 def _kept_gain(ds: xr.Dataset, without_decay: xr.Dataset) -> float | None:
-    """Return what training gains over what it gains at decay 0; None if that gains nothing."""
+    """Return what training gains over what it gains at decay 0; None if that run collapsed."""
+    if collapsed(without_decay):
+        return None
     gain, at_zero = (
         run.attrs["constant_loss"] - float(run["training_loss"][-1]) for run in (ds, without_decay)
     )
-    return gain / at_zero if at_zero > 0 else None
+    return gain / at_zero
 
 
 def measure_first(runs: Runs) -> Iterator[Measured]:
