@@ -61,7 +61,8 @@ class Rule:
     measure: yields a measurement for every seed. Its docstring says how the rule reads the claim.
     table: title of the table of evidence.
     reason: why the first rule was changed.
-    changed: whether the rule was made after runs had been seen; then unseen seeds decide it.
+    changed: whether the rule was made after runs had been seen; then unseen seeds decide it, and
+    verdicts say how many there are.
     ours: whether the claim is our own, and not the paper's.
     """
 

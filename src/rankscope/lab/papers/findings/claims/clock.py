@@ -186,5 +186,6 @@ N1 = Rule(
     measure=measure,
     needs=runs_of("vit", experiment=EXPERIMENT),
     table="K-Q of all heads: where half of the fall is done, and the ratio there",
+    changed=True,
     ours=True,
 )

@@ -129,5 +129,6 @@ N3 = Rule(
     measure=measure,
     needs=runs_of("grok", experiment="findings/grokking-rank"),
     table="the crossings of all runs and seeds together",
+    changed=True,
     ours=True,
 )

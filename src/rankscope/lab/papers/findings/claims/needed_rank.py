@@ -157,5 +157,6 @@ N2 = Rule(
     measure=measure,
     needs=runs_of("vit", experiment=EXPERIMENT),
     table="accuracy, the share kept with the initial heads, and r*, by initial scale",
+    changed=True,
     ours=True,
 )
