@@ -118,6 +118,33 @@ def test_claims_of_our_own_study_stand_there_before_their_runs(tmp_path: Path) -
     )
 
 
+def test_an_image_appears_on_a_page_with_the_runs_of_its_figure(tmp_path: Path) -> None:
+    first, second = own_study().experiments
+    (drawn,) = experiment("paper").figures
+    figures = tuple(
+        replace(drawn, name=part.name.partition("/")[2], needs=runs_of(experiment=part.name))
+        for part in (first, second)
+    )
+    study, archive = replace(own_study(), figures=figures), tmp_path / "results"
+    page = tmp_path / "docs/beyond/first.md"
+    page.parent.mkdir(parents=True)
+    page.write_text(
+        "".join(
+            f"<!-- begin: figure {name} -->\nNot run.\n<!-- end: figure {name} -->\n"
+            for name in ("first", "second")
+        )
+    )
+    for part, shown in ((first, ["first"]), (second, ["first", "second"])):
+        runs = run(tmp_path / "runs", replace(study, experiments=(part,)))
+        assert keep(runs, archive, studies=(study,))
+        text = page.read_text()
+        for name in shown:
+            assert f"](../papers/figures/beyond/{name}.png)" in text
+            assert (tmp_path / f"docs/papers/figures/beyond/{name}.png").exists()
+        assert text.count("Not run.") == 2 - len(shown)
+        assert problems(archive, studies=(study,)) == []
+
+
 def test_more_seeds_than_declared_are_kept_from_another_archive(archive: Path) -> None:
     elsewhere = archive.parent / "elsewhere"
     runs = run(archive.parent / "more", toy(), seeds=(3, 11))

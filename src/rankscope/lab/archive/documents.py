@@ -1,8 +1,9 @@
 """The generated parts of README and documentation: tables of claims and runs, and figures.
 
 Tables stand between markers. A document gets the figures it shows: an image at
-"figures/<study>/<figure>.png" is drawn by that figure of that study. A paper has one page. A study
-of our own has a folder of pages, one per experiment: docs/<study>/<experiment>.md.
+"figures/<study>/<figure>.png" is drawn by that figure of that study. Markers named "figure <name>"
+hold the image of a figure whose runs may not be there yet; it appears with them. A paper has one
+page. A study of our own has a folder of pages, one per experiment: docs/<study>/<experiment>.md.
 """
 
 import re
@@ -15,7 +16,7 @@ from typing import Any
 
 from PIL import Image
 
-from rankscope.lab.experiment import Experiment, Study
+from rankscope.lab.experiment import Experiment, FigureRule, Study
 from rankscope.lab.judging.selected_runs import Seeds, all_runs
 from rankscope.lab.judging.study import StudyReport, judge_study
 from rankscope.lab.judging.verdict import Verdict
@@ -82,7 +83,11 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
             "runs": table(*archive_table([report.study for report in reports], archive)),
         },
         **{
-            page: {**_claim_blocks(report, page), **_page_tables(report, archive)}
+            page: {
+                **_claim_blocks(report, page),
+                **_page_tables(report, archive),
+                **_images(report, page),
+            }
             for report in reports
             for page in _pages(root, report.study)
         },
@@ -139,6 +144,21 @@ def _page_tables(report: StudyReport, archive: Path) -> dict[str, str]:
         entry.name: tables_block(entry.make(report.runs.select(entry.needs)[0], archive))
         for entry in report.study.page_tables
     }
+
+
+def _images(report: StudyReport, page: str) -> dict[str, str]:
+    """Return the image of every figure that some seed has all runs for, as seen from the page."""
+    folder = relpath(f"{FIGURES}/{report.study.name}", dirname(page))
+    return {
+        f"figure {figure.name}": f"![{_title(figure)}]({folder}/{figure.name}.png)"
+        for figure in report.study.figures
+        if len(report.runs.select(figure.needs)[0])
+    }
+
+
+def _title(figure: FigureRule) -> str:
+    """The first line of the caption, without its full stop."""
+    return figure.caption.partition("\n")[0].rstrip(".")
 
 
 def _trainings(reports: Iterable[StudyReport]) -> dict[str, Seeds]:
