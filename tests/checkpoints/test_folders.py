@@ -121,6 +121,23 @@ def test_configurations_come_along(tmp_path: Path) -> None:
     assert "adapter_config.json" in problem
 
 
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "weights.safetensors"])
+def test_a_file_with_a_usual_name_has_the_configurations_beside_it(
+    tmp_path: Path, name: str
+) -> None:
+    save_file({"weight": torch.ones(2, 2)}, tmp_path / name)
+    (tmp_path / "adapter_config.json").write_text('{"r": 8}')
+    expected = {"r": 8} if name.startswith("adapter") else None
+    assert open_checkpoint(tmp_path / name).metadata.get("adapter_config") == expected
+
+
+def test_an_index_has_the_configurations_beside_it(tmp_path: Path) -> None:
+    sharded(tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2"}')
+    checkpoint = open_checkpoint(tmp_path / "model.safetensors.index.json")
+    assert checkpoint.metadata["config"] == {"model_type": "gpt2"}
+
+
 def test_other_places_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not exist; pass the path"):
         open_checkpoint(tmp_path / "nothing")

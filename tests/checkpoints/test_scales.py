@@ -46,12 +46,15 @@ def test_float8_is_read_with_its_scale(
                 continue
             expected[i, j] = stored[i, j].double() * factor.double()
     checkpoint = open_checkpoint(tmp_path / "x.safetensors")
+    how = {"row": "per 1 x 4", "column": "per 1 x 4", "block": "per 128 x 128"}
+    how |= {"uneven": how["block"]}
+    note = f"float8_e4m3fn times weight{end} {how.get(form, 'of the whole tensor')}"
+    assert checkpoint.tensors["a.weight"].note == note
     read = checkpoint.read("a.weight")
     rows = [i for i in range(m) if form != "uneven" or i % 97 == 0]
     torch.testing.assert_close(read[rows].double(), expected[rows], rtol=1e-6, atol=0)
     assert torch.equal(checkpoint.read_rows("a.weight", 1, m - 1), read[1 : m - 1])
     assert checkpoint.tensors["a.weight"].dtype == torch.float32
-    assert "float8_e4m3fn times weight" + end in checkpoint.tensors["a.weight"].note
     coverage = rs.views(checkpoint).coverage
     if len(shape) == 2:
         assert coverage[f"a.weight{end}"].how == "in a.weight"

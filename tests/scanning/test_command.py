@@ -86,6 +86,7 @@ def test_a_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["x.safetensors", "--base", "nothing"], "'nothing' does not exist"),
         (["broken.safetensors"], "is damaged"),
         (["x.safetensors", "--include", "zzz*"], "matches no matrix; without --include"),
+        (["x.safetensors", "--device", "cuda", "--on", "ray"], "measures on its CPU cores"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -47,6 +47,14 @@ def test_progress_names_tensors_speed_and_time_left(capsys: pytest.CaptureFixtur
     assert "1 of 4 tensors" in capsys.readouterr().err
 
 
+def test_progress_of_a_series_counts_the_checkpoints_that_remain() -> None:
+    lines = Lines(always=True)
+    lines.start("runs/step10", 4, 4_000_000, remaining=2)
+    lines.advance(1, 1_000_000)
+    expected = "step10: 1 of 4 tensors, 1.00 of 4.00 MB, 0.50 MB/s, 2 more to scan, 22 s left"
+    assert lines.line(2.0) == expected
+
+
 def test_progress_stays_within_the_line_of_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

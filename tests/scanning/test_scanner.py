@@ -164,6 +164,8 @@ def test_a_sort_is_a_column(tmp_path: Path) -> None:
         (["model_1k.bin", "model_10k.bin"], None, [1000, 10_000]),
         (["iter_0001", "iter_0002", "checkpoint-5"], "iter_*", [1, 2]),
         (["global_step10", "global_step20", "zero_to_fp32.py", "latest"], None, [10, 20]),
+        (["step10.pt", ".step20.pt", ".m2"], None, [10]),
+        (["step10.pt", ".step20.pt"], "*.pt", [10]),
     ],
 )
 def test_names_of_series(
@@ -218,3 +220,10 @@ def test_half_precision_whose_sum_overflows_is_finite(tmp_path: Path) -> None:
     row = rs.scan(saved(tmp_path / "x.safetensors", {"a.weight": W})).table().loc["a"]
     S = np.linalg.svd(W.double().numpy(), compute_uv=False)
     assert row["stable_rank"] == pytest.approx((S**2).sum() / S[0] ** 2)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_device_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    path = saved(tmp_path / "x.safetensors", weights())
+    with pytest.raises(ValueError, match="torch sees none"):
+        rs.scan(path, device="cuda")

@@ -12,6 +12,7 @@ from rankscope.checkpoints.files import File, LocalFile, inside, printable, read
 from rankscope.checkpoints.folders import (
     INDEX,
     SHARD,
+    USUAL,
     configurations,
     joined,
     shard_index,
@@ -85,8 +86,10 @@ def _opened(path: str | os.PathLike[str]) -> Checkpoint:
             f"{str(place)!r} does not exist; pass the path of a checkpoint: a file or a folder"
         )
     if place.name.endswith(INDEX):
-        return _open_index(place.parent, place.name)
-    return open_file(LocalFile.at(place))
+        return _with_configurations(_open_index(place.parent, place.name), place.parent)
+    checkpoint = open_file(LocalFile.at(place))
+    # Under another name a configuration may belong to something else.
+    return _with_configurations(checkpoint, place.parent) if place.name in USUAL else checkpoint
 
 
 def open_file(file: File) -> Checkpoint:
@@ -124,6 +127,10 @@ def _open_folder(folder: Path) -> Checkpoint:
         checkpoint = replace(open_file(LocalFile.at(inside(folder, files[0]))), source=str(folder))
     else:
         checkpoint = _open_shards(folder, str(folder), files)
+    return _with_configurations(checkpoint, folder)
+
+
+def _with_configurations(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
     metadata, problems = configurations(folder)
     return replace(
         checkpoint,

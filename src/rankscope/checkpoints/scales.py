@@ -95,9 +95,10 @@ def _add_scaled(
         tensors[stored.name] = replace(stored, refusal=f"{shown} {UNSCALED}")
         return
     owner = scale.name.rpartition(".")[2]
-    how = " x ".join(map(str, blocks)) if scale.shape not in ((), (1,)) else "the whole tensor"
+    whole = all(size == 1 for size in scale.shape)
+    how = "of the whole tensor" if whole else f"per {' x '.join(map(str, blocks))}"
     tensors[stored.name] = replace(
-        stored, dtype=torch.float32, note=f"{stored.format} times {owner} per {how}"
+        stored, dtype=torch.float32, note=f"{stored.format} times {owner} {how}"
     )
     tensors[scale.name] = replace(scale, part_of=stored.name)
     loaders[stored.name] = Scaled(loaders[stored.name], loaders[scale.name], blocks)

@@ -34,6 +34,8 @@ def run_scan(
     on: Literal["here", "ray"] = "here",
 ) -> Scan:
     """Scan the checkpoints at the paths and write them to the run `out`, if it is given."""
+    if on == "ray" and device != "cpu":
+        raise ValueError("a cluster measures on its CPU cores; leave out --device or --on ray")
     with _workers(on) as workers:
         members, left_out = members_of(paths, pattern=pattern)
         options = Options(torch.device(device), leading)

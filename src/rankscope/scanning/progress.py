@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Protocol, TextIO, runtime_checkable
 
 SECONDS = 0.5  # between two lines on a terminal
+LARGE = 1e8  # bytes from which on sizes are shown in GB
 
 
 @runtime_checkable
 class Progress(Protocol):
     """Receiver of what a scan has done."""
 
-    def start(self, source: str, tensors: int, size: int) -> None:
-        """Begin a checkpoint of so many tensors and bytes."""
+    def start(self, source: str, tensors: int, size: int, *, remaining: int = 0) -> None:
+        """Begin a checkpoint of so many tensors and bytes; `remaining` others come after it."""
 
     def advance(self, tensors: int, size: int) -> None:
         """Count tensors and bytes that are measured."""
@@ -26,7 +27,7 @@ class Progress(Protocol):
 class Silent:
     """Progress that nobody sees."""
 
-    def start(self, source: str, tensors: int, size: int) -> None:
+    def start(self, source: str, tensors: int, size: int, *, remaining: int = 0) -> None:
         pass
 
     def advance(self, tensors: int, size: int) -> None:
@@ -43,12 +44,13 @@ class Lines:
         self._stream = stream or sys.stderr
         self._shown = always or self._stream.isatty()
         self._width = 0
-        self._source, self._tensors, self._size = "", 0, 0
+        self._source, self._tensors, self._size, self._remaining = "", 0, 0, 0
         self._done, self._read = 0, 0
         self._began = self._last = 0.0
 
-    def start(self, source: str, tensors: int, size: int) -> None:
+    def start(self, source: str, tensors: int, size: int, *, remaining: int = 0) -> None:
         self._source, self._tensors, self._size = Path(source).name, tensors, size
+        self._remaining = remaining
         self._done = self._read = 0
         self._began = time.monotonic()
 
@@ -66,13 +68,15 @@ class Lines:
             self._write("")
 
     def line(self, seconds: float) -> str:
-        """Return the line after so many seconds."""
+        """Return the line after so many seconds; the others are taken to be of the same size."""
         speed = self._read / max(seconds, 1e-9)
-        left = (self._size - self._read) / speed if speed else 0.0
+        left = (self._size * (1 + self._remaining) - self._read) / speed if speed else 0.0
+        unit, name = (1e9, "GB") if self._size >= LARGE else (1e6, "MB")
+        others = f", {self._remaining} more to scan" if self._remaining else ""
         return (
             f"{self._source}: {self._done} of {self._tensors} tensors, "
-            f"{self._read / 1e9:.2f} of {self._size / 1e9:.2f} GB, {speed / 1e9:.2f} GB/s, "
-            f"{left:.0f} s left"
+            f"{self._read / unit:.2f} of {self._size / unit:.2f} {name}, "
+            f"{speed / unit:.2f} {name}/s{others}, {left:.0f} s left"
         )
 
     def _write(self, line: str) -> None:

@@ -75,6 +75,8 @@ class Scanner:
         progress: Progress | None = None,
         workers: Workers | None = None,
     ) -> None:
+        if workers is None:
+            _require(options.device)
         self._options = options
         self._include = [include] if isinstance(include, str) else include and list(include)
         self._exclude = [exclude] if isinstance(exclude, str) else exclude and list(exclude)
@@ -101,7 +103,8 @@ class Scanner:
         """
         scans = list(earlier)
         problems = [f"base: {problem}" for problem in self._problems]
-        for job in self._jobs(members):
+        for number, job in enumerate(self._jobs(members), start=1):
+            job.remaining = len(members) - number
             try:
                 result = self._scanned(job)
             except ValueError as refusal:
@@ -168,7 +171,8 @@ class Scanner:
             raise job.refusal or ValueError(f"{job.member.path} cannot be read")
         member, matrices, sizes = job.member, job.matrices, job.sizes
         names = [name for names in job.plan for name in names]
-        self._progress.start(member.path, len(names), sum(sizes.get(name, 0) for name in names))
+        size = sum(sizes.get(name, 0) for name in names)
+        self._progress.start(member.path, len(names), size, remaining=job.remaining)
         results: dict[str, MatrixScan] = {}
         problems = list(job.checkpoint.problems)
         for portion, measured in zip(job.plan, self._measured(job, matrices), strict=True):
@@ -183,7 +187,10 @@ class Scanner:
 
 @dataclass
 class Job:
-    """One checkpoint that is opened, and what workers were sent of it; or why it is refused."""
+    """One checkpoint that is opened, and what workers were sent of it; or why it is refused.
+
+    remaining: number of checkpoints after it.
+    """
 
     member: Member
     checkpoint: Checkpoint | None = None
@@ -192,6 +199,12 @@ class Job:
     plan: list[tuple[str, ...]] = field(default_factory=list)
     sent: list[Any] = field(default_factory=list)
     refusal: ValueError | None = None
+    remaining: int = 0
+
+
+def _require(device: torch.device) -> None:
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError("device 'cuda' was asked for, but torch sees none; leave it out")
 
 
 def _why(matrices: Views) -> str:
