@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from rankscope import store
-from rankscope.lab.archive.compaction import Thinned, Way, compact, rules_of
+from rankscope.lab.archive.compaction import Compaction, Thinned, Way, compact, rules_of
 from rankscope.lab.catalogue import load_studies
 from rankscope.lab.running.identity import declaration
 from rankscope.lab.running.stored_run import runs_on_disk
@@ -43,8 +43,8 @@ def main(folder: Path, *, pack: bool) -> int:
 
 
 def is_shorter(how: Way, former: dict) -> bool:
-    """Whether all that a compaction stores is in files of a former one, which was not thinned."""
-    if former["class"] == Thinned.__name__:
+    """Whether all that a compaction stores is in files of a former one, a plain one."""
+    if former["class"] != Compaction.__name__:
         return False
     bits, rules = former["bits"]["mapping"], rules_of(how)
     shorter = dict.fromkeys(how.grains, 0) if isinstance(how, Thinned) else {}

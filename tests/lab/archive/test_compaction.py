@@ -24,6 +24,7 @@ from lab.papers.yunis2024.closed_form_runs import (
 from rankscope.lab.archive.archived_files import archive_path, is_archive
 from rankscope.lab.archive.compaction import (
     FEW_SPECTRA,
+    CoarseTails,
     Compaction,
     Leading,
     Thinned,
@@ -111,6 +112,24 @@ def test_leading_values_alone_of_some_spectra() -> None:
     assert small["singular_values"][..., 2:].isnull().all()
     assert small["alignment"][..., 5].notnull().any()
     assert small.attrs["compaction"]["values"] == {"mapping": {"singular_values": 2}}
+
+
+def test_small_values_of_some_spectra_have_few_digits_between_both_ends() -> None:
+    ds = run()
+    small = compact(ds, CoarseTails(Compaction(), {"singular_values": 4}, bits=2))
+    before, after = (d["singular_values"].transpose("step", "matrix", "k") for d in (ds, small))
+    np.testing.assert_allclose(after[..., :4], before[..., :4], rtol=2**-10)
+    np.testing.assert_allclose(after[[0, -1]], before[[0, -1]], rtol=2**-10)
+    np.testing.assert_allclose(after, before, rtol=2**-3)
+    assert (np.diff(after[..., :8]) <= 0).all()
+    mantissas = np.frexp(after[1:-1, :, 4:].to_numpy())[0]
+    free = after[1:-1, :, 4:].to_numpy() < after[1:-1, :, 3:4].to_numpy()  # others are cut there
+    assert free.any() and (mantissas[free] * 8 % 1 == 0).all()
+    assert small.attrs["compaction"]["leading"] == {"mapping": {"singular_values": 4}}
+    xr.testing.assert_equal(
+        compact(ds, CoarseTails(Compaction(), {"singular_values": 99}))["singular_values"],
+        compact(ds, Compaction())["singular_values"],
+    )
 
 
 def test_thinned_spectra_stand_at_a_few_snapshots_and_losses_at_all() -> None:

@@ -82,7 +82,23 @@ class Leading:
     values: Mapping[str, int]
 
 
-Way = Compaction | Thinned | Leading
+@dataclass(frozen=True)
+class CoarseTails:
+    """A compaction that stores the small values of some spectra with fewer digits.
+
+    At the first and the last snapshot they have all their digits. Sums over a spectrum hardly
+    change, since errors of many values cancel.
+
+    leading: number of values that are not small, by variable.
+    bits: bits of the mantissa of all later values.
+    """
+
+    compaction: Compaction
+    leading: Mapping[str, int]
+    bits: int = 3
+
+
+Way = Compaction | Thinned | Leading | CoarseTails
 
 FEW_SPECTRA = Thinned(Compaction(), SPECTRA)  # for a training with a hundred snapshots or more
 
@@ -114,11 +130,22 @@ def _shortened(ds: xr.Dataset, name: str, how: Way) -> xr.DataArray:
     array, grain = ds[name], _grains(how).get(name)
     if grain is None:
         short = array.copy(data=rounded(array.to_numpy(), rules_of(how).bits[name]))
+        if isinstance(how, CoarseTails) and name in how.leading:
+            short = _with_coarse_tails(short, how.leading[name], how.bits)
     else:
         short = (array / grain).round() * grain + 0.0  # no negative zeros
     for mask in _masks(ds, name, how):
         short = short.where(mask)
     return short.transpose(*array.dims)
+
+
+def _with_coarse_tails(spectra: xr.DataArray, leading: int, bits: int) -> xr.DataArray:
+    """Round the values after the leading ones, but for both ends; they stay in order."""
+    coarse = spectra.copy(data=rounded(spectra.to_numpy(), bits))
+    step, k = (xr.DataArray(np.arange(spectra.sizes[axis]), dims=[axis]) for axis in ("step", "k"))
+    exact = (k < leading) | (step == 0) | (step == step[-1])
+    least = spectra.isel(k=min(leading, spectra.sizes["k"]) - 1, drop=True)
+    return spectra.where(exact, coarse.where(~(coarse > least), least)).transpose(*spectra.dims)
 
 
 def _masks(ds: xr.Dataset, name: str, how: Way) -> Iterator[xr.DataArray]:

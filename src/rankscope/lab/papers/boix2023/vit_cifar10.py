@@ -45,7 +45,7 @@ its bound by one block in one of them.
 
 from dataclasses import replace
 
-from rankscope.lab.archive.compaction import BITS, Compaction
+from rankscope.lab.archive.compaction import BITS, CoarseTails, Compaction
 from rankscope.lab.data.digits import Digits
 from rankscope.lab.data.images import CIFAR10, CIFAR10_TEST
 from rankscope.lab.experiment import Experiment, Scale
@@ -101,9 +101,12 @@ SMOKE = replace(
 SECONDS: dict[Scale, int | None] = {"paper": 3300, "small": 180, "smoke": 6}
 # Claims read changes of products at all times, the products themselves at the start, and matrices
 # only to tell whether a run collapsed.
-VIT = Compaction(
-    bits={**BITS, "product_change_singular_values": 7},
-    ends=tuple(name for name in BITS if name != "product_change_singular_values"),
+VIT = CoarseTails(
+    Compaction(
+        bits={**BITS, "product_change_singular_values": 7},
+        ends=tuple(name for name in BITS if name != "product_change_singular_values"),
+    ),
+    leading={"product_change_singular_values": 32},
 )
 
 

@@ -36,7 +36,7 @@ Expected at `small`: 25 of 27 runs cross, between steps 180 and 4,000. N3 fails:
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rankscope.lab.archive.compaction import Thinned
+from rankscope.lab.archive.compaction import BITS, OVERLAPS, CoarseTails, Compaction
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.papers.yunis2024 import grok
 from rankscope.lab.running.run_key import RunKey
@@ -62,8 +62,10 @@ PAPER = replace(grok.PAPER, snapshots=SNAPSHOTS, stop=Generalised(accuracy=0.5, 
 SMALL = replace(grok.SMALL, snapshots=LogSpaced(32), stop=Generalised(accuracy=0.5, steps=200))
 SMOKE = replace(grok.SMOKE, snapshots=LogSpaced(4))
 SECONDS: dict[Scale, int | None] = {"paper": 1200, "small": 900, "smoke": 5}
-# N3 reads ranks at the crossing, so spectra have every snapshot.
-COMPACTION: Thinned = grok.COMPACTION
+# N3 reads ranks and norms at the crossing, so spectra have every snapshot, and no overlaps.
+COMPACTION = CoarseTails(
+    Compaction(bits={**BITS, "singular_values": 7}, ends=OVERLAPS), leading={"singular_values": 32}
+)
 
 
 def experiment(scale: Scale) -> Experiment:

@@ -54,6 +54,7 @@ and 29% at 10.
 from dataclasses import replace
 from functools import partial
 
+from rankscope.lab.archive.compaction import BITS, SPECTRA, Compaction, Thinned
 from rankscope.lab.data.features import LogMel
 from rankscope.lab.data.formant import FormantSpeech
 from rankscope.lab.data.mixed_speech import MixedSpeech
@@ -121,6 +122,7 @@ SMOKE = replace(
 )
 SECONDS: dict[Scale, int | None] = {"paper": 2300, "small": 290, "smoke": 5}
 ACTING = partial(acting_like, paper=PUBLISHED, run=SMALL, share=SUM_SHARE)
+COMPACTION = Thinned(Compaction({**BITS, "singular_values": 8}), SPECTRA)
 
 
 def experiment(scale: Scale) -> Experiment:
@@ -130,4 +132,4 @@ def experiment(scale: Scale) -> Experiment:
         "small": at_decays(SMALL, DECAYS, acting=ACTING),
         "smoke": at_decays(SMOKE, (1.0, 0.1), acting=ACTING),
     }[scale]
-    return decay_sweep("yunis2024/lstm", scale, runs, seconds=SECONDS)
+    return decay_sweep("yunis2024/lstm", scale, runs, seconds=SECONDS, compaction=COMPACTION)
