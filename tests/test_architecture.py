@@ -46,6 +46,7 @@ MAY_IMPORT = {
     "scanning": {
         "checkpoints",
         "extras",
+        "lora",
         "matrices",
         "metrics",
         "spectra",

@@ -37,8 +37,8 @@ def series_in(folder: Path, *, pattern: str | None = None) -> tuple[list[Member]
     names = sorted(entry.name for entry in os.scandir(folder))
     if pattern is None and (METADATA in names or _is_checkpoint(names)):
         return [Member(number_in(folder.name) or 0, str(folder))], []
-    shown = [name for name in names if not name.startswith(".")]
-    chosen = [name for name in shown if pattern is None or fnmatch.fnmatch(name, pattern)]
+    visible = [name for name in names if not name.startswith(".")]
+    chosen = [name for name in visible if pattern is None or fnmatch.fnmatch(name, pattern)]
     candidates = [name for name in chosen if _could_be(folder / name)]
     skeletons: dict[str, list[str]] = {}
     for name in candidates:

@@ -17,6 +17,7 @@ import torch
 
 from rankscope.checkpoints import open_checkpoint
 from rankscope.matrices import Views, views
+from rankscope.scanning.adapters import matrices_of, open_scanned
 from rankscope.scanning.measuring import Base, Measured, measure
 from rankscope.scanning.portions import read_portion
 from rankscope.scanning.tasks import Task
@@ -74,7 +75,7 @@ def measure_there(task: Task) -> Measured:
 
 @lru_cache(maxsize=2)
 def _opened(path: str, include: tuple[str, ...] | None, exclude: tuple[str, ...] | None) -> Views:
-    return views(open_checkpoint(path), include=include, exclude=exclude)
+    return matrices_of(open_scanned(path), include=include, exclude=exclude)
 
 
 @lru_cache(maxsize=1)

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 import torch
 
-from rankscope.checkpoints import open_checkpoint
 from rankscope.checkpoints.series import Member
 from rankscope.extras import needed_by
-from rankscope.matrices import Coverage, Views, views
+from rankscope.matrices import Coverage, Views
+from rankscope.scanning.adapters import matrices_of, open_scanned
 from rankscope.scanning.measuring import Options
 from rankscope.scanning.portions import read_portion
 from rankscope.scanning.progress import Lines
@@ -62,7 +62,7 @@ def _first_readable(
     """Return the matrices of the first checkpoint that can be read, which lay out the run."""
     for number, member in enumerate(members):
         try:
-            return views(open_checkpoint(member.path), include=include, exclude=exclude)
+            return matrices_of(open_scanned(member.path), include=include, exclude=exclude)
         except ValueError:
             if number + 1 == len(members):
                 raise
@@ -83,8 +83,8 @@ def _stored(
     """Return a checkpoint that an earlier scan has stored, with what could not be read of it."""
     stored = {matrix.name: matrix for matrix in stored_matrices(out, member.step)}
     try:
-        checkpoint = open_checkpoint(member.path)
-        matrices = views(checkpoint, include=include, exclude=exclude)
+        checkpoint = open_scanned(member.path)
+        matrices = matrices_of(checkpoint, include=include, exclude=exclude)
     except ValueError as refusal:
         problem = f"step {member.step} is stored, and cannot be read again: {refusal}"
         return CheckpointScan(

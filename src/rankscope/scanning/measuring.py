@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint
-from rankscope.matrices import Reading, Views, difference
+from rankscope.lora.factors import core
+from rankscope.matrices import Product, Reading, Views, difference
 from rankscope.matrices.source import CheckpointTensors
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.portions import Portion
@@ -59,14 +60,15 @@ class Base:
 
 def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
     """Return the scan of each matrix in a portion, without a change where the base has none."""
+    readings = [r for r in portion.readings if r.parameter in portion.tensors]
     weights = {
         reading.name: reading.view(portion.tensors[reading.parameter]).W.to(options.device)
-        for reading in portion.readings
+        for reading in readings
     }
     changes: dict[str, Tensor] = {}
     notes: dict[str, str] = {}
     refused = list(portion.refused)
-    for reading in portion.readings if base is not None else ():
+    for reading in readings if base is not None else ():
         assert base is not None
         try:
             W0 = base.matrix(reading)
@@ -98,9 +100,30 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
             change_norm=change_norms.get(reading.name, np.nan),
             note=notes.get(reading.name, ""),
         )
-        for reading in portion.readings
+        for reading in readings
     )
-    return Measured(matrices, tuple(refused))
+    products = (
+        _of_product(reading, portion.products[reading.parameter], options)
+        for reading in portion.readings
+        if reading.parameter in portion.products
+    )
+    return Measured((*matrices, *products), tuple(refused))
+
+
+def _of_product(reading: Reading, product: Product, options: Options) -> MatrixScan:
+    """Return the scan of an adapter's change, exact from its factors; the other values are 0."""
+    S = np.zeros(min(reading.m, reading.n))
+    values = core(product).S.numpy()[: len(S)]
+    S[: len(values)] = values
+    return MatrixScan(
+        name=reading.name,
+        kind=reading.kind,
+        m=reading.m,
+        n=reading.n,
+        dtype=str(product.left.dtype).removeprefix("torch."),
+        S=S[: options.leading],
+        norm=float(np.sqrt((values**2).sum())),
+    )
 
 
 def shared_change(W: Tensor, W0: Tensor) -> tuple[Tensor | None, str]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from rankscope.scanning.adapters import LORA
 from rankscope.scanning.matrix import MatrixScan
 
 NUMBER = re.compile(r"\d+")
@@ -56,7 +57,8 @@ def _alone(matrix: MatrixScan) -> Iterable[str]:
     if share > DOMINANT:
         yield f"one direction holds {share:.0%}"
     whole = len(S) == min(matrix.m, matrix.n)
-    if whole and (zeros := int((ZERO * S[0] >= S).sum())):
+    low_rank = matrix.kind == LORA
+    if whole and not low_rank and (zeros := int((ZERO * S[0] >= S).sum())):
         yield f"{zeros} of {len(S)} directions are zero"
 
 

@@ -4,14 +4,15 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 
 from torch import Tensor
 
 from rankscope.checkpoints import natural_order
-from rankscope.matrices import Reading, Views
+from rankscope.matrices import Product, Reading, Views
+from rankscope.scanning.adapters import changes_in
 
 # Tensors are measured in portions of about this many bytes on disk, so that small ones share the
 # cores. The next portion is read meanwhile if it is no larger; a large tensor waits its turn.
@@ -23,11 +24,13 @@ READERS = 2  # tensors that are read at once, so that the disk has the next requ
 class Portion:
     """Tensors that are in memory together, and what is read from them.
 
+    products: changes that an adapter makes, by the name of the left factor.
     refused: sentences on tensors that could not be read.
     """
 
     tensors: dict[str, Tensor]
     readings: tuple[Reading, ...]
+    products: dict[str, Product] = field(default_factory=dict)
     refused: tuple[str, ...] = ()
 
 
@@ -61,18 +64,29 @@ def portions(
 def read_portion(matrices: Views, names: Sequence[str]) -> Portion:
     """Read the tensors of these names, and name those that cannot be read."""
     tensors: dict[str, Tensor] = {}
+    products: dict[str, Product] = {}
     refused: list[str] = []
+    changes = changes_in(matrices)
+
+    def read(name: str) -> None:
+        if name in changes:
+            products[name] = changes[name].product()
+        else:
+            tensors[name] = matrices.tensors[name]
+
     with ThreadPoolExecutor(READERS, thread_name_prefix="rankscope-reader") as readers:
-        futures = {name: readers.submit(matrices.tensors.__getitem__, name) for name in names}
-    for name, future in futures.items():
+        futures = [readers.submit(read, name) for name in names]
+    for future in futures:
         try:
-            tensors[name] = future.result()
+            future.result()
         except ValueError as refusal:
             refused.append(str(refusal))
-    places = {name: place for place, name in enumerate(tensors)}
-    readings = (reading for reading in matrices.readings.values() if reading.parameter in places)
+    places = {name: place for place, name in enumerate(names)}
+    there = tensors.keys() | products.keys()
+    readings = (reading for reading in matrices.readings.values() if reading.parameter in there)
     in_order = sorted(readings, key=lambda reading: places[reading.parameter])
-    return Portion(tensors, tuple(in_order), tuple(refused))
+    tensors = {name: tensors[name] for name in names if name in tensors}
+    return Portion(tensors, tuple(in_order), products, tuple(refused))
 
 
 def _ahead(reads: list[Callable[[], Portion]], small: list[bool]) -> Iterator[Portion]:

@@ -13,6 +13,7 @@ import torch
 from rankscope.checkpoints import Checkpoint, open_checkpoint
 from rankscope.checkpoints.series import Member, given_in_order, series_in
 from rankscope.matrices import Views, views
+from rankscope.scanning.adapters import changes_in, matrices_of, open_scanned
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.measuring import Base, Measured, Options, measure, sizes_of
 from rankscope.scanning.portions import planned, portions
@@ -139,8 +140,13 @@ class Scanner:
 
     def _job(self, member: Member) -> "Job":
         try:
-            checkpoint = open_checkpoint(member.path)
-            matrices = views(checkpoint, include=self._include, exclude=self._exclude)
+            checkpoint = open_scanned(member.path)
+            matrices = matrices_of(checkpoint, include=self._include, exclude=self._exclude)
+            if self._base is not None and changes_in(matrices):
+                raise ValueError(
+                    f"{checkpoint.source} holds an adapter, which is a change already; scan it "
+                    f"alone, or type rankscope lora {member.path} --base {self._base_name}"
+                )
             if not matrices:
                 raise ValueError(f"{checkpoint.source} has no matrix to scan: {_why(matrices)}")
         except ValueError as refusal:
