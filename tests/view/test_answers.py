@@ -7,9 +7,6 @@ import numpy as np
 import pytest
 
 import rankscope as rs
-from rankscope.lab.catalogue import load_study
-from rankscope.lab.judging.verdict import MARKS
-from rankscope.view.papers import TITLES
 from rankscope.view.quantities import METRICS
 from view.viewed_runs import EVIL, NAMES, SHAPES, Server, create, fill, serving, snapshot, write
 
@@ -331,36 +328,6 @@ def test_a_fault_of_the_server_is_one_sentence(
     answer = server.ask(f"/api/heat?run={run}")
     assert (answer.status, answer.json["error"]) == (500, "the server failed here (RuntimeError)")
     assert "content-security-policy" in answer.headers
-
-
-def test_verdicts_of_the_archive_are_listed_with_their_runs_and_figures() -> None:
-    with serving(RESULTS) as server:
-        papers = {paper["key"]: paper for paper in server.get("papers").json["papers"]}
-        runs = {row["id"] for row in server.get("runs").json["runs"]}
-        figures = papers["boix2023"]["figures"]
-        assert server.get("figure", path=figures[0]).body.startswith(b"\x89PNG")
-        for name in ("../../README.md", "boix2023/../../../README.md", "README.md"):
-            assert server.get("figure", path=name).status == 404
-    for key, title in TITLES.items():
-        study = load_study(key, "paper")
-        assert study.title == title
-        claims = papers[key]["claims"]
-        assert claims
-        for network in (network for claim in claims for network in claim["networks"]):
-            assert network["verdict"] in MARKS
-            words = study.network_title(network["experiment"], network["network"])
-            assert papers[key]["titles"][network["network"]] == words
-            assert set(network["runs"]) <= runs
-
-
-def test_damaged_verdicts_are_left_out(tmp_path: Path) -> None:
-    for number, text in enumerate(("", "[]", '{"verdicts": [1]}', "[" * 100_000)):
-        (tmp_path / str(number)).mkdir()
-        (tmp_path / str(number) / "verdicts.json").write_text(text)
-    with serving(tmp_path) as server:
-        answer = server.get("papers").json
-    assert answer["papers"] == []
-    assert "rankscope view results" in answer["hint"]
 
 
 def test_a_flow_comes_with_its_stages() -> None:

@@ -1,39 +1,20 @@
 """What a person sees and does on the page, in a real browser with archived runs."""
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from view.browsing import RESULTS, Watched, chromium, watched
-from view.viewed_runs import EVIL, NAMES, Server, serving, write
-
-ARCHIVED = (
-    "yunis2024/grok/grok/decay-1/seed-0.zarr.zip",
-    "yunis2024/grok/grok/decay-0/seed-0.zarr.zip",
-    "yunis2024/vgg/vgg/decay-0.001/seed-0.zarr.zip",
-    "boix2023/vit-cifar10/vit/scale-0.1/seed-0.zarr.zip",
-    "boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0.zarr.zip",
-    "boix2023/toy-diag/teacher-1/alpha-1e-16/seed-0.zarr.zip",
-    "boix2023/toy-diag/teacher-1/algorithm/seed-0.zarr.zip",
-    "yunis2024/verdicts.json",
-)
+from view.archived_site import address, archive, exported, wait_for_paint
+from view.browsing import Watched, chromium, watched
+from view.viewed_runs import EVIL, Server
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = tmp_path_factory.mktemp("results")
-    for name in ARCHIVED:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(RESULTS / name, folder / name)
-    write(folder / "tracked", decay=0.5, seed=1)
-    write(folder / "evil", names=(EVIL, *NAMES[1:]), decay=EVIL)
-    (folder / "broken").mkdir()
-    (folder / "broken" / "zarr.json").write_text('{"zarr_format": 3, "node_type": "gro')
-    with serving(folder) as running:
+    with archive(tmp_path_factory.mktemp("results")) as running:
         yield running
 
 
@@ -43,37 +24,10 @@ def browser() -> Iterator[Any]:
         yield running
 
 
-def address(server: Server) -> str:
-    return f"http://127.0.0.1:{server.port}/?token={server.gate.token}"
-
-
 @pytest.fixture
 def site(server: Server, browser: Any) -> Iterator[Watched]:
     with watched(browser, address(server)) as result:
         yield result
-
-
-def painted(page: Any, panel: str) -> int:
-    """Number of different colours on the canvas of a panel."""
-    script = """panel => {
-      const canvas = document.querySelector(`[data-panel="${panel}"] canvas`);
-      if (!canvas || !canvas.width) return 0;
-      const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
-      return new Set(new Uint32Array(data.buffer)).size;
-    }"""
-    colours: int = page.evaluate(script, panel)
-    return colours
-
-
-def wait_for_paint(page: Any, panel: str) -> None:
-    page.wait_for_selector(f'[data-panel="{panel}"] canvas')
-    page.wait_for_function(
-        """panel => { const c = document.querySelector(`[data-panel="${panel}"] canvas`);
-           return c && c.width > 1 && new Set(new Uint32Array(
-             c.getContext("2d").getImageData(0, 0, c.width, c.height).data.buffer)).size > 2 }""",
-        arg=panel,
-    )
-    assert painted(page, panel) > 2
 
 
 def open_run(site: Watched, name: str) -> None:
@@ -143,7 +97,7 @@ def test_what_moved_leads_to_the_matrix(site: Watched) -> None:
     site.page.wait_for_selector('[data-panel="moved"]')
 
 
-def test_papers_lead_to_numbers_and_runs(site: Watched) -> None:
+def test_papers_lead_to_figures_numbers_and_runs(site: Watched) -> None:
     site.page.locator('[data-view="papers"]').click()
     site.page.wait_for_selector('[data-panel="yunis2024"]')
     marks = site.page.locator('[data-panel="yunis2024"]').inner_text()
@@ -152,6 +106,8 @@ def test_papers_lead_to_numbers_and_runs(site: Watched) -> None:
     claim = site.page.locator('[data-panel="claim"]')
     assert "groks" in claim.inner_text()
     assert re.search(r"seed 0: \S+", claim.inner_text())
+    site.page.wait_for_function("() => document.querySelector('figure img')?.naturalWidth > 0")
+    assert "/figure?" in str(claim.locator("figure a").get_attribute("href"))
     claim.locator("[data-open]").first.click()
     site.page.wait_for_selector(".runline")
 
@@ -294,117 +250,6 @@ def test_space_plays_through_the_run(site: Watched, server: Server) -> None:
     page.keyboard.press(" ")
 
 
-PICTURES = [
-    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("scalars", "moved")),
-    ("yunis2024/grok/grok/decay-1/seed-0", "depth", ("scalars", "heat")),
-    ("tracked", "matrix", ("image", "spectrum", "energy", "percentiles", "metric")),
-    ("tracked", "alignment", ("heat", "diagonal", "mean")),
-    ("boix2023/vit-cifar10/vit/scale-0.1/seed-0", "heads", ("heads", "spectrum", "energy")),
-    ("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0", "theory", ("loss", "z", "y")),
-    ("yunis2024/grok/grok/decay-1/seed-0", "compare", ("compare",)),
-]
-
-
-@pytest.mark.parametrize(("run", "view", "panels"), PICTURES, ids=[view for _, view, _ in PICTURES])
-def test_every_picture_exports(
-    site: Watched, server: Server, tmp_path: Path, run: str, view: str, panels: tuple[str, ...]
-) -> None:
-    page = site.go(view=view, run=server.key(run), runs=[server.key(run)])
-    site.settled()
-    pictures = page.locator("[data-panel]:has(canvas), [data-panel].ranking")
-    shown = pictures.evaluate_all("panels => panels.map(panel => panel.dataset.panel)")
-    assert set(panels) <= set(shown)
-    for panel in shown:
-        content = {kind: exported(site, panel, kind, tmp_path) for kind in ("PNG", "SVG", "CSV")}
-        assert content["PNG"].startswith(b"\x89PNG") and len(content["PNG"]) > 2000
-        legend = page.locator(f'[data-panel="{panel}"] .legend > span').all_inner_texts()
-        drawn = re.findall(">([^<]+)</text>", content["SVG"].decode())
-        assert legend or panel not in ("heat", "image", "spectrum", "energy", "mean", "loss")
-        assert {text for text in legend if "\n" not in text} <= set(drawn), panel
-        assert len(content["CSV"].splitlines()) > 2
-        open_menu(page, panel).get_by_role("button", name="Python").click()
-        lines = page.locator("pre.lines").inner_text()
-        assert "import rankscope as rs" in lines
-        compile(lines, "lines", "exec")
-        page.keyboard.press("Escape")
-        page.wait_for_selector("dialog", state="detached")
-
-
-TABLES = [
-    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("kinds", "depths")),
-    ("tracked", "matrix", ("facts",)),
-    ("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0", "theory", ("stages",)),
-    ("yunis2024/grok/grok/decay-1/seed-0", "compare", ("curves",)),
-    ("", "papers", ("yunis2024", "claim")),
-    ("", "runs", ("runs",)),
-]
-
-
-@pytest.mark.parametrize(("run", "view", "panels"), TABLES, ids=[view for _, view, _ in TABLES])
-def test_every_table_exports_its_numbers(
-    site: Watched, server: Server, tmp_path: Path, run: str, view: str, panels: tuple[str, ...]
-) -> None:
-    key = {"run": server.key(run), "runs": [server.key(run)]} if run else {}
-    page = site.go(view=view, **key, **({"claim": "yunis2024/Y9"} if view == "papers" else {}))
-    site.settled()
-    for panel in panels:
-        page.wait_for_selector(f'[data-panel="{panel}"] details.menu')
-        rows = exported(site, panel, "CSV", tmp_path).decode().splitlines()
-        assert len(rows) > 1
-        menu = open_menu(page, panel)
-        assert menu.get_by_role("button", name="PNG").count() == 0
-        python = menu.get_by_role("button", name="Python")
-        assert python.count() == (panel not in ("yunis2024", "claim", "runs"))
-        if python.count():
-            python.click()
-            compile(page.locator("pre.lines").inner_text(), "lines", "exec")
-            page.keyboard.press("Escape")
-            page.wait_for_selector("dialog", state="detached")
-        else:
-            menu.locator("summary").click()
-
-
-def test_the_table_of_runs_exports_what_the_filter_leaves(site: Watched, tmp_path: Path) -> None:
-    site.page.get_by_label("Filter runs").fill("grok decay")
-    site.page.wait_for_function("() => document.querySelectorAll('tbody [data-run]').length === 2")
-    rows = exported(site, "runs", "CSV", tmp_path).decode().splitlines()
-    assert len(rows) == 3
-    assert all("grok" in row for row in rows[1:])
-
-
-def open_menu(page: Any, panel: str) -> Any:
-    """Open the exports of a panel."""
-    menu = page.locator(f'[data-panel="{panel}"] details.menu')
-    menu.locator("summary").click()
-    return menu
-
-
-def exported(site: Watched, panel: str, kind: str, folder: Path) -> bytes:
-    """Return the file that a panel exports."""
-    menu = open_menu(site.page, panel)
-    with site.page.expect_download() as download:
-        menu.get_by_role("button", name=kind).click()
-    assert download.value.suggested_filename.endswith(kind.lower())
-    download.value.save_as(folder / kind)
-    return (folder / kind).read_bytes()
-
-
-def test_an_exported_spectrum_is_the_one_at_the_cursor(
-    site: Watched, server: Server, tmp_path: Path
-) -> None:
-    page = site.go(view="matrix", run=server.key("tracked"), at="10", matrix="output")
-    site.settled()
-    for panel in ("spectrum", "energy"):
-        early = exported(site, panel, "SVG", tmp_path)
-        table = exported(site, panel, "CSV", tmp_path)
-        page.keyboard.press("End")
-        page.wait_for_function("() => location.search.includes('at=58')")
-        assert exported(site, panel, "SVG", tmp_path) != early
-        assert exported(site, panel, "CSV", tmp_path) != table
-        page.keyboard.press("Home")
-        page.wait_for_function("() => location.search.includes('at=0')")
-
-
 def test_ranks_and_chance_are_of_the_nearest_snapshot_with_a_spectrum(
     site: Watched, server: Server
 ) -> None:
@@ -435,56 +280,3 @@ def test_a_damaged_run_is_marked_and_the_rest_works(site: Watched) -> None:
     row = page.locator("tbody tr", has_text="broken")
     assert "damaged" in row.inner_text()
     assert row.locator("[data-run]").is_disabled()
-
-
-EVERY_VIEW = (
-    *("runs", "moved", "depth", "matrix", "alignment"),
-    *("heads", "theory", "compare", "papers"),
-)
-RUNS = {
-    "heads": "boix2023/vit-cifar10/vit/scale-0.1/seed-0",
-    "theory": "boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0",
-}
-
-
-@pytest.mark.parametrize("view", EVERY_VIEW)
-def test_a_phone_has_no_horizontal_scroll(server: Server, browser: Any, view: str) -> None:
-    run = server.key(RUNS.get(view, "yunis2024/grok/grok/decay-1/seed-0"))
-    with watched(browser, address(server), width=390, height=800) as site:
-        page = site.go(view=view, run=run, runs=[run])
-        site.settled()
-        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
-
-
-@pytest.mark.parametrize("width", [760, 920, 1280])
-def test_every_view_is_in_sight(server: Server, browser: Any, width: int) -> None:
-    with watched(browser, address(server), width=width) as site:
-        tabs = site.page.locator("nav.tabs button")
-        boxes = [tab.bounding_box() for tab in tabs.all()]
-        bar = site.page.locator("nav.tabs").bounding_box()
-        assert len(boxes) == len(EVERY_VIEW) and bar
-        assert all(box and box["x"] + box["width"] <= bar["x"] + bar["width"] for box in boxes)
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("view", EVERY_VIEW)
-def test_axe_finds_no_serious_fault(server: Server, browser: Any, view: str, theme: str) -> None:
-    axe = pytest.importorskip(
-        "axe_playwright_python.sync_playwright", reason="install the extra dev"
-    )
-    run = server.key(RUNS.get(view, "yunis2024/grok/grok/decay-1/seed-0"))
-    with watched(browser, address(server), color_scheme=theme) as site:
-        page = site.go(
-            view=view,
-            run=run,
-            runs=[run],
-            **({"claim": "yunis2024/Y9"} if view == "papers" else {}),
-        )
-        site.settled()
-        violations = axe.Axe().run(page).response["violations"]
-        grave = [
-            (violation["id"], [node["html"][:120] for node in violation["nodes"]][:3])
-            for violation in violations
-            if violation["impact"] in ("serious", "critical")
-        ]
-        assert not grave, grave

@@ -1,7 +1,6 @@
 """The papers' claims: verdicts that are stored beside runs, with evidence, runs and figures."""
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,28 @@ TITLES = {
     "yunis2024": "Rank Minimization, Alignment and Weight Decay in Neural Networks",
     "boix2023": "Transformers learn through gradual rank increase",
     "findings": "Beyond the papers",
+}
+# Figures that show a claim, and an earlier rule for it, as on the pages of the papers.
+FIGURES = {
+    "Y1": ("figure-1",),
+    "Y2": ("figure-2",),
+    "Y3": ("figure-3",),
+    "Y3b": ("figure-3",),
+    "Y4": ("decay-overview", "figure-4"),
+    "Y5": ("figure-5",),
+    "Y6": ("figure-6",),
+    "Y8": ("figure-7",),
+    "Y8b": ("figure-7",),
+    "Y9": ("grokking",),
+    "Y12": ("rank-by-decay",),
+    "B1": ("figure-6",),
+    "B2": ("figure-7",),
+    "B3": ("activation-errors",),
+    "B5": ("figure-9",),
+    "B6": ("figure-3",),
+    "B7": ("figure-12", "figure-1"),
+    "B8": ("figure-4",),
+    "B9": ("figure-5",),
 }
 # How networks are written for people: words of the laboratory, which would bring torch with it.
 NETWORKS = {
@@ -138,9 +159,9 @@ def _runs(network: Any, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _own_figures(verdict: Any, figures: list[str]) -> list[str]:
-    """Return the figures whose name begins with the claim's key."""
-    key = verdict.claim.lower()
-    return [name for name in figures if re.match(rf"{re.escape(key)}\b", Path(name).stem.lower())]
+    """Return the figures of a claim that are there."""
+    wanted = FIGURES.get(verdict.claim.removesuffix("-first"), ())
+    return [name for stem in wanted for name in figures if Path(name).stem == stem]
 
 
 def _figures(verdicts: Path, root: Path) -> Iterator[tuple[str, Path]]:

@@ -1,6 +1,6 @@
 /** The page: a bar of views, the open one below it, and news from the server. */
 
-import { effect, html, render, signal } from "./vendor/index.js";
+import { effect, html, render, signal, useEffect, useRef } from "./vendor/index.js";
 import { load, url } from "./data/api.js";
 import { failed, follow, listVersion } from "./data/live.js";
 import { useRun } from "./data/run.js";
@@ -37,9 +37,14 @@ function viewsOf(info) {
 }
 
 function Bar({ views }) {
+  const tabs = useRef(null);
+  useEffect(() => {
+    const tab = tabs.current.querySelector("[aria-current]"); // phones show a part of the bar
+    tabs.current.scrollLeft = tab.offsetLeft - (tabs.current.clientWidth - tab.offsetWidth) / 2;
+  }, [state.view.value]);
   return html`<header class="top">
     <button class="brand" onClick=${() => (state.view.value = "runs")} aria-label="rankscope: all runs"><img src="static/icon.svg" alt="" />rankscope</button>
-    <nav class="tabs" aria-label="Views">${views.map(({ name, text, disabled }) => html`<button key=${name} data-view=${name} disabled=${disabled}
+    <nav class="tabs" aria-label="Views" ref=${tabs}>${views.map(({ name, text, disabled }) => html`<button key=${name} data-view=${name} disabled=${disabled}
       aria-current=${state.view.value === name ? "page" : undefined} onClick=${() => (state.view.value = name)}>${text}</button>`)}</nav>
     <div class="tools">
       <button class="button quiet" onClick=${() => (openDialog.value = "search")} aria-label="Search"><span class="wide-only">Search</span> <kbd>/</kbd></button>

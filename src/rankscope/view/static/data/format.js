@@ -33,7 +33,7 @@ export const capital = (text) => String(text).charAt(0).toUpperCase() + String(t
 export function when(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (Number.isInteger(value)) return value.toLocaleString("en-US").replace("-", MINUS);
-  return short(value);
+  return tick(value);
 }
 
 /** Format a count; whole numbers have all their digits. */

@@ -78,9 +78,18 @@ export function drawTimeAxis(surface, plot, scale, colours, label = "") {
   }
 }
 
-/** Shorten a text to a width with an ellipsis in its middle. */
+const LEAST_WORD = 3; // letters that stay of a word
+
+/** Shorten the longest words of a text until it fits a width, or else the text in its middle. */
 export function fitted(surface, text, width, size = TEXT, weight = 400) {
   if (surface.measure(text, size, weight) <= width) return text;
+  const words = text.split(" ");
+  const kept = words.map((word) => word.length);
+  while (words.length > 1 && Math.max(...kept) > LEAST_WORD) {
+    kept[kept.indexOf(Math.max(...kept))]--;
+    const shortened = words.map((word, i) => (kept[i] < word.length ? `${word.slice(0, kept[i])}…` : word)).join(" ");
+    if (surface.measure(shortened, size, weight) <= width) return shortened;
+  }
   let length = text.length;
   while (length > 3) {
     length--;

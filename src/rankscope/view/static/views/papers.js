@@ -23,9 +23,10 @@ function Mark({ verdict }) {
 }
 
 function Table({ columns, rows, title }) {
+  const kinds = columns.map((_, i) => (rows.some((row) => typeof row[i] === "number") ? "number" : ""));
   return html`<div class="scroll" tabindex="0" role="region" aria-label=${title || "Numbers"}><table class="facts">${title && html`<caption>${title}</caption>`}
-    <thead><tr>${columns.map((column) => html`<th scope="col">${column}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr>${row.map((cell) => html`<td class=${typeof cell === "number" ? "number" : ""}>${typeof cell === "number" ? short(cell) : String(cell ?? "–")}</td>`)}</tr>`)}</tbody></table></div>`;
+    <thead><tr>${columns.map((column, i) => html`<th scope="col" class=${kinds[i]}>${column}</th>`)}</tr></thead>
+    <tbody>${rows.map((row) => html`<tr>${row.map((cell, i) => html`<td class=${kinds[i]}>${typeof cell === "number" ? short(cell) : String(cell ?? "–")}</td>`)}</tr>`)}</tbody></table></div>`;
 }
 
 /** Say which runs are missing: text, or {network, runs, seeds, reason}. */
@@ -45,6 +46,7 @@ function Claim({ claim, paper }) {
   return html`<section class="panel claim" data-panel="claim"><header><div class="titles"><h2>${claim.claim}</h2><p class="note">${claim.quantity}; bound ${claim.bound}</p></div>
       <button class="button quiet" onClick=${() => (state.claim.value = "")}>Close</button><${Exports} paper=${paper} claim=${claim.claim} /></header>
     <p class="sentence">${claim.sentence}</p>
+    ${(claim.figures ?? []).map((path) => html`<figure><a href=${url("figure", { path })} target="_blank" rel="noopener" title="Open in full size"><img src=${url("figure", { path })} alt=${`Figure for ${claim.claim}: ${claim.sentence}`} /></a></figure>`)}
     ${claim.headline && html`<p>${claim.headline}</p>`}${claim.reason && html`<p class="muted">${claim.reason}</p>`}
     ${claim.networks.map((part) => html`<div class="verdict" key=${`${part.network}${part.part ?? ""}`}>
       <h3>${networkTitle(titles, part.network)}${part.part ? `, ${part.part}` : ""} <${Mark} verdict=${part.verdict} /> ${markOf(part.verdict)[2]}</h3>
@@ -56,7 +58,6 @@ function Claim({ claim, paper }) {
     ${(claim.missing ?? []).length > 0 && html`<p class="muted">${claim.missing.map(missingText).join(" · ")}</p>`}
     ${(claim.remarks ?? []).map((remark) => html`<p class="muted">${remark}</p>`)}
     ${(claim.tables ?? []).map((table) => html`<${Table} ...${table} />`)}
-    ${(claim.figures ?? []).map((path) => html`<figure><img src=${url("figure", { path })} alt=${`Figure for ${claim.claim}: ${claim.sentence}`} loading="lazy" /></figure>`)}
   </section>`;
 }
 

@@ -19,14 +19,14 @@ const COLUMNS = [
   ["status", "Status", (run) => ORDER[run.status]],
   ["decay", "Decay", (run) => run.decay, WIDE, String],
   ["alpha", "log₁₀ α", (run) => run.alpha_log10, WIDE, short],
-  ["scale", "Scale", (run) => run.scale, "wide-only", String],
+  ["scale", "Scale", (run) => run.scale, "roomy", String],
   ["seed", "Seed", (run) => run.seed, WIDE, String],
   ["snapshots", "Snapshots", (run) => run.snapshots, WIDE, count],
   ["last", "Last step", (run) => run.last, WIDE, when],
   ["loss", "Last loss", (run) => run.last_loss, "number", short],
-  ["matrices", "Matrices", (run) => run.matrices || null, WIDE, count],
+  ["matrices", "Matrices", (run) => run.matrices || null, `${WIDE} roomy`, count],
   ["cost", "Tracker", (run) => run.tracker_share ?? run.tracker_seconds, WIDE, (value, run) => (run.tracker_share === null ? duration(value) : percent(value))],
-  ["modified", "Begun", (run) => run.started, "number wide-only muted", day],
+  ["modified", "Begun", (run) => run.started, "number roomy muted", day],
 ];
 const ROW = 44; // pixels
 

@@ -245,7 +245,7 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
 /** The ranks of the spectrum at the cursor, exactly. */
 export function RankPanel({ run, exact, along }) {
   const { ranks, of, name, x } = exact.value?.meta ?? {};
-  const columns = [["start", "start"], ["now", `${along} ${when(x)}`], ["change", "change"]];
+  const columns = [["start", "start"], ["now", `${along} ${when(x)}`], ["change", "change"]].filter(([part]) => !ranks || ranks[part]);
   const rows = [["50", "50% of energy"], ["90", "90% of energy"], ["99", "99% of energy"], ["effective", "effective rank"], ["stable", "stable rank"], ["numerical", "numerical rank"]];
   const title = "Ranks at the cursor";
   return html`<section class="panel" data-panel="facts"><header><div class="titles"><h2>${title}</h2></div>

@@ -1,0 +1,124 @@
+"""Files that panels of the page export, in a real browser with archived runs."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from view.archived_site import address, archive, exported, open_menu
+from view.browsing import Watched, chromium, watched
+from view.viewed_runs import Server
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with archive(tmp_path_factory.mktemp("results")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def site(server: Server, browser: Any) -> Iterator[Watched]:
+    with watched(browser, address(server)) as result:
+        yield result
+
+
+PICTURES = [
+    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("scalars", "moved")),
+    ("yunis2024/grok/grok/decay-1/seed-0", "depth", ("scalars", "heat")),
+    ("tracked", "matrix", ("image", "spectrum", "energy", "percentiles", "metric")),
+    ("tracked", "alignment", ("heat", "diagonal", "mean")),
+    ("boix2023/vit-cifar10/vit/scale-0.1/seed-0", "heads", ("heads", "spectrum", "energy")),
+    ("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0", "theory", ("loss", "z", "y")),
+    ("yunis2024/grok/grok/decay-1/seed-0", "compare", ("compare",)),
+]
+
+
+@pytest.mark.parametrize(("run", "view", "panels"), PICTURES, ids=[view for _, view, _ in PICTURES])
+def test_every_picture_exports(
+    site: Watched, server: Server, tmp_path: Path, run: str, view: str, panels: tuple[str, ...]
+) -> None:
+    page = site.go(view=view, run=server.key(run), runs=[server.key(run)])
+    site.settled()
+    pictures = page.locator("[data-panel]:has(canvas), [data-panel].ranking")
+    shown = pictures.evaluate_all("panels => panels.map(panel => panel.dataset.panel)")
+    assert set(panels) <= set(shown)
+    for panel in shown:
+        content = {kind: exported(site, panel, kind, tmp_path) for kind in ("PNG", "SVG", "CSV")}
+        assert content["PNG"].startswith(b"\x89PNG") and len(content["PNG"]) > 2000
+        legend = page.locator(f'[data-panel="{panel}"] .legend > span').all_inner_texts()
+        drawn = re.findall(">([^<]+)</text>", content["SVG"].decode())
+        assert legend or panel not in ("heat", "image", "spectrum", "energy", "mean", "loss")
+        assert {text for text in legend if "\n" not in text} <= set(drawn), panel
+        assert len(content["CSV"].splitlines()) > 2
+        open_menu(page, panel).get_by_role("button", name="Python").click()
+        lines = page.locator("pre.lines").inner_text()
+        assert "import rankscope as rs" in lines
+        compile(lines, "lines", "exec")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("dialog", state="detached")
+
+
+TABLES = [
+    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("kinds", "depths")),
+    ("tracked", "matrix", ("facts",)),
+    ("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0", "theory", ("stages",)),
+    ("yunis2024/grok/grok/decay-1/seed-0", "compare", ("curves",)),
+    ("", "papers", ("yunis2024", "claim")),
+    ("", "runs", ("runs",)),
+]
+
+
+@pytest.mark.parametrize(("run", "view", "panels"), TABLES, ids=[view for _, view, _ in TABLES])
+def test_every_table_exports_its_numbers(
+    site: Watched, server: Server, tmp_path: Path, run: str, view: str, panels: tuple[str, ...]
+) -> None:
+    key = {"run": server.key(run), "runs": [server.key(run)]} if run else {}
+    page = site.go(view=view, **key, **({"claim": "yunis2024/Y9"} if view == "papers" else {}))
+    site.settled()
+    for panel in panels:
+        page.wait_for_selector(f'[data-panel="{panel}"] details.menu')
+        rows = exported(site, panel, "CSV", tmp_path).decode().splitlines()
+        assert len(rows) > 1
+        menu = open_menu(page, panel)
+        assert menu.get_by_role("button", name="PNG").count() == 0
+        python = menu.get_by_role("button", name="Python")
+        assert python.count() == (panel not in ("yunis2024", "claim", "runs"))
+        if python.count():
+            python.click()
+            compile(page.locator("pre.lines").inner_text(), "lines", "exec")
+            page.keyboard.press("Escape")
+            page.wait_for_selector("dialog", state="detached")
+        else:
+            menu.locator("summary").click()
+
+
+def test_the_table_of_runs_exports_what_the_filter_leaves(site: Watched, tmp_path: Path) -> None:
+    site.page.get_by_label("Filter runs").fill("grok decay")
+    site.page.wait_for_function("() => document.querySelectorAll('tbody [data-run]').length === 2")
+    rows = exported(site, "runs", "CSV", tmp_path).decode().splitlines()
+    assert len(rows) == 3
+    assert all("grok" in row for row in rows[1:])
+
+
+def test_an_exported_spectrum_is_the_one_at_the_cursor(
+    site: Watched, server: Server, tmp_path: Path
+) -> None:
+    page = site.go(view="matrix", run=server.key("tracked"), at="10", matrix="output")
+    site.settled()
+    for panel in ("spectrum", "energy"):
+        early = exported(site, panel, "SVG", tmp_path)
+        table = exported(site, panel, "CSV", tmp_path)
+        page.keyboard.press("End")
+        page.wait_for_function("() => location.search.includes('at=58')")
+        assert exported(site, panel, "SVG", tmp_path) != early
+        assert exported(site, panel, "CSV", tmp_path) != table
+        page.keyboard.press("Home")
+        page.wait_for_function("() => location.search.includes('at=0')")

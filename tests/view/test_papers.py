@@ -1,0 +1,60 @@
+"""Verdicts of the papers' claims, with their figures, numbers and runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from rankscope.lab.catalogue import load_study
+from rankscope.lab.judging.verdict import MARKS
+from rankscope.view.papers import FIGURES, TITLES
+from view.viewed_runs import serving
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results"
+
+
+def test_verdicts_of_the_archive_are_listed_with_their_runs_and_figures() -> None:
+    with serving(RESULTS) as server:
+        papers = {paper["key"]: paper for paper in server.get("papers").json["papers"]}
+        runs = {row["id"] for row in server.get("runs").json["runs"]}
+        figures = papers["boix2023"]["figures"]
+        assert server.get("figure", path=figures[0]).body.startswith(b"\x89PNG")
+        for name in ("../../README.md", "boix2023/../../../README.md", "README.md"):
+            assert server.get("figure", path=name).status == 404
+    for key, title in TITLES.items():
+        study = load_study(key, "paper")
+        assert study.title == title
+        claims = papers[key]["claims"]
+        assert claims
+        for network in (network for claim in claims for network in claim["networks"]):
+            assert network["verdict"] in MARKS
+            words = study.network_title(network["experiment"], network["network"])
+            assert papers[key]["titles"][network["network"]] == words
+            assert set(network["runs"]) <= runs
+
+
+def test_damaged_verdicts_are_left_out(tmp_path: Path) -> None:
+    for number, text in enumerate(("", "[]", '{"verdicts": [1]}', "[" * 100_000)):
+        (tmp_path / str(number)).mkdir()
+        (tmp_path / str(number) / "verdicts.json").write_text(text)
+    with serving(tmp_path) as server:
+        answer = server.get("papers").json
+    assert answer["papers"] == []
+    assert "rankscope view results" in answer["hint"]
+
+
+@pytest.mark.parametrize("study", ["yunis2024", "boix2023"])
+def test_a_claim_has_the_figures_of_its_page(study: str) -> None:
+    sections = re.split("^## ", (ROOT / f"docs/papers/{study}.md").read_text(), flags=re.M)[1:]
+    shown = {section.split()[0]: re.findall(r"/([\w-]+)\.png\)", section) for section in sections}
+    with serving(RESULTS) as server:
+        (paper,) = (one for one in server.get("papers").json["papers"] if one["key"] == study)
+        claims = {claim["claim"]: claim["figures"] for claim in paper["claims"]}
+        for claim, figures in claims.items():
+            key = claim.removesuffix("-first")
+            assert set(shown[key]) <= {Path(name).stem for name in figures}, claim
+            assert len(figures) == len(FIGURES.get(key, ())), claim  # all of them are there
+            for name in figures:
+                assert server.get("figure", path=name).body.startswith(b"\x89PNG")
+    assert any(claims.values())
