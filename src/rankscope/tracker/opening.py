@@ -17,7 +17,7 @@ from rankscope.tracker.measurers import HereMeasurer, Measurer, ProcessMeasurer
 from rankscope.tracker.open_trackers import close_earlier
 from rankscope.tracker.recorder import EVERY_STEP, Recorder, RunOptions
 from rankscope.tracker.reference import InitialWeights
-from rankscope.tracker.same_model import require_same_matrices
+from rankscope.tracker.same_model import require_same
 from rankscope.tracker.shared_memory import Layout, SharedMemory
 from rankscope.tracker.sharing import Sharing
 
@@ -49,7 +49,7 @@ def open_run(
     if options.resume or options.overwrite:
         close_earlier(path)
     if options.resume and (path / ROOT).exists():
-        require_same_matrices(path, coords)
+        require_same(path, coords, variables)
         writer = Writer.resume(
             path, coords=coords, variables=variables, attrs=attrs, durable=options.durable
         )
