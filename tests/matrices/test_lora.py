@@ -59,3 +59,8 @@ def test_a_saved_adapter(middle: str) -> None:
     saved = {f"l.q_proj.lora_A{middle}.weight": down, f"l.q_proj.lora_B{middle}.weight": up}
     product = products(saved)["l.q_proj.lora"]
     torch.testing.assert_close(product.left @ product.right.mT, up @ down)
+
+
+@pytest.mark.parametrize("up", [{}, {"l.lora_B.weight": torch.randn(6)}], ids=["none", "vector"])
+def test_a_factor_of_rank_one_without_its_partner_is_no_product(up: dict[str, Tensor]) -> None:
+    assert products({"l.lora_A.weight": torch.randn(1, 4), **up}) == {}

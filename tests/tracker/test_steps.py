@@ -81,7 +81,7 @@ def test_whole_numbers_of_any_kind(step: object) -> None:
     assert counter().observe(step) == 7
 
 
-@pytest.mark.parametrize("step", ["7", 7.5, [7]])
+@pytest.mark.parametrize("step", ["7", 7.5, [7], 2**70, -(2**70), 1e300])
 def test_what_is_no_step_is_counted(step: object) -> None:
     steps = counter()
     assert steps.observe(3) == 3

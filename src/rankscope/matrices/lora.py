@@ -29,7 +29,9 @@ def lora_products(
     for down, shape in shapes.items():
         match = FACTOR_A.fullmatch(down)
         up = down.replace("lora_A", "lora_B").replace("lora_embedding_A", "lora_embedding_B")
-        if match is None or len(shape) < 2 or math.prod(shapes.get(up, ())[1:]) != shape[0]:
+        if match is None or min(len(shape), len(shapes.get(up, ()))) < 2:
+            continue
+        if math.prod(shapes[up][1:]) != shape[0]:
             continue
         layer, adapter = match["layer"] or "", match["adapter"] or "default"
         module = modules.get(layer)

@@ -4,6 +4,7 @@ import operator
 
 from rankscope.tracker.notices import Notices
 
+LARGEST = 2**62  # runs store steps in 64 bits
 ADVICE = "pass a counter that goes on over the whole run, or none"
 
 
@@ -58,14 +59,17 @@ class StepCounter:
         following = 0 if self.observed is None else self.observed + 1
         if step is None:
             return following
+        number: int | None = None
         try:
-            return operator.index(step) + self._offset  # type: ignore[arg-type]
+            number = operator.index(step)  # type: ignore[arg-type]
         except TypeError:
-            pass
-        if isinstance(step, float) and step.is_integer():
-            return int(step) + self._offset
+            if isinstance(step, float) and step.is_integer():
+                number = int(step)
+        if number is not None and abs(number) <= LARGEST:
+            return number + self._offset
         self._notices.once(
-            "not a step", f"a step is a whole number, got {step!r}; it is counted as {following}"
+            "not a step",
+            f"a step is a whole number of 64 bits, got {step!r}; it is counted as {following}",
         )
         return following
 
