@@ -105,6 +105,19 @@ def test_requests_from_other_sites_are_refused(server: Server, site: str) -> Non
         assert server.ask("/api/runs", headers={"Sec-Fetch-Site": own}).status == 200
 
 
+def test_a_second_site_is_not_overlooked(server: Server) -> None:
+    lines = [
+        "GET /api/runs HTTP/1.1",
+        f"Host: 127.0.0.1:{server.port}",
+        f"Cookie: {server.gate.cookie}={server.gate.token}",
+        "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site",
+        "Connection: close\r\n\r\n",
+    ]
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+        connection.sendall("\r\n".join(lines).encode())
+        assert connection.recv(4096).split()[1] == b"403"
+
+
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
 def test_nothing_can_be_changed(server: Server, method: str) -> None:
     assert server.ask("/api/runs", method=method).status == 405

@@ -73,7 +73,7 @@ class Gate:
         origins = headers.getlist("origin")
         if origins and origins not in [[f"http://{name}"] for name in self.authorities]:
             return refused(403, "pages of other origins may not ask here")
-        if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        if not {*headers.getlist("sec-fetch-site")} <= {"same-origin", "none"}:
             return refused(403, "paste the address into the address bar; links from pages fail")
         return self._unlocked(scope, headers)
 
