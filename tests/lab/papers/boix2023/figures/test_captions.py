@@ -26,8 +26,9 @@ def test_figures_of_the_paper_stand_under_their_numbers() -> None:
 
 def test_rises_name_their_run_and_its_first_seed() -> None:
     ds = full_run(np.array([[1.0, 0.6], [2.0, 1.0]]))
-    figure = rises_figure(Runs({RunKey("gaussian-1e-4", kind="full"): {2: ds, 1: ds}}))
-    assert figure.get_suptitle() == "gaussian-1e-4, full, seed 1"
+    for network, words in (("gaussian-1e-8", "Gaussian 1e-8"), ("other", "other")):
+        figure = rises_figure(Runs({RunKey(network, kind="full"): {2: ds, 1: ds}}))
+        assert figure.get_suptitle() == f"{words}, seed 1"
 
 
 def test_perturbations_name_theirs_above_the_legend() -> None:
@@ -35,4 +36,4 @@ def test_perturbations_name_theirs_above_the_legend() -> None:
     runs = Runs({key: {2: perturbation_run(target(5, 4))}})
     for draw in (plateau_figure, newly_active_figure):
         (legend,) = draw(runs).legends
-        assert legend.get_title().get_text() == "teacher-1, alpha 1e-32, seed 2"
+        assert legend.get_title().get_text() == r"head, teacher 1, $\alpha$ = $10^{-32}$, seed 2"

@@ -178,7 +178,7 @@ def test_the_first_panel_alone_draws_the_same_lines() -> None:
         np.testing.assert_array_equal(line.get_xydata(), same.get_xydata())
     assert [text.get_text() for text in alone.texts] == [text.get_text() for text in upper.texts]
     assert (alone.get_xlabel(), alone.get_ylabel()) == (
-        "time / log(1/alpha)",
+        r"rescaled time $t \,/\, \log(1/\alpha)$",
         "entries of the products",
     )
 

@@ -55,7 +55,7 @@ def test_fig_3_has_diagonal_weights_above_full_ones() -> None:
 def test_fig_6_has_a_panel_for_each_alpha_from_the_largest() -> None:
     flows = runs()
     figure = loss_by_alpha(flows)
-    titles = [axes.get_title() for axes in figure.axes]
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
     assert titles == [rf"$\alpha$ = $10^{{{power}}}$" for power in (-1, -8, -1000)]
     for axes, ds in zip(figure.axes, flows.values(), strict=True):
         limit, own = axes.lines

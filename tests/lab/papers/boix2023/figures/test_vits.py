@@ -56,7 +56,7 @@ def unequal() -> Runs:
 
 
 def titles(figure: Figure) -> list[str]:
-    return [axes.get_title() for axes in figure.axes if axes.get_title()]
+    return [title for title in left_titles(figure) if title]
 
 
 def left_titles(figure: Figure) -> list[str]:

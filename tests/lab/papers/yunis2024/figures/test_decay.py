@@ -22,7 +22,7 @@ def points(axes: Axes) -> list[Line2D]:
 def test_ends_of_training_against_decay() -> None:
     figure = decay_overview(together(sweep("grok", 1.0), sweep("vgg", *DECAYS)))
     ranked, other, relative, _ = figure.axes
-    assert (ranked.get_title(), other.get_title()) == ("VGG", "grokking")
+    assert (ranked.get_title(loc="left"), other.get_title(loc="left")) == ("VGG", "grokking")
     ends = [training(1, decay=decay).isel(step=[-1]) for decay in DECAYS]
     np.testing.assert_allclose(ranked.lines[0].get_ydata(), [np.median(ranks(ds)) for ds in ends])
     want = np.array([np.median(mean_alignment(ds)) for ds in ends])
@@ -53,6 +53,6 @@ def test_a_seed_without_a_number_does_not_erase_the_others() -> None:
 
 def test_ranks_of_all_networks_share_one_axis() -> None:
     vgg, unet = rank_by_decay(together(sweep("vgg", 0.0, 0.001), sweep("unet", 0.1))).axes
-    assert vgg.get_ylim() == unet.get_ylim() == (0, 1) and unet.get_title() == "UNet"
+    assert vgg.get_ylim() == unet.get_ylim() == (0, 1) and unet.get_title(loc="left") == "UNet"
     assert vgg.lines[0].get_ydata()[0] > vgg.lines[0].get_ydata()[1]
     assert [label.get_text() for label in vgg.get_xticklabels()] == ["0", "0.001"]

@@ -76,6 +76,10 @@ def test_moments_of_each_seed_are_marked_where_they_are_and_in_the_legend() -> N
     )
     assert solid == dashed and solid[:2] == dotted and len(set(solid)) == 3
     (legend,) = FIGURE.legends
-    assert [line.get_linestyle() for line in legend.get_lines()] == [*"---", ":", "--"]
+    assert [line.get_linestyle() for line in legend.get_lines()] == [*"-----", ":", "--"]
     assert [line.get_color() for line in legend.get_lines()[:3]] == solid
-    assert [text.get_text() for text in legend.get_texts()[:3]] == ["seed 0", "seed 1", "seed 2"]
+    words = [text.get_text() for text in legend.get_texts()]
+    assert words[:5] == ["seed 0", "seed 1", "seed 2", "training loss", "held-out loss"]
+    solid_line, pale_line = legend.get_lines()[3:5]
+    drawn = {line.get_alpha() for line in FIGURE.axes[0].lines if line.get_linestyle() == "-"}
+    assert {solid_line.get_alpha(), pale_line.get_alpha()} == drawn

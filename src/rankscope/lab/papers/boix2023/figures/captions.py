@@ -8,8 +8,10 @@ from matplotlib.figure import Figure
 from rankscope.figures.style import evenly
 from rankscope.lab.experiment import FigureRule
 from rankscope.lab.judging.selected_runs import Runs, runs_of
+from rankscope.lab.papers.boix2023 import TITLES
 from rankscope.lab.papers.boix2023.claims.full_matrices import rise_dataset
 from rankscope.lab.papers.boix2023.figures.activation import activation_errors
+from rankscope.lab.papers.boix2023.figures.axes import power_of_ten
 from rankscope.lab.papers.boix2023.figures.full_head import singular_value_rises
 from rankscope.lab.papers.boix2023.figures.perturbation import perturbations
 from rankscope.lab.papers.boix2023.figures.staircase import (
@@ -80,8 +82,12 @@ def newly_active_figure(runs: Runs) -> Figure:
 
 
 def _title(runs: Runs) -> str:
+    """Return what one run is, in words: "head, teacher 1, alpha = 1e-32, seed 0"."""
     (key,) = runs
-    return f"{key.title}, seed {min(runs.only)}"
+    words = [TITLES.get(("", key.network), key.network), f"seed {min(runs.only)}"]
+    if (log10_alpha := key.variant.get("log10_alpha")) is not None:
+        words.insert(1, rf"$\alpha$ = {power_of_ten(float(log10_alpha))}")
+    return ", ".join(words)
 
 
 def first_seed(runs: Runs) -> xr.Dataset:

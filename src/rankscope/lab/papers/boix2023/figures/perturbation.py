@@ -54,7 +54,7 @@ def perturbations(
     grid[0, 0].set_xscale("symlog", linthresh=ticks[1])
     grid[0, 0].set_xlim(0, span)
     grid[0, 0].set_xticks(ticks, labels=[f"{tick:g}" for tick in ticks])
-    figure.supxlabel("epochs since the perturbation", fontsize="medium")
+    figure.supxlabel("epochs since the perturbation (log scale)", fontsize="medium")
     lines = [
         Line2D([], [], color=DARK, linewidth=1.5, label="perturbed"),
         Line2D([], [], color="black", linewidth=0.8, linestyle="--", label="unperturbed"),

@@ -105,7 +105,7 @@ def _spectra_of_first_heads(setting: Setting, blocks: list[int], *, columns: int
                 _draw_spectrum(axes, S / S[0], colour)
         S = _with_zeros(unpadded(start), changes.shape[1])[0]
         _draw_spectrum(axes, S / S[0], START, style="--")
-        axes.set_title(f"{title(kind, block)}, head 1", fontsize="medium")
+        axes.set_title(f"{title(kind, block)}, head 1", fontsize="medium", loc="left")
         axes.set_ylim(0, 1.02)
     _label_indices(grid, "singular value / largest")
     lines = [
@@ -120,9 +120,9 @@ def figure_5(runs: Runs, *, kind: Kind) -> Figure:
     """Singular values of the products at the start and of their change at the end, by block.
 
     Lines are means over heads and bands one standard deviation, at the default initial scale, for
-    the first seed that did not collapse. The spectra are not divided by their largest value. The
-    paper shows K-Q of random heads in some layers and announces V-O. It says that the change has
-    extremely low rank compared with the start.
+    the first seed that did not collapse. The spectra are not divided by their largest value, and
+    all panels have the same axes. The paper shows K-Q of random heads in some layers and announces
+    V-O. It says that the change has extremely low rank compared with the start.
     """
     setting = default_setting(runs)
     ds, blocks = counted(setting)[0], block_numbers(setting)
@@ -135,8 +135,11 @@ def figure_5(runs: Runs, *, kind: Kind) -> Figure:
         S_start = _with_zeros(unpadded(start.sel(block=block)), len(index))
         draw_heads(axes, index, S_start, START, style="--")
         draw_heads(axes, index, S, END)
-        axes.set_title(title(kind, block), fontsize="medium")
-        axes.set_ylim(bottom=0)
+        axes.set_title(title(kind, block), fontsize="medium", loc="left")
+    used = grid.flat[: len(blocks)]
+    highest = max(axes.get_ylim()[1] for axes in used)
+    for axes in used:
+        axes.set_ylim(0, highest)
     _label_indices(grid, "singular value")
     change_line = Line2D([], [], color=END, label="its change at the end")
     legend_below(figure, [_start_line(), change_line, band_of_heads()])
@@ -168,7 +171,7 @@ def figure_2(runs: Runs) -> Figure:
     ):
         draw_lines(axes, times(ds), S[:, :count], dict(enumerate(shades(count))))
         name = f"{setting.title} (collapsed)" if all_collapsed(setting) else setting.title
-        axes.set_title(f"{name}\n{title(kind, block)}, head 1", fontsize="medium")
+        axes.set_title(f"{name}\n{title(kind, block)}, head 1", fontsize="medium", loc="left")
         axes.set_ylim(bottom=0)
         TrainingTime(times(ds), time_unit(ds)).draw(axes)
         open_frame(axes)
@@ -184,7 +187,7 @@ def greens(count: int) -> list[Colour]:
 
 
 def _panels(count: int, columns: int, *, height: float) -> tuple[Figure, np.ndarray]:
-    """Return panels that share no axes, since blocks differ in size and runs in length."""
+    """Return panels that share no axes, since runs differ in length."""
     columns = min(columns, count)
     rows = math.ceil(count / columns)
     size = (0.8 + 2.9 * columns, 0.9 + height * rows)
@@ -198,6 +201,7 @@ def _panels(count: int, columns: int, *, height: float) -> tuple[Figure, np.ndar
 def _label_indices(grid: np.ndarray, values: str) -> None:
     for axes in grid.flat:
         log_axis(axes)
+        open_frame(axes)
     for axes in grid[-1]:
         axes.set_xlabel(f"{INDEX}, log scale")
     for axes in grid[:, 0]:

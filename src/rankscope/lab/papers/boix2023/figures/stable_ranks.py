@@ -140,7 +140,7 @@ def ranks_by_variant(runs: Runs) -> Figure:
         course = ranks_over_time(setting, kind)
         for ranks, colour in zip(course.ranks, shades(len(course.ranks)), strict=True):
             axes.plot(course.time, ranks.mean(1), color=colour, linewidth=1.2)
-        axes.set_title(f"{network}, {KINDS[kind]}", fontsize="medium")
+        axes.set_title(f"{network}, {KINDS[kind]}", fontsize="medium", loc="left")
     _finish(grid, f"{time_unit(settings[0].runs[0])} (log scale)")
     first, last = shades(2)
     ends = {"first block": first, "last block": last}

@@ -51,7 +51,7 @@ def flow_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
 def entries_and_staircase(algorithm: xr.Dataset, flows: Flows) -> Figure:
     """Draw the first panel of `flow_and_staircase` alone."""
     figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.add_subplot(xlabel="time / log(1/alpha)", ylabel="entries of the products")
+    axes = figure.add_subplot(xlabel=RESCALED_TIME, ylabel="entries of the products")
     draw_entries(axes, algorithm, flows)
     mark_stages(figure, [axes], algorithm, flows)
     axes.set_xlim(left=0.8 * float(algorithm["stage_time"][1]))  # nothing happens before

@@ -85,7 +85,8 @@ def alpha_panels(flows: Flows) -> tuple[Figure, list[Axes]]:
     figure = Figure(figsize=(9, 0.8 + 2.1 * rows), layout="constrained")
     grid = panels(figure, len(flows), columns=3)
     for axes, log10_alpha in zip(grid, flows, strict=True):
-        axes.set_title(rf"$\alpha$ = {power_of_ten(log10_alpha)}", fontsize="medium")
+        axes.set_title(rf"$\alpha$ = {power_of_ten(log10_alpha)}", fontsize="medium", loc="left")
+        open_frame(axes)
     grid[0].set_xlim(0, max(float(ds["time"][-1]) for ds in flows.values()))
     figure.supxlabel(RESCALED_TIME, fontsize="medium")
     return figure, grid

@@ -52,7 +52,7 @@ def needed_rank(runs: Runs) -> Figure:
             for key in of_decay
         }
         _draw(axes, cells, list(decays), factors, largest=largest, norm=norm)
-        axes.set_title(TITLES[cut], fontsize="medium")
+        axes.set_title(TITLES[cut], fontsize="medium", loc="left")
         axes.set_xlabel("initial scale (1: default)")
     grid[0].set_ylabel("weight decay")
     figure.suptitle(f"Rank that keeps 99% of the accuracy gained; ranks to {largest} were tried")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
+from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.typing import ColorType
@@ -15,12 +16,11 @@ from matplotlib.typing import ColorType
 from rankscope.figures.over_time import (
     Line,
     draw_band,
-    draw_heat_map,
+    draw_cells,
     draw_ratio_map,
     ends_of_bar,
     highest_ratio,
     mark_one,
-    number_rows,
     trimmed,
 )
 from rankscope.figures.seeds import Read, Setting, average, over_seeds, steps_of
@@ -111,10 +111,16 @@ def shown_words(setting: Setting) -> str:
 def draw_diagonal(
     axes: Axes, values: np.ndarray, time: TrainingTime, *, highest: float
 ) -> QuadMesh:
-    """Draw a heat map of A_ii over (i, step), the first direction on top; colours begin at 0."""
-    number_rows(axes, len(values), most=6)
+    """Draw a heat map of A_ii over (i, step), the first direction on top.
+
+    Colours begin at 0 and go with the square root, since most overlaps are small.
+    """
+    ticks = [1, *range(20, len(values) + 1, 20)]
+    axes.set_yticks([i - 1 for i in ticks], labels=[f"{i}" for i in ticks])
     axes.set_ylabel("direction $i$")
-    return draw_heat_map(axes, values, time, lowest=0.0, highest=highest)
+    mesh = draw_cells(axes, values, time.edges(), PowerNorm(0.5, 0.0, highest))
+    time.draw(axes)
+    return mesh
 
 
 def draw_alignment_lines(axes: Axes, setting: Setting) -> None:

@@ -35,7 +35,7 @@ def rank_by_decay(runs: Runs) -> Figure:
     panels = figure.subplots(1, len(networks), squeeze=False, sharey=True)[0]
     for axes, (name, settings) in zip(panels, networks.items(), strict=True):
         draw_ends(axes, settings, ranks, width=WIDE)
-        axes.set_title(name)
+        axes.set_title(name, fontsize="medium", loc="left")
         label_decays(axes, settings)
         axes.set_ylim(0, 1)
         axes.tick_params(axis="x", labelsize="small")
@@ -59,7 +59,7 @@ def decay_overview(runs: Runs) -> Figure:
         draw_ends(ranked, settings, ranks, width=WIDE)
         draw_ends(relative, settings, relative_alignment, width=WIDE)
         relative.axhline(1.0, color=CHANCE, linewidth=1, linestyle=":")
-        ranked.set_title(name)
+        ranked.set_title(name, fontsize="medium", loc="left")
         label_decays(relative, settings)
         relative.tick_params(axis="x", labelsize="small")
         for axes in (ranked, relative):

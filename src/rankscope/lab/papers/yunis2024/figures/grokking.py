@@ -9,7 +9,6 @@ from jaxtyping import Num
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.typing import ColorType
 from numpy.lib.stride_tricks import sliding_window_view
 
 from rankscope.figures.over_time import Line, point_or_line
@@ -22,15 +21,16 @@ from rankscope.lab.papers.yunis2024.figures.settings import by_decay
 
 JUMP: Line = ":"
 DROP: Line = "--"
+PALE = 0.4  # opacity of held-out losses
 WINDOW = 15  # snapshots of a running median
 WIDTH = 10.0  # inches
 
 
 def grokking(runs: Runs) -> Figure:
-    """Loss, validation accuracy and effective rank of modular addition (not in the paper).
+    """Loss, held-out accuracy and effective rank of modular addition (not in the paper).
 
     Columns are decays, steps are logarithmic, and every line is one seed. Losses are running
-    medians over 15 snapshots, since Adam's spikes would hide them; the pale lines are validation
+    medians over 15 snapshots, since Adam's spikes would hide them; the pale lines are held-out
     losses. The rank is the mean over matrices. A dotted line marks where half of the held-out sums
     are right for the first time. At the largest decay, which is judged, a dashed line marks where
     the mean rank falls most steeply. The question is whether rank falls when the network begins to
@@ -42,7 +42,7 @@ def grokking(runs: Runs) -> Figure:
     grid = figure.subplots(3, len(settings), squeeze=False, sharex=True, sharey="row")
     for column, setting in zip(grid.T, settings, strict=True):
         draw_seeds(column[0], setting, itemgetter("training_loss"), smooth=True)
-        draw_seeds(column[0], setting, itemgetter("validation_loss"), smooth=True, opacity=0.4)
+        draw_seeds(column[0], setting, itemgetter("validation_loss"), smooth=True, opacity=PALE)
         draw_seeds(column[1], setting, itemgetter("validation_accuracy"))
         draw_seeds(column[2], setting, mean_rank)
         mark(column, map(crossing, setting.runs), JUMP)
@@ -57,7 +57,7 @@ def grokking(runs: Runs) -> Figure:
     grid[0, 0].set_xlim(left=max(1.0, min(start, default=1) / 3))
     log_axis(grid[0, 0])
     grid[1, 0].set_ylim(-0.03, 1.03)
-    labels = ("loss", "validation accuracy", f"{NER},\nmean of matrices")
+    labels = ("loss", "held-out accuracy", f"{NER},\nmean of matrices")
     for axes, label in zip(grid[:, 0], labels, strict=True):
         axes.set_ylabel(label)
     legend_below(figure, seed_legend(max(settings, key=lambda setting: len(setting.runs))))
@@ -95,15 +95,17 @@ def mark(column: Iterable[Axes], moments: Iterable[float], style: Line) -> None:
 
 def seed_legend(setting: Setting) -> list[Line2D]:
     """Return the legend of seeds' colours, and of the lines that have them."""
-    looks: tuple[tuple[Line, ColorType, str], ...] = (
-        (JUMP, DARK, "half of the held-out sums right"),
-        (DROP, DARK, "steepest drop of the mean rank"),
+    looks: tuple[tuple[Line, float, str], ...] = (
+        ("-", 1.0, "training loss"),
+        ("-", PALE, "held-out loss"),
+        (JUMP, 1.0, "half of the held-out sums right"),
+        (DROP, 1.0, "steepest drop of the mean rank"),
     )
     seeds = [
         Line2D([], [], color=colour, label=f"seed {ds.attrs['seed']}")
         for ds, colour in zip(setting.runs, categories(len(setting.runs)), strict=True)
     ]
     return seeds + [
-        Line2D([], [], color=colour, linewidth=1.1, linestyle=style, label=label)
-        for style, colour, label in looks
+        Line2D([], [], color=DARK, alpha=opacity, linewidth=1.1, linestyle=style, label=label)
+        for style, opacity, label in looks
     ]

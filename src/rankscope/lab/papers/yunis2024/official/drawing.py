@@ -64,6 +64,7 @@ def draw_ranks(axes: Axes, official: Official, ours: Snapshots) -> None:
         axes.plot(x + shift, theirs, "x", color=DARK, markersize=6, zorder=3)
         axes.plot([], [], "o", color=colour, markersize=4, label=f"epoch {n + 2}")
     labels = [name.removeprefix("conv") for name in names]
+    labels[-1] = f"\n{labels[-1]}"  # below the numbers, which leave it no room
     axes.set_xticks(x, labels=labels, fontsize="small")
     axes.set(xlabel="convolution, and the linear head", ylabel="effective rank / min(m, n)")
     axes.legend(frameon=False, loc="lower center")
