@@ -195,7 +195,7 @@ def real_changes() -> dict[str, dict[str, lora.Spectrum]]:
             module: lora.Spectrum(core(adapter.product(module)).S, *pair.shape)
             for module, pair in adapter.pairs.items()
         },
-        "diffusion network, 1999 epochs": lora.changes(*ends, max_rank=None),
+        "diffusion network, 1999 epochs": lora.changes(*ends, leading=None),
     }
 
 

@@ -30,7 +30,7 @@ def real_changes(name: str, folder: Path) -> dict[str, Spectrum]:
         pytest.importorskip("transformers")
         base, tuned = gpt2()
         paths = saved(folder / "base", base), saved(folder / "tuned", tuned)
-        spectra = changes(*paths, max_rank=None)
+        spectra = changes(*paths, leading=None)
         return {name: s for name, s in spectra.items() if s.kind == "linear"}
     if not DATA.exists():
         pytest.skip("needs RANKSCOPE_DATA with its checkpoints")
@@ -65,7 +65,7 @@ def test_spectra_of_a_checkpoint_are_those_of_the_differences(tmp_path: Path) ->
     base, tuned = gpt2()
     paths = saved(tmp_path / "base", base), saved(tmp_path / "tuned", tuned)
     before, after = dict(base.named_parameters()), dict(tuned.named_parameters())
-    whole, leading = changes(*paths, max_rank=None), changes(*paths, max_rank=6)
+    whole, leading = changes(*paths, leading=None), changes(*paths, leading=6)
     assert whole.keys() == leading.keys()
     for name, spectrum in whole.items():
         dW = (after[f"{name}.weight"] - before[f"{name}.weight"]).detach().double()

@@ -70,8 +70,23 @@ def test_spectra_of_changes(lora: Command, pair: tuple[Path, Path]) -> None:
         ("b", 2, 2),
     ]
     code, out, err = lora(*pair)
-    assert code == 0 and "30x20" in out and "signal" in out
-    assert "choose it by --energy" in err and "choose it" not in lora(*pair, "--energy", 0.9)[2]
+    assert code == 0 and "30x20" in out and "signal" in out and "rank" not in out
+    assert err.startswith("choose ranks by --energy")
+
+
+@pytest.mark.parametrize(
+    "rule", [("--energy", "0.9"), ("--max-rank", "1"), ("--budget", "140"), ("--round", "8")]
+)
+def test_ranks_are_shown_before_they_are_written(
+    lora: Command, pair: tuple[Path, Path], tmp_path: Path, rule: tuple[str, ...]
+) -> None:
+    planned = {row["matrix"]: row for row in lora.json(*pair, *rule)}
+    written = lora.json(*pair, *rule, "-o", tmp_path / "adapter")
+    for row in written:
+        assert planned[row["matrix"]]["rank"] == row["rank"]
+        assert planned[row["matrix"]]["error"] == pytest.approx(row["verified"], abs=1e-6)
+    first = lora(*pair, *rule)[2].split(" parameters in factors")[0]
+    assert f": {first} parameters" in lora(*pair, *rule, "-o", tmp_path / "b")[2]
 
 
 def test_extract(lora: Command, pair: tuple[Path, Path], tmp_path: Path) -> None:
@@ -120,6 +135,8 @@ def test_resize_in_both_spellings(lora: Command, tmp_path: Path) -> None:
     adapter = peft_adapter(tmp_path / "a")
     rows = lora.json(adapter, "--resize", "2", "-o", tmp_path / "b")
     assert [row["rank"] for row in rows] == [2, 2, 2] and all(0 < r["error"] < 1 for r in rows)
+    _, _, err = lora(adapter, "--resize", "2", "-o", tmp_path / "b", "--overwrite")
+    assert err == f"{tmp_path / 'b'}: 136 parameters in factors, from 272\n"
     as_kohya = tmp_path / "k.safetensors"
     assert lora(adapter, "--resize", 4, "--names", "kohya", "-o", as_kohya)[0] == 0
     assert set(open_adapter(as_kohya).pairs) == {
@@ -139,6 +156,8 @@ def test_difference_and_series(lora: Command, tmp_path: Path) -> None:
     assert all(row["cosine"] == pytest.approx(1) for row in rows)
     code, out, err = lora(tmp_path / "run", "--figure", tmp_path / "growth.png")
     assert code == 0 and "stable rank" in out and str(tmp_path / "growth.png") in err
+    steps = re.findall(r"layers\.(\d+)\.\w+ +(\d) ", out)
+    assert steps == [(layer, step) for layer in ("0", "1", "10") for step in "12"]
     assert (tmp_path / "growth.png").stat().st_size > 10_000
 
 
@@ -153,7 +172,7 @@ def test_difference_and_series(lora: Command, tmp_path: Path) -> None:
         (["a", "--merge", "--base", "base.safetensors"], "--merge needs -o"),
         (["a", "--error", "0.1"], "--error has no meaning here: a is an adapter to describe"),
         (["a", "--merge", "--resize", "2"], "--resize has no meaning here"),
-        (["a", "-o", "b"], "--out has no meaning here"),
+        (["a", "-o", "b"], "describe; add --resize, --energy, --budget or --merge"),
         (["base.safetensors", "tuned.safetensors", "--base", "a"], "--base has no meaning here"),
         (["base.safetensors", "a"], "type rankscope lora a --base base.safetensors, or"),
         (["base.safetensors", "a", "-o", "b"], "a holds an adapter, which is a change already"),

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Place = TypeVar("Place", str, Path)
+MAX_RANK = 64  # that of the functions, which are not imported for a help text
 
 
 @app.command()
@@ -43,7 +44,7 @@ def lora(
     ] = False,
     max_rank: Annotated[
         int, typer.Option(min=0, help="Largest rank of a matrix; 0 for no limit.")
-    ] = 64,
+    ] = MAX_RANK,
     budget: Annotated[
         int | None, typer.Option(help="Number of parameters of the whole adapter.")
     ] = None,
@@ -100,14 +101,16 @@ def lora(
     task = _task(paths, diff=diff, merge=merge, resize=bool(resize or energy or budget))
     given = {
         "--out": out, "--base": base, "--energy": energy, "--error": error, "--noise": noise,
-        "--max-rank": max_rank != 64, "--budget": budget, "--round": round_to != "1",
+        "--max-rank": max_rank != MAX_RANK, "--budget": budget, "--round": round_to != "1",
         "--resize": resize, "--merge": merge, "--names": names, "--prefix": prefix,
         "--dtype": dtype != "float32", "--matrices-only": matrices_only, "--pattern": pattern,
         "--figure": figure, "--overwrite": overwrite,
     }  # fmt: skip
     for option, value in given.items():
         if value and option not in OPTIONS[task]:
-            raise ValueError(f"{option} has no meaning here: {' '.join(paths)} is {task}")
+            wants = task == ADAPTER and option in OPTIONS[RESIZED]
+            hint = "; add --resize, --energy, --budget or --merge" if wants else ""
+            raise ValueError(f"{option} has no meaning here: {' '.join(paths)} is {task}{hint}")
     rules: dict[str, Any] = {"energy": energy, "budget": budget, "round_to": _rounding(round_to)}
     if task == DIFFERENCE:
         _compare(paths[0], paths[1], json)
@@ -216,26 +219,11 @@ def _extract(
     overwrite: bool,
     json: bool,
 ) -> None:
-    from rankscope.lora import changes, choose_ranks, extract
-    from rankscope.lora.columns import noise_columns, shape_column, table_of
+    from rankscope.lora import extract
 
     base, tuned = pair
     if out is None:
-        spectra = changes(base, tuned, max_rank=rules["max_rank"])
-        if not spectra:
-            raise ValueError(f"no matrix changed from {base} to {tuned}; compare other checkpoints")
-        ranks = choose_ranks(spectra, **rules)
-        rows = {
-            name: {**shape_column(s.m, s.n), **noise_columns(s), "rank": ranks[name]}
-            for name, s in spectra.items()
-        }
-        _show(table_of(rows), json, title=f"{tuned} - {base}")
-        if not json and not any(rules[rule] for rule in ("energy", "error", "noise", "budget")):
-            typer.echo(
-                "rank is what --max-rank allows; choose it by --energy, --error, --noise or "
-                "--budget, and write an adapter by -o",
-                err=True,
-            )
+        _plan(base, tuned, rules, json=json)
         return
     with _progress() as report:
         result = extract(base, tuned, out, **rules, **options, overwrite=overwrite, progress=report)
@@ -252,6 +240,30 @@ def _extract(
         f"read back, the error of all changes together is {result.error:.3g}",
         err=True,
     )
+
+
+def _plan(base: str, tuned: str, rules: Mapping[str, Any], *, json: bool) -> None:
+    from rankscope.lora import plan
+
+    table = plan(base, tuned, **rules)
+    if table.empty:
+        raise ValueError(f"no matrix changed from {base} to {tuned}; compare other checkpoints")
+    default = {"max_rank": MAX_RANK, "round_to": 1}
+    chosen = any(value not in (None, False, default.get(rule)) for rule, value in rules.items())
+    shown = table if chosen else table.drop(columns=["rank", "error"])
+    _show(shown, json, title=f"{tuned} - {base}")
+    if chosen:
+        typer.echo(
+            f"{table.attrs['parameters']} parameters in factors; the error of their changes "
+            f"together would be {table.attrs['error']:.3g}; -o writes the adapter",
+            err=True,
+        )
+    elif not json:
+        typer.echo(
+            "choose ranks by --energy, --error, --noise, --budget or --max-rank, and write an "
+            "adapter by -o",
+            err=True,
+        )
 
 
 def _progress() -> Any:
@@ -313,6 +325,8 @@ def _resize(
         for m, pair in adapter.pairs.items()
     }
     _show(table_of(rows), json, title=str(result.path))
+    count = sum(result.ranks[m] * sum(pair.shape) for m, pair in adapter.pairs.items())
+    typer.echo(f"{result.path}: {count} parameters in factors, from {adapter.parameters}", err=True)
 
 
 def _renamed(adapter: Any, style: str | None, base: str | None, prefix: str) -> Any:
@@ -346,6 +360,7 @@ def _merge(path: str, base: str | None, out: Path | None, *, overwrite: bool) ->
 def _grow(
     path: str, base: str | None, pattern: str | None, figure: Path | None, json: bool
 ) -> None:
+    from rankscope.checkpoints import natural_order
     from rankscope.lora import growth
 
     table = growth(path, base=base, pattern=pattern)
@@ -356,6 +371,8 @@ def _grow(
 
         png, _ = save(change_ranks_over_steps(table), figure)
         typer.echo(f"{png}", err=True)
+    if not json:  # growth reads downwards
+        table = table.sort_values("matrix", key=lambda c: c.map(natural_order), kind="stable")
     _show(table.set_index("matrix"), json, title=path)
 
 
@@ -380,4 +397,6 @@ def _show(table: "pd.DataFrame", json: bool, *, title: str) -> None:
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -12,6 +12,7 @@ from rankscope.lora.growth import growth as growth
 from rankscope.lora.merge import Merged as Merged
 from rankscope.lora.merge import merge as merge
 from rankscope.lora.new_training import peft_config as peft_config
+from rankscope.lora.planning import plan as plan
 from rankscope.lora.ranks import choose_ranks as choose_ranks
 from rankscope.lora.resize import Resized as Resized
 from rankscope.lora.resize import resize as resize

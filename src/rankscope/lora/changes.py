@@ -15,7 +15,8 @@ from rankscope.matrices import difference
 from rankscope.matrices.reading import Reading
 from rankscope.matrices.state_dict import assumed_manifest
 from rankscope.matrices.wrappers import strip_wrappers
-from rankscope.spectra import leading, singular_values
+from rankscope.spectra import leading as leading_part
+from rankscope.spectra import singular_values
 
 Path_ = str | os.PathLike[str]
 MAX_RANK = 64  # directions that are computed if nothing else is asked for
@@ -158,7 +159,7 @@ def decomposed(
     dW = difference(after, before)
     m, n = dW.shape
     rank = min(m, n) if max_rank is None else min(max_rank, m, n)
-    result = leading(dW, rank)
+    result = leading_part(dW, rank)
     spectrum = Spectrum(
         result.S,
         m,
@@ -171,28 +172,27 @@ def decomposed(
 
 
 def changes(
-    base: Path_ | Checkpoint, tuned: Path_ | Checkpoint, *, max_rank: int | None = MAX_RANK
+    base: Path_ | Checkpoint, tuned: Path_ | Checkpoint, *, leading: int | None = MAX_RANK
 ) -> dict[str, Spectrum]:
     """Return the spectrum of tuned - base of every matrix that changed, by its name.
 
-    max_rank: number of leading singular values; the norm of what is left is known too. None means
-        all of them.
+    leading: number of singular values; the norm of what is left is known too. None means all.
     """
-    return dict(spectra_of(open_changes(base, tuned), max_rank=max_rank))
+    return dict(spectra_of(open_changes(base, tuned), leading=leading))
 
 
-def spectra_of(both: Changes, *, max_rank: int | None) -> Iterator[tuple[str, Spectrum]]:
+def spectra_of(both: Changes, *, leading: int | None) -> Iterator[tuple[str, Spectrum]]:
     """Yield the spectra of the matrices that changed, one after the other."""
     for reading in both.readings:
         if not both.changed(reading.parameter):
             continue
         before, after = both.matrix(reading)
-        yield reading.name, _spectrum(before, after, reading.kind, max_rank)
+        yield reading.name, _spectrum(before, after, reading.kind, leading)
 
 
-def _spectrum(before: Tensor, after: Tensor, kind: str, max_rank: int | None) -> Spectrum:
+def _spectrum(before: Tensor, after: Tensor, kind: str, count: int | None) -> Spectrum:
     m, n = before.shape
-    if max_rank is not None and max_rank < min(m, n):
-        return decomposed(before, after, kind=kind, max_rank=max_rank).spectrum
+    if count is not None and count < min(m, n):
+        return decomposed(before, after, kind=kind, max_rank=count).spectrum
     S = singular_values(difference(after, before))
     return Spectrum(S, m, n, rounding=rounding_level(before, after), kind=kind)

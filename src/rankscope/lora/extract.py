@@ -132,7 +132,10 @@ def _factors(
     round_to: Rounding,
     progress: Progress | None,
 ) -> tuple[dict[str, Spectrum], dict[str, tuple[Tensor, Tensor]]]:
-    """Return spectrum and scaled directions (U sqrt(S), sqrt(S) Vh) of each change, in `dtype`."""
+    """Return spectrum and scaled directions (U sqrt(S), sqrt(S) Vh) of each change, in `dtype`.
+
+    Spectra have more values than a small `max_rank`, which the noise floor needs.
+    """
     spectra: dict[str, Spectrum] = {}
     factors: dict[str, tuple[Tensor, Tensor]] = {}
     known = None if max_rank is None else rounded_up(max_rank, round_to)
@@ -142,11 +145,13 @@ def _factors(
         if not both.changed(reading.parameter):
             continue
         before, after = both.matrix(reading)
-        result = decomposed(before, after, kind=reading.kind, max_rank=known)
-        roots = result.spectrum.S.sqrt()
+        count = None if known is None else max(known, MAX_RANK)
+        result = decomposed(before, after, kind=reading.kind, max_rank=count)
+        roots = result.spectrum.S[:known].sqrt()
         name = reading.name
         spectra[name] = result.spectrum
-        factors[name] = ((result.U * roots).to(dtype), (roots[:, None] * result.Vh).to(dtype))
+        U, Vh = result.U[:, :known], result.Vh[:known]
+        factors[name] = ((U * roots).to(dtype), (roots[:, None] * Vh).to(dtype))
     return spectra, factors
 
 

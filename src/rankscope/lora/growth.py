@@ -60,4 +60,4 @@ def _spectra(path: str, start: str | None) -> Iterator[tuple[str, Spectrum]]:
             yield module, Spectrum(core(adapter.product(module)).S, *pair.shape, kind="lora")
     else:
         assert start is not None
-        yield from spectra_of(open_changes(start, checkpoint), max_rank=None)
+        yield from spectra_of(open_changes(start, checkpoint), leading=None)
