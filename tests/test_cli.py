@@ -64,7 +64,7 @@ WHERE = ["--data", "--device", "--on"]
         ("demo", ["--out", "--jobs", "--help"]),
         ("run", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--json", "--help"]),
         ("reproduce", ["--scale", "--seed", "--out", "--jobs", *WHERE, "--help"]),
-        ("show", ["--reference", "--sort", "--json", "--help"]),
+        ("show", ["--base", "--sort", "--json", "--help"]),
         (
             "scan",
             [
@@ -331,6 +331,6 @@ def test_show_asks_for_one_run_and_speaks_of_options(
     assert f"rankscope view {tmp_path}" in ran.err and "rankscope report" in ran.err
     torch.save(net.state_dict(), tmp_path / "model.pt")
     reference = str(tmp_path / "model.pt")
-    ran = Ran(monkeypatch, capsys, "show", str(tmp_path / "first"), "--reference", reference)
+    ran = Ran(monkeypatch, capsys, "show", str(tmp_path / "first"), "--base", reference)
     assert (ran.code, ran.out) == (2, "")
-    assert "leave --reference out" in ran.err and "reference=" not in ran.err
+    assert "leave --base out" in ran.err and "reference=" not in ran.err

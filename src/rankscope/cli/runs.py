@@ -14,7 +14,7 @@ def show(
     path: Annotated[
         Path, typer.Argument(callback=local, help="A run that a tracker wrote, or a checkpoint.")
     ],
-    reference: Annotated[
+    base: Annotated[
         Path | None,
         typer.Option(callback=local, help="Checkpoint that the change is measured from."),
     ] = None,
@@ -30,16 +30,14 @@ def show(
     if not path.exists():
         raise ValueError(f"{path} does not exist; give a run that a tracker wrote, or a checkpoint")
     if is_run(path):
-        if reference is not None:
-            raise ValueError(
-                f"{path} is a run and has a reference of its own; leave --reference out"
-            )
+        if base is not None:
+            raise ValueError(f"{path} is a run and has a reference of its own; leave --base out")
     elif path.is_dir() and (runs := [p for p in sorted(path.iterdir()) if is_run(p)]):
         raise ValueError(
             f"{path} is a folder of runs; name one, such as {runs[0]}, or type "
             f"rankscope view {path} or rankscope report {runs[0]}"
         )
-    table = summary(path, reference=reference, sort=sort)
+    table = summary(path, reference=base, sort=sort)
     if json:
         typer.echo(table.reset_index().to_json(orient="records", indent=1))
         return
