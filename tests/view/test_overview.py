@@ -18,7 +18,7 @@ def test_the_overview_shows_the_run(tmp_path: Path) -> None:
     assert arrays["heat"].shape == (5, 30)
     assert arrays["x"].tolist() == list(range(30))
     assert [row["name"] for row in meta["rows_info"]] == list(NAMES)
-    assert meta["scalar_names"] == ["loss", "rate"]
+    assert meta["scalar_names"] == ["loss"]
     np.testing.assert_allclose(arrays["scalars"][0], ds["loss"])
     ranks = ds.rankscope.normalized_effective_rank()
     assert meta["scale"]["low"] == pytest.approx(float(ranks.min()), rel=1e-6)
@@ -37,12 +37,13 @@ def test_another_quantity_and_a_part_of_a_run(tmp_path: Path) -> None:
         overview_frame(ds.isel(step=slice(0)))
 
 
-def test_the_loss_stands_before_other_scalars(tmp_path: Path) -> None:
+def test_losses_share_an_axis_with_nothing_else(tmp_path: Path) -> None:
     ds = rs.open(write(tmp_path / "run", range(3)))
-    more = ds.assign(a_loss_of_ours=ds["loss"], training_loss=ds["loss"])
-    _, meta = unpacked(overview_frame(more))
-    assert set(meta["scalar_names"][:2]) == {"loss", "training loss"}
-    assert meta["scalar_names"][2] == "a loss of ours"
+    names = ("a_loss_of_ours", "bottom_loss", "training_loss", "validation_loss")
+    _, meta = unpacked(overview_frame(ds.assign({name: ds["loss"] for name in names})))
+    assert meta["scalar_names"] == ["loss", "training loss", "validation loss"]
+    _, meta = unpacked(overview_frame(ds.drop_vars("loss")))
+    assert meta["scalar_names"] == ["rate"]
 
 
 def test_snapshots_without_spectra_are_left_out(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ def test_snapshots_without_spectra_are_left_out(tmp_path: Path) -> None:
     arrays, meta = unpacked(overview_frame(kept))
     assert arrays["heat_x"].tolist() == [0, 7, 14, 21, 28]
     assert arrays["heat"].shape == (5, 5) and arrays["heat"].min() > 0
-    assert arrays["scalars"].shape == (2, 30)
+    assert arrays["scalars"].shape == (1, 30)
     assert None not in meta["moved"]["rows"][0]["spark"]
 
 

@@ -191,6 +191,20 @@ def test_two_runs_compare(site: Watched) -> None:
     wait_for_paint(page, "compare")
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "most", "expected"),
+    [(2e-4, 2, 2, [1e-3, 0.1]), (0.3, 30, 4, [0.5, 1, 2, 5, 10, 20]), (0.01, 1e4, 9, None)],
+)
+def test_ticks_of_a_logarithm(
+    site: Watched, low: float, high: float, most: int, expected: list[float] | None
+) -> None:
+    ticks = site.page.evaluate(
+        "async ([...range]) => (await import('/static/draw/time.js')).logTicks(...range)",
+        [low, high, most],
+    )
+    assert ticks == (expected or [10.0**power for power in range(-2, 5)])
+
+
 def test_slider_over_alpha(site: Watched, server: Server) -> None:
     page = site.go(view="theory", run=server.key("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0"))
     wait_for_paint(page, "z")

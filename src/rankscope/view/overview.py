@@ -145,10 +145,13 @@ def _target(path: Path, name: str) -> Path:
 
 
 def _scalars(opened: Opened) -> list[str]:
-    """Return the scalars to draw: losses first, then what was logged."""
+    """Return the scalars to draw: losses, which share an axis; without any, what was logged."""
     names = [
         name
         for name, along in opened.scalars().items()
         if along == opened.along and not name.startswith("tracker_")
     ]
-    return sorted(names, key=lambda name: (name not in LOSSES, "loss" not in name))[:SCALARS]
+    losses = [name for name in names if "loss" in name]
+    told = ("loss", "training", "validation", "test")
+    order = sorted(losses, key=lambda name: (name not in LOSSES, name.split("_")[0] not in told))
+    return (order or names)[:SCALARS]

@@ -17,7 +17,7 @@ const THEMES = {
     accent: "#5cc3de", categories: ["#5cc3de", "#f0955a", "#b79be0", "#5fc99b"],
   },
 };
-const PADDING = 14, LEFT = 148, RIGHT = 14, SCALARS = 110, ROW = 18, MOST_HEIGHT = 420, MOST_SCALARS = 3, MOST_MOVED = 8;
+const PADDING = 14, WIDE = 560, GUTTER = 148, NARROW = 96, RIGHT = 14, SCALARS = 110, ROW = 18, MOST_HEIGHT = 420, MOST_SCALARS = 3, MOST_MOVED = 8;
 
 function element(tag, className, parent, text = "") {
   const made = document.createElement(tag);
@@ -67,21 +67,22 @@ function drawAll(root, data, colours) {
   const { meta, x, heatX, scale, field, rows } = data;
   element("div", "rankscope-title", root, meta.title);
   element("div", "rankscope-note", root, `${meta.metric_label}, ${meta.along} ${when(x[0])} to ${when(x[x.length - 1])}`);
-  const plotWidth = width - LEFT - RIGHT;
+  const left = width < WIDE ? NARROW : GUTTER;
+  const plotWidth = width - left - RIGHT;
   if (data.scalars.length) {
     const [, surface] = canvas(root, width, SCALARS);
     const series = data.scalars.map((one, i) => ({ ...one, colour: colours.categories[i] }));
     const positive = series.every(({ y }) => y.every((value) => value !== value || value > 0));
-    drawLines(surface, { x: LEFT, y: 6, width: plotWidth, height: SCALARS - 30 }, scale, { series, kind: positive ? "log" : "linear", colours });
+    drawLines(surface, { x: left, y: 6, width: plotWidth, height: SCALARS - 30 }, scale, { series, kind: positive ? "log" : "linear", colours });
     series.forEach((one, i) => surface.text(one.label, 8, 16 + 16 * i, { colour: one.colour }));
   }
   const height = Math.min(MOST_HEIGHT, Math.max(80, rows.length * ROW));
   const [map, surface] = canvas(root, width, height + 56);
   const layout = layoutRows(rows.map((row) => row.block), height);
-  const plot = { x: LEFT, y: 4, width: plotWidth, height };
+  const plot = { x: left, y: 4, width: plotWidth, height };
   const order = Uint32Array.from(rows, (_, i) => i);
   drawHeat(surface, plot, scale, { field, x: heatX, layout, order, labels: rows.map((row) => row.label), map: "viridis", colours, timeLabel: meta.along });
-  drawScaleBar(surface, { x: LEFT, y: height + 34, width: 140, height: 8 }, field, "viridis", colours);
+  drawScaleBar(surface, { x: left, y: height + 34, width: 140, height: 8 }, field, "viridis", colours);
   const readout = element("div", "rankscope-note", root, "\u00a0");
   map.addEventListener("pointermove", (event) => {
     const row = rowAt(layout, event.offsetY - plot.y);

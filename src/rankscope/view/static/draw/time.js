@@ -87,17 +87,14 @@ export function logTicks(low, high, most) {
 }
 
 function powersBetween(low, high, most, factors) {
-  const from = Math.floor(Math.log10(low)), to = Math.ceil(Math.log10(high));
-  const every = Math.max(1, Math.ceil((to - from) / most));
-  const ticks = [];
-  for (let power = from; power <= to; power++) {
-    if ((power - from) % every) continue;
-    for (const factor of factors) {
-      const tick = Number((factor * 10 ** power).toPrecision(3));
-      if (tick >= low * 0.999 && tick <= high * 1.001) ticks.push(tick);
-    }
+  const ticks = new Map(); // of each power
+  for (let power = Math.floor(Math.log10(low)); power <= Math.ceil(Math.log10(high)); power++) {
+    const inside = factors.map((factor) => Number((factor * 10 ** power).toPrecision(3)))
+      .filter((tick) => tick >= low * 0.999 && tick <= high * 1.001);
+    if (inside.length) ticks.set(power, inside);
   }
-  return ticks;
+  const every = Math.max(1, Math.ceil(ticks.size / most));
+  return [...ticks.values()].filter((_, i) => i % every === 0).flat();
 }
 
 function ticksOf(kind, { x, from, to, unit }, most) {
