@@ -72,9 +72,9 @@ def _converged(
             some = Block(*(x.index_select(0, index) for x in block))
             better = _converged(G.index_select(0, index), some, rank, tolerance, engine, left)
             return Block(*(x.index_copy(0, index, y) for x, y in zip(block, better, strict=True)))
-        longest = int(max(numbers[1][i] for i in active))
+        span = int(min(numbers[1])), int(max(numbers[1][i] for i in active))
         apart = known if any(numbers[2]) else None
-        block = ritz(G, orthonormal(_polynomial(G, block, rank, degrees, longest, apart)), engine)
+        block = ritz(G, orthonormal(_polynomial(G, block, rank, degrees, span, apart)), engine)
     return block
 
 
@@ -148,7 +148,7 @@ def _begun(G: Tensor, columns: int) -> Tensor:
     largest = torch.linalg.vector_norm(GY, dim=-2).amax(-1)
     cut = G.diagonal(dim1=-2, dim2=-1).mean(-1)
     degrees = (FIRST_SPREAD / _growth(largest, cut)).floor().clamp(1, FIRST)
-    return filtered(G, Y, GY, cut, degrees, FIRST)
+    return filtered(G, Y, GY, cut, degrees, (1, FIRST))
 
 
 def normal(G: Tensor, columns: int, seed: int) -> Float[Tensor, "b k c"]:
@@ -160,16 +160,21 @@ def normal(G: Tensor, columns: int, seed: int) -> Float[Tensor, "b k c"]:
 
 
 def _polynomial(
-    G: Tensor, block: Block, rank: int, degrees: Tensor, longest: int, known: Tensor | None
+    G: Tensor,
+    block: Block,
+    rank: int,
+    degrees: Tensor,
+    span: tuple[int, int],
+    known: Tensor | None,
 ) -> Tensor:
     """Return a filtered block, with known columns as they were and kept out of all others."""
     cut = _cut(block, rank)
     if known is None:
-        return filtered(G, block.X, block.GX, cut, degrees, longest)
+        return filtered(G, block.X, block.GX, cut, degrees, span)
     own = known[:, None]
     left = (block.X * block.values[:, None]).masked_fill(~own, 0.0)
     X, GX = block.X.masked_fill(own, 0.0), block.GX.masked_fill(own, 0.0)
-    Y = filtered(G, X, GX, cut, degrees, longest, less=(left, block.X.mT))
+    Y = filtered(G, X, GX, cut, degrees, span, less=(left, block.X.mT))
     return torch.where(own, block.X, Y)
 
 
@@ -179,14 +184,16 @@ def filtered(
     GX: Float[Tensor, "b k c"],
     cut: Float[Tensor, " b"],
     degrees: Float[Tensor, " b"],
-    longest: int,
+    span: tuple[int, int],
     *,
     less: tuple[Float[Tensor, "b k c"], Float[Tensor, "b c k"]] | None = None,
 ) -> Float[Tensor, "b k c"]:
     """Return T(G) X for Chebyshev polynomials T on 0 to cut, of a degree for each matrix.
 
+    span: a lower bound on the degrees, and the degree at which all end.
     less: factors of a matrix to subtract from G.
     """
+    shortest, longest = span
     cut, degrees = cut[:, None, None], degrees[:, None, None]
     before, now = X, GX * (2 / cut) - X
     for degree in range(2, longest + 1):
@@ -194,7 +201,9 @@ def filtered(
         after = torch.baddbmm(before, G, scaled, beta=-1.0).sub_(now, alpha=2)
         if less is not None:
             after.baddbmm_(less[0], less[1] @ scaled, alpha=-1.0)
-        before, now = now, torch.where(degrees < degree, now, after)
+        if degree > shortest:
+            after = torch.where(degrees < degree, now, after)
+        before, now = now, after
     return now
 
 
