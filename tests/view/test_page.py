@@ -71,8 +71,20 @@ def test_columns_without_a_value_are_left_out(site: Watched) -> None:
     page.get_by_label("Filter runs").fill("tracked")
     page.wait_for_function("() => !document.querySelector('thead').innerText.includes('Scale')")
     assert {"Run", "Decay", "Seed", "Last loss"} <= set(columns.all_inner_texts())
+    assert "Network" not in columns.all_inner_texts()
     cells = page.locator("tbody tr").first.locator("td").count()
     assert cells == columns.count() + 1
+
+
+def test_runs_are_found_and_sorted_by_network(site: Watched) -> None:
+    page = site.page
+    page.get_by_role("button", name="Network").click()
+    page.wait_for_function("() => location.search.includes('sort=network')")
+    texts = page.locator("tbody tr").all_inner_texts()
+    found = re.findall("grokking|head, teacher 1|VGG|ViT, CIFAR-10", " ".join(texts))
+    assert found == [*["grokking"] * 2, *["head, teacher 1"] * 3, "VGG", "ViT, CIFAR-10"]
+    page.get_by_label("Filter runs").fill("vit, cifar")
+    page.wait_for_function("() => document.querySelectorAll('tbody [data-run]').length === 1")
 
 
 def test_pairs_name_once_what_they_share(site: Watched, server: Server, tmp_path: Path) -> None:

@@ -91,11 +91,10 @@ def test_a_phone_names_rows_and_the_open_view(server: Server, browser: Any, tmp_
         assert re.search(rf">con[^ ]*… {number} &#62; {number + 1}<", picture)
 
 
-@pytest.mark.parametrize("width", [760, 1000])
+@pytest.mark.parametrize("width", [760, 1000, 1240, 1280, 1400])
 def test_no_column_of_runs_is_cut(server: Server, browser: Any, width: int) -> None:
     with watched(browser, address(server), width=width) as site:
-        page = site.page
-        page.get_by_label("Filter runs").fill("yunis2024")
-        page.wait_for_function("() => !document.querySelector('tbody').innerText.includes('evil')")
-        hidden = page.locator(".table").evaluate("table => table.scrollWidth - table.clientWidth")
-        assert hidden <= 0
+        table = site.page.locator(".table")
+        assert table.evaluate("table => table.scrollWidth - table.clientWidth") <= 0
+        heads = table.locator("thead th").all_inner_texts()
+    assert {"Run", "Status", "Seed", "Last loss"} <= {head.strip() for head in heads}

@@ -20,7 +20,10 @@ RUN = (
     *("decay", "alpha_log10", "snapshots", "along", "last", "last_loss", "matrices"),
     *("tracker_seconds", "tracker_share", "started"),
 )
-SOUGHT = ("name", "folder", "experiment", "network", "variant", "status", "kind")
+SOUGHT = (
+    *("name", "folder", "experiment", "network", "network_title", "model", "variant", "status"),
+    "kind",
+)
 
 
 def _stages(answer: Answer, query: Query) -> Rows:

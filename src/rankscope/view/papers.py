@@ -8,6 +8,7 @@ from typing import Any
 from rankscope.store.source import leads_into
 from rankscope.view.frames import plain
 from rankscope.view.library import Library
+from rankscope.view.network_titles import network_title
 from rankscope.view.query import Query
 
 VERDICTS = "verdicts.json"
@@ -42,30 +43,6 @@ FIGURES = {
     "B7": ("figure-12", "figure-1"),
     "B8": ("figure-4",),
     "B9": ("figure-5",),
-}
-# How networks are written for people: words of the laboratory, which would bring torch with it.
-NETWORKS = {
-    "vgg": "VGG",
-    "unet": "UNet",
-    "lstm": "LSTM",
-    "lm": "Transformer",
-    "grok": "grokking",
-    "mlp": "MLP",
-    "teacher-1": "head, teacher 1",
-    "teacher-0.5": "head, teacher 1/2",
-    "alike": "Transformer, alike heads",
-    "bases": "Transformer, own bases",
-    "aligned": "aligned teacher",
-    "gaussian": "Gaussian teacher",
-    "aligned-1e-4": "aligned 1e-4",
-    "gaussian-1e-8": "Gaussian 1e-8",
-    "gaussian-1e-32": "Gaussian 1e-32",
-    "boix2023/vit-cifar10/vit": "ViT, CIFAR-10",
-    "boix2023/vit-cifar100/vit": "ViT, CIFAR-100",
-    "boix2023/vit-imagenet/vit": "ViT, ImageNet",
-    "findings/clock/vit": "ViT, CIFAR-10",
-    "findings/needed-rank/vit": "ViT, CIFAR-10",
-    "findings/grokking-rank/grok": "modular addition",
 }
 
 
@@ -120,17 +97,13 @@ def _study(library: Library, path: Path, root: Path) -> dict[str, Any] | None:
         "scale": scale,
         "networks": list(networks),
         "titles": {
-            network.network: _network_title(network.experiment, network.network)
+            network.network: network_title(network.experiment, network.network)
             for verdict in verdicts
             for network in verdict.networks
         },
         "claims": [_claim(verdict, rows, figures) for verdict in verdicts],
         "figures": figures,
     }
-
-
-def _network_title(experiment: str, network: str) -> str:
-    return NETWORKS.get(f"{experiment}/{network}") or NETWORKS.get(network, network)
 
 
 def _claim(verdict: Any, rows: list[dict[str, Any]], figures: list[str]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from rankscope.store.chunk import Damage
 from rankscope.store.source import Folder
 from rankscope.store.stored_run import StoredRun
 from rankscope.view.discovery import Place
+from rankscope.view.network_titles import network_title
 
 SCALES = ("paper", "small", "smoke")
 PAPER = re.compile(r"[a-z]+\d{4}")
@@ -76,8 +77,17 @@ def _empty(place: Place) -> dict[str, Any]:
     with contextlib.suppress(OSError):
         status = (place.path if place.is_archive else place.path / "zarr.json").stat()
         modified, size = status.st_mtime, status.st_size if place.is_archive else None
-    nothing = ("experiment", "network", "variant", "decay", "scale", "seed", "alpha_log10")
-    later = ("along", "snapshots", "last", "last_loss", "matrices", "products", "pairs")
+    nothing = ("experiment", "network", "network_title", "variant", "decay", "scale", "seed")
+    later = (
+        "alpha_log10",
+        "along",
+        "snapshots",
+        "last",
+        "last_loss",
+        "matrices",
+        "products",
+        "pairs",
+    )
     costs = ("tracker_seconds", "tracker_share", "wall_seconds", "started", "model", "lr_changes")
     return {
         "id": place.key,
@@ -127,6 +137,7 @@ def _named(path: Path, attrs: Mapping[str, Any]) -> dict[str, Any]:
         return named
     named["experiment"] = "/".join(parts[start : start + 2])
     named["network"] = rest[0] if rest else None
+    named["network_title"] = network_title(named["experiment"], rest[0]) if rest else None
     named["variant"] = "/".join(rest[1:]) or None
     return named
 

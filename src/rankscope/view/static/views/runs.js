@@ -17,16 +17,17 @@ const WIDE = "number wide-only";
 const COLUMNS = [
   ["name", "Run", (run) => titleOf(run)],
   ["status", "Status", (run) => ORDER[run.status]],
+  ["network", "Network", (run) => run.network_title ?? run.model, "roomy", String],
   ["decay", "Decay", (run) => run.decay, WIDE, String],
   ["alpha", "log₁₀ α", (run) => run.alpha_log10, WIDE, short],
   ["scale", "Scale", (run) => run.scale, "roomy", String],
   ["seed", "Seed", (run) => run.seed, WIDE, String],
-  ["snapshots", "Snapshots", (run) => run.snapshots, WIDE, count],
+  ["snapshots", "Snapshots", (run) => run.snapshots, "number roomy", count],
   ["last", "Last step", (run) => run.last, WIDE, when],
   ["loss", "Last loss", (run) => run.last_loss, "number", short],
-  ["matrices", "Matrices", (run) => run.matrices || null, `${WIDE} roomy`, count],
+  ["matrices", "Matrices", (run) => run.matrices || null, "number roomy", count],
   ["cost", "Tracker", (run) => run.tracker_share ?? run.tracker_seconds, WIDE, (value, run) => (run.tracker_share === null ? duration(value) : percent(value))],
-  ["modified", "Begun", (run) => run.started, "number roomy muted", day],
+  ["modified", "Begun", (run) => run.started, "number spare muted", day],
 ];
 const ROW = 44; // pixels
 
@@ -37,7 +38,7 @@ export function matching(runs, query) {
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
   if (!words.length) return runs;
   return runs.filter((run) => {
-    const text = [run.name, run.folder, run.experiment, run.network, run.variant, run.status, run.kind, `seed ${run.seed}`]
+    const text = [run.name, run.folder, run.experiment, run.network, run.network_title, run.model, run.variant, run.status, run.kind, `seed ${run.seed}`]
       .join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
