@@ -103,6 +103,15 @@ def test_variables_of_both_ends_are_absent_between() -> None:
     assert small["alignment"][1:-1].notnull().any()
 
 
+def test_variables_that_nobody_reads_are_absent() -> None:
+    ds = run()
+    small = compact(ds, Compaction(absent=("alignment", "singular_values")))
+    kept = {str(name) for name in ds} - {"alignment", "singular_values", "tracker_copy_seconds"}
+    assert {str(name) for name in small} == kept
+    assert small.attrs["compaction"]["absent"] == ["alignment", "singular_values"]
+    assert "absent" not in compact(ds, Compaction()).attrs["compaction"]  # as files say already
+
+
 def test_leading_values_alone_of_some_spectra() -> None:
     ds = run()
     small = compact(ds, Leading(Compaction(), {"singular_values": 2}))

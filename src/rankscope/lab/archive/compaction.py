@@ -49,10 +49,12 @@ class Compaction:
 
     bits: bits of the mantissa by variable; other variables stay as they are.
     ends: variables of which only the first and the last snapshot are stored.
+    absent: variables that are not stored.
     """
 
     bits: Mapping[str, int] = field(default_factory=lambda: dict(BITS))
     ends: tuple[str, ...] = ()
+    absent: tuple[str, ...] = field(default=(), metadata={"later": True})
 
 
 @dataclass(frozen=True)
@@ -108,7 +110,8 @@ def compact(ds: xr.Dataset, how: Way) -> xr.Dataset:
 
     A run that was compacted before may be compacted further.
     """
-    names = [str(name) for name in ds if not str(name).startswith(TIMES)]
+    absent = rules_of(how).absent
+    names = [str(n) for n in ds if not str(n).startswith(TIMES) and n not in absent]
     shorter = {*rules_of(how).bits, *_grains(how)}
     shortened = {name: _shortened(ds, name, how) for name in names if name in shorter}
     compacted = ds[names].assign(shortened).load()

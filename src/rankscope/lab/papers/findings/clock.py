@@ -29,7 +29,7 @@ N1 fails. In the Transformer the changes of most heads gain rank before they los
 
 from dataclasses import replace
 
-from rankscope.lab.archive.compaction import BITS, Compaction, Leading
+from rankscope.lab.archive.compaction import BITS, OVERLAPS, Compaction, Leading
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.papers.boix2023 import vit_cifar10
 from rankscope.lab.papers.yunis2024 import lm
@@ -51,11 +51,12 @@ LM: dict[Scale, TrainingRun] = {
     "smoke": replace(lm.SMOKE, steps=40, snapshots=Every(10)),
 }
 SECONDS: dict[Scale, int | None] = {"paper": 300, "small": 300, "smoke": 10}
-# N1 reads the largest value of each change, and all other spectra only at both ends.
+# N1 reads the largest value of each change. Spectra of matrices tell whether a run collapsed.
 COMPACTION = Leading(
     Compaction(
         bits={**BITS, "product_change_singular_values": 20},
-        ends=tuple(name for name in BITS if name != "product_change_singular_values"),
+        ends=("singular_values",),
+        absent=(*OVERLAPS, "change_singular_values", "product_singular_values"),
     ),
     {"product_change_singular_values": 1},
 )

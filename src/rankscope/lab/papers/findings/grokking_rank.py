@@ -64,7 +64,8 @@ SMOKE = replace(grok.SMOKE, snapshots=LogSpaced(4))
 SECONDS: dict[Scale, int | None] = {"paper": 1200, "small": 900, "smoke": 5}
 # N3 reads ranks and norms at the crossing, so spectra have every snapshot, and no overlaps.
 COMPACTION = CoarseTails(
-    Compaction(bits={**BITS, "singular_values": 7}, ends=OVERLAPS), leading={"singular_values": 32}
+    Compaction(bits={**BITS, "singular_values": 7}, absent=OVERLAPS),
+    leading={"singular_values": 32},
 )
 
 

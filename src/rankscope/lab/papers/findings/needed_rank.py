@@ -29,7 +29,7 @@ at `smoke`.
 from collections.abc import Mapping
 from dataclasses import replace
 
-from rankscope.lab.archive.compaction import BITS, Compaction
+from rankscope.lab.archive.compaction import OVERLAPS, Compaction
 from rankscope.lab.experiment import Experiment, Scale
 from rankscope.lab.papers.boix2023 import vit_cifar10
 from rankscope.lab.running.run_key import RunKey
@@ -63,7 +63,7 @@ SMALL = replace(
 SMOKE = replace(vit_cifar10.SMOKE, changes=False, stop=None, cuts=HeadCuts(ranks=(1, 16)))
 SECONDS: dict[Scale, int | None] = {"paper": 1200, "small": 300, "smoke": 10}
 # N2 reads what was measured at the end; spectra only tell whether a run collapsed.
-ENDS = Compaction(ends=tuple(BITS))
+ENDS = Compaction(ends=("singular_values",), absent=OVERLAPS)
 
 
 def experiment(scale: Scale) -> Experiment:

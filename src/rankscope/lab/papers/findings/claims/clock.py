@@ -14,7 +14,7 @@ from rankscope.lab.judging.selected_runs import Runs, runs_of
 from rankscope.lab.judging.tally import Tally, all_met
 from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.papers.boix2023.claims.heads import share_of_all
-from rankscope.lab.papers.boix2023.runs import CHANGE, products_of
+from rankscope.lab.papers.boix2023.runs import CHANGE
 from rankscope.lab.papers.findings.runs import seed_runs
 from rankscope.lab.tasks.head_changes import number_name
 from rankscope.lab.training.outcome import diverged
@@ -44,7 +44,7 @@ def courses(ds: xr.Dataset) -> Courses:
     The stable rank is the square of the whole change's norm over that of its largest singular
     value.
     """
-    products = products_of(ds, "kq")
+    products = ds[[CHANGE]].isel(product=np.flatnonzero(ds["product_kind"].to_numpy() == "kq"))
     after = np.flatnonzero(ds["step"].to_numpy() > 0)
     largest = products[CHANGE].isel(k=0).transpose("step", "product").to_numpy()[after]
     heads = [str(name) for name in products["product"].to_numpy()]
