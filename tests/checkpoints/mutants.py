@@ -39,7 +39,7 @@ from checkpoints.damage import damaged, replaced
 from rankscope import store
 from rankscope.cli import main as command_line
 
-KINDS = ("safetensors", "index", "zip", "pickle", "legacy", "gguf", "dcp")
+KINDS = ("safetensors", "index", "zip", "pickle", "legacy", "gguf", "dcp", "adapter")
 DAMAGED, WHOLE = "damaged", "whole"  # places of the two checkpoints in a command
 FORMS = (
     ("scan", DAMAGED),
@@ -50,6 +50,14 @@ FORMS = (
     ("scan", WHOLE, "--csv", "--base", DAMAGED),
     ("lora", WHOLE, DAMAGED, "--json"),
     ("lora", DAMAGED, WHOLE, "--json"),
+)
+ADAPTER_FORMS = (
+    *FORMS[:5],
+    ("lora", DAMAGED, "--json"),
+    ("lora", DAMAGED, "--json"),
+    ("lora", DAMAGED, "--base", WHOLE, "--json"),
+    ("lora", WHOLE, DAMAGED, "--json"),
+    ("lora", DAMAGED, DAMAGED, "--diff", "--json"),
 )
 SERIES = ("scan", WHOLE, DAMAGED, "--csv")
 SERIES_EVERY, STORED_EVERY, REPLACED_EVERY = 10, 200, 40
@@ -114,12 +122,33 @@ def write(kind: str, folder: Path) -> tuple[Path, list[Path]]:
         writer.write_tensors_to_file()
         writer.close()
         return folder / "x.gguf", [folder / "x.gguf"]
+    if kind == "adapter":
+        return folder, write_adapter(folder)
     if kind == "dcp":
         dcp.save({"model": tensors}, checkpoint_id=folder, no_dist=True)
         return folder, [folder / ".metadata", folder / ".metadata", folder / "__0_0.distcp"]
     path = folder / "x.pt"
     torch.save({"model": tensors}, path, _use_new_zipfile_serialization=kind != "legacy")
     return path, [path]
+
+
+def write_adapter(folder: Path) -> list[Path]:
+    """Write an adapter of PEFT for the layers of the example, and return its files."""
+    factors = {}
+    for layer, rows in (("layers.0", 3), ("layers.1", 2)):
+        factors[f"base_model.model.{layer}.lora_A.weight"] = torch.linspace(-1, 1, 64).view(2, 32)
+        factors[f"base_model.model.{layer}.lora_B.weight"] = torch.ones(rows, 2).cumsum(0)
+    weights, config = folder / "adapter_model.safetensors", folder / "adapter_config.json"
+    save_file({**factors, "base_model.model.norm.weight": torch.ones(32)}, weights)
+    patterns = {"rank_pattern": {"layers.1": 2}, "alpha_pattern": {"^layers\\.0": 3.5}}
+    settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "use_rslora": True}
+    config.write_text(json.dumps({**settings, **patterns, "target_modules": ["0", "1"]}))
+    return [weights, config]
+
+
+def forms(kind: str) -> tuple[tuple[str, ...], ...]:
+    """Return the commands that read a checkpoint of this kind."""
+    return ADAPTER_FORMS if kind == "adapter" else FORMS
 
 
 class Guard:
@@ -250,7 +279,7 @@ def main(kinds: Sequence[str], count: int, root: Path) -> None:
         folder = root / kind
         folder.mkdir()
         place, files = write("safetensors" if kind == "large" else kind, folder)
-        warm_up(whole, place, files[0])
+        warm_up(forms(kind), whole, place, files[0])
         if kind == "large":
             outcomes, slowest = large_trial(folder, guard)
         else:
@@ -285,7 +314,7 @@ def trial(
         elif number % SERIES_EVERY == SERIES_EVERY - 1:
             result = series_outcome(ran(*placed(SERIES, whole, place), guard=guard))
         else:
-            form = FORMS[moment.randrange(len(FORMS))]
+            form = forms(kind)[moment.randrange(len(forms(kind)))]
             result = f"{form[0]} " * (form[0] != "scan") + outcome(
                 ran(*placed(form, whole, place), guard=guard)
             )
@@ -314,14 +343,14 @@ def large_trial(folder: Path, guard: Guard) -> tuple[Counter[str], float]:
     return outcomes, slowest
 
 
-def warm_up(whole: Path, place: Path, file: Path) -> None:
+def warm_up(forms: Sequence[Sequence[str]], whole: Path, place: Path, file: Path) -> None:
     """Import all that the commands import on their ways, before imports are forbidden."""
     cell_len("\u6f22")  # widths of letters in names
     original = file.read_bytes()
-    for form in FORMS:
+    for form in forms:
         ran(*placed(form, whole, place))
     file.write_bytes(b"?")
-    for form in FORMS:
+    for form in forms:
         assert outcome(ran(*placed(form, whole, place))) in ("refused", "partial")
     file.write_bytes(original)
 

@@ -4,12 +4,15 @@ import argparse
 import io
 import pickle
 import struct
+import time
 import zipfile
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -81,14 +84,44 @@ def test_types_without_a_storage_class_are_read(tmp_path: Path, dtype: torch.dty
         lambda state: {"state": {"module": state}, "module": OrderedDict(state)},
         lambda state: {"net": state, "path": Path("x"), "size": torch.Size([3])},
         lambda state: OrderedDict(state),
+        lambda state: {"model": state, "rng": torch.get_rng_state()},
+        lambda state: {"model": {"net": state}, "rng": torch.get_rng_state()},
+        lambda state: {"state": {"count": torch.zeros(2)}, "net": state},
+        lambda state: {"model": {"width": 3}, **state},
+        lambda state: {"net": state, "loss": np.float64(0.5), "steps": np.int64(3)},
+        lambda state: {"net": state, "rng": np.random.RandomState(0).get_state()},
+        lambda state: {"net": state, "when": datetime(2026, 1, 1, tzinfo=UTC), "raw": b"x"},
+        lambda state: {"net": state, "a": deque([1]), "b": range(3), "c": 1j, "d": slice(2)},
+        lambda state: {"net": state, "e": frozenset({1}), "f": bytearray(b"x"), "g": {1, 2}},
     ],
 )
-def test_weights_are_found_beside_other_things(tmp_path: Path, wrap: Any) -> None:
+@pytest.mark.parametrize("legacy", [False, True])
+def test_weights_are_found_beside_other_things(tmp_path: Path, wrap: Any, legacy: bool) -> None:
     state = {"w": torch.randn(3, 2)}
-    torch.save(wrap(state), tmp_path / "x.pt")
+    path = tmp_path / "x.pt"
+    torch.save(wrap(state), path, _use_new_zipfile_serialization=not legacy)
     checkpoint = open_checkpoint(tmp_path / "x.pt")
     assert list(checkpoint.tensors) == ["w"]
     assert torch.equal(checkpoint.read("w"), state["w"])
+
+
+def test_several_state_dicts_are_all_read(tmp_path: Path) -> None:
+    nets = {name: {"w": torch.randn(3, 2)} for name in ("generator", "critic")}
+    torch.save({**nets, "optimizer": {"state": {0: {"step": torch.zeros(2, 2)}}}}, tmp_path / "x")
+    checkpoint = open_checkpoint(tmp_path / "x")
+    assert list(checkpoint.tensors) == ["generator.w", "critic.w"]
+    assert torch.equal(checkpoint.read("critic.w"), nets["critic"]["w"])
+
+
+@pytest.mark.parametrize("outer", ["a", "model"])
+def test_a_dict_that_is_named_very_often_is_looked_at_once(tmp_path: Path, outer: str) -> None:
+    inner = dict.fromkeys(map(str, range(50_000)), 0)
+    many = dict.fromkeys(map(str, range(50_000)), inner)
+    torch.save({outer: many, "b": many}, tmp_path / "x.pt")
+    began = time.process_time()
+    with pytest.raises(ValueError, match="expected tensors by name"):
+        open_checkpoint(tmp_path / "x.pt")
+    assert time.process_time() - began < 20
 
 
 def test_the_buffers_of_modules_come_along(tmp_path: Path) -> None:

@@ -210,3 +210,11 @@ def test_any_value_of_a_configuration_costs_a_sentence_at_most(tmp_path: Path, k
             formed(path)
         except ValueError as refusal:
             assert "\n" not in str(refusal)
+
+
+def test_a_configuration_cannot_write_to_a_terminal(tmp_path: Path) -> None:
+    for number, name in enumerate(("\x1b[31m", "\0", "\ud800")):
+        path = peft_adapter(tmp_path / str(number), lora_alpha=name)
+        with pytest.raises(ValueError, match="expected a positive number") as refused:
+            open_adapter(path)
+        assert str(refused.value).isprintable()

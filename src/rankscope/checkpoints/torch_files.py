@@ -1,7 +1,7 @@
 """Files of `torch.save`: zip archives, and the older format of pickles one after another."""
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -133,10 +133,16 @@ def _state_dict(file: File, content: Any) -> Mapping[str, Any]:
     for _ in range(DEEPEST):
         if not isinstance(content, dict):
             raise _unreadable(file, f"it holds a {_kind(content)}, expected a state dict")
-        if _holds_tensors(content):
+        # A state of random numbers may lie beside the weights.
+        inner = [content[key] for key in WEIGHTS if _contains_tensors(content.get(key))]
+        if not inner and _holds_tensors(content):
             break
-        inner = [content[key] for key in WEIGHTS if isinstance(content.get(key), dict)]
-        inner = inner or [value for value in content.values() if _holds_tensors(value)]
+        holders = {key: value for key, value in _dicts(content) if _holds_tensors(value)}
+        several = {key: value for key, value in holders.items() if _holds_matrices(value)}
+        if not inner and len(several) > 1:  # such as two networks, or one and its average
+            content = _joined(several)
+            break
+        inner = inner or [*several.values(), *holders.values()]
         if not inner:
             keys = [key if isinstance(key, str | int) else type(key).__name__ for key in content]
             raise ValueError(
@@ -152,6 +158,44 @@ def _state_dict(file: File, content: Any) -> Mapping[str, Any]:
     if unnamed:
         raise _unreadable(file, f"it has {_kind(unnamed[0])} keys, expected names")
     return {key: value for key, value in content.items() if isinstance(key, str)}
+
+
+def _dicts(content: Mapping[Any, Any]) -> Iterator[tuple[Any, dict[Any, Any]]]:
+    """Yield the dicts within, each once: a forgery may name one a million times."""
+    seen: set[int] = set()
+    for key, value in content.items():
+        if isinstance(value, dict) and id(value) not in seen:
+            seen.add(id(value))
+            yield key, value
+
+
+def _joined(states: Mapping[Any, Mapping[Any, Any]]) -> dict[str, Any]:
+    """Return the tensors of several state dicts, with the name of each before its own."""
+    return {
+        f"{outer}.{name}": value
+        for outer, state in states.items()
+        for name, value in state.items()
+        if isinstance(name, str)
+    }
+
+
+def _contains_tensors(value: Any) -> bool:
+    """Tell whether a dict holds tensors, itself or in dicts within it."""
+    level = [value] if isinstance(value, dict) else []
+    seen: set[int] = set()
+    for _ in range(DEEPEST):
+        if any(map(_holds_tensors, level)):
+            return True
+        inner = {id(item): item for held in level for _, item in _dicts(held)}
+        level = [item for key, item in inner.items() if key not in seen]
+        seen |= inner.keys()
+    return False
+
+
+def _holds_matrices(value: Any) -> bool:
+    return isinstance(value, dict) and any(
+        isinstance(item, Described | Unreadable) and len(item.shape) > 1 for item in value.values()
+    )
 
 
 def _holds_tensors(value: Any) -> bool:

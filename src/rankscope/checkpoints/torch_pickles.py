@@ -157,7 +157,30 @@ def _unreadable(name: Name, arguments: tuple[Any, ...]) -> Unreadable:
     return Unreadable(kinds[name.name], _sizes(shape))
 
 
+def _list(name: Name, arguments: tuple[Any, ...]) -> list[Any]:
+    return []  # to which the pickle adds
+
+
+# Values that training scripts save beside the weights: losses, states of generators, dates.
+_BUILTINS = ("bytearray", "bytes", "complex", "frozenset", "object", "range", "set", "slice")
+_DATES = ("date", "datetime", "time", "timedelta", "timezone")
+_ARRAYS = ("scalar", "_reconstruct", "_frombuffer")
+BESIDE = {
+    **{(m, n): built for m in ("builtins", "__builtin__") for n in (*_BUILTINS, "xrange")},
+    **{("datetime", name): built for name in _DATES},
+    **{(f"numpy.{c}.multiarray", name): built for c in ("core", "_core") for name in _ARRAYS},
+    ("numpy", "dtype"): built,
+    ("_codecs", "encode"): built,
+    ("collections", "deque"): _list,
+    ("torch", "device"): built,
+    ("argparse", "Namespace"): built,
+    ("pathlib", "PosixPath"): built,
+    ("pathlib", "WindowsPath"): built,
+    ("pathlib._local", "PosixPath"): built,
+    ("pathlib._local", "WindowsPath"): built,
+}
 TENSORS = {
+    **BESIDE,
     ("torch._utils", "_rebuild_tensor"): _tensor,
     ("torch._utils", "_rebuild_tensor_v2"): _tensor,
     ("torch._utils", "_rebuild_tensor_v3"): _tensor,
@@ -171,13 +194,4 @@ TENSORS = {
     ("collections", "defaultdict"): _mapping,
     ("collections", "Counter"): _mapping,
     ("torch.serialization", "_get_layout"): built,
-    # Settings that training scripts save beside the weights.
-    ("torch", "device"): built,
-    ("argparse", "Namespace"): built,
-    ("builtins", "set"): built,
-    ("__builtin__", "set"): built,
-    ("pathlib", "PosixPath"): built,
-    ("pathlib", "WindowsPath"): built,
-    ("pathlib._local", "PosixPath"): built,
-    ("pathlib._local", "WindowsPath"): built,
 }

@@ -12,6 +12,7 @@ from jaxtyping import Num
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, natural_order, open_checkpoint
+from rankscope.checkpoints.files import printable
 from rankscope.lora import kohya, peft
 from rankscope.matrices import Product
 from rankscope.matrices.lora import FACTOR_A
@@ -100,6 +101,13 @@ def is_adapter(checkpoint: Checkpoint) -> bool:
 
 def adapter_of(checkpoint: Checkpoint) -> Adapter:
     """Return the adapter that a checkpoint holds; ValueError says what it is otherwise."""
+    try:
+        return _adapter_of(checkpoint)
+    except ValueError as refusal:  # which may quote the configuration
+        raise ValueError(printable(str(refusal))) from None
+
+
+def _adapter_of(checkpoint: Checkpoint) -> Adapter:
     source, config = checkpoint.source, checkpoint.metadata.get("adapter_config")
     if checkpoint.problems:
         raise ValueError(f"{source}: {checkpoint.problems[0]}")
