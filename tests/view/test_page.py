@@ -196,6 +196,8 @@ def test_two_runs_compare(site: Watched) -> None:
     wait_for_paint(page, "compare")
     rows = page.locator('[data-panel="curves"] tbody tr')
     assert rows.count() == 2
+    cells = rows.first.locator("td")
+    assert len({cell.bounding_box()["height"] for cell in cells.all()}) == 1  # one line below all
     page.get_by_role("button", name="subtract").first.click()
     page.wait_for_selector('[data-panel="curves"] button[aria-pressed="true"]')
     page.get_by_label("Aligned by").select_option("fraction")

@@ -49,7 +49,7 @@ function CurveTable({ curves, series, time, toggle }) {
     <tbody>${curves.map((curve, i) => {
       const known = Array.from(series[i].y).filter((value) => value === value);
       const base = curve.runs.includes(state.difference.value);
-      return html`<tr key=${curve.label}><td class="curve"><i class="swatch" style=${{ background: series[i].colour }} /><button class="link" onClick=${() => openRun(curve.runs[0])}>${curve.label}</button></td>
+      return html`<tr key=${curve.label}><td><span class="curve"><i class="swatch" style=${{ background: series[i].colour }} /><button class="link" onClick=${() => openRun(curve.runs[0])}>${curve.label}</button></span></td>
         <td class="number">${curve.count}</td><td class="number">${short(series[i].y[at])}</td><td class="number wide-only">${short(known[0])}</td><td class="number wide-only">${short(known[known.length - 1])}</td>
         <td><button class="chip" aria-pressed=${base} onClick=${() => toggle(base ? "" : curve.runs[0])}>${base ? "reference" : "subtract"}</button></td></tr>`;
     })}</tbody></table>`;
