@@ -3,7 +3,9 @@
 `python -m benchmarks engine --device cuda`, or `python -m benchmarks.engine [--size tiny]` with
 `--device cpu` for networks so small that a CPU trains them. Weights, changes, products, changes of
 products and default pairs are measured: in a thread on the device that trains, or in a process on
-the host.
+the host. `--only`, `--spectrum` and `--on` choose rows:
+
+    python -m benchmarks.engine --device cuda --only Llama --spectrum 64 --on device
 
 Training takes steps until a snapshot is committed. It has lost the time of these steps beyond that
 of as many steps without a snapshot. Memory is what the snapshot allocates beside staged copies.
@@ -70,8 +72,16 @@ class Beside:
 
 
 def main(
-    device: str = "cpu", *, size: str | None = None, rounds: int = 2, minutes: float = 6.0
+    device: str = "cpu",
+    *,
+    size: str | None = None,
+    rounds: int = 2,
+    minutes: float = 6.0,
+    only: str = "",
+    spectrum: str | None = None,
+    on: str | None = None,
 ) -> None:
+    """Print the rows of networks whose name contains `only`; a spectrum or place of None is any."""
     began = time.perf_counter()
     size = size or ("full" if device == "cuda" else "tiny")
     name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
@@ -79,15 +89,19 @@ def main(
     headings = ("spectrum", "on", "a step", "alone", "beside", "lost", "memory", "redone")
     rows = table(title, "network", *headings)
     for case in cases(size):
+        chosen = [way for way in ways(case, device) if is_wanted(*way, spectrum=spectrum, on=on)]
+        if only.lower() not in case.name.lower() or not chosen:
+            continue
         torch.manual_seed(0)
-        model, step = case.build(device)
+        with torch.device(device):  # initial weights are drawn there, several times faster
+            model, step = case.build(device)
         for _ in range(3):
             step()
-        for spectrum, where in ways(case, device):
+        for kept, where in chosen:
             if time.perf_counter() - began > 60 * minutes:
-                print("out of time before", case.name, spectrum, where, flush=True)
+                print("out of time before", case.name, kept, where, flush=True)
                 break
-            row = (str(spectrum), where, *measured(case, model, step, spectrum, where, rounds))
+            row = (str(kept), where, *measured(case, model, step, kept, where, rounds))
             print(case.name, *row, flush=True)  # in case a later row fails
             rows.add_row(case.name, *row)
         del model, step
@@ -103,6 +117,12 @@ def ways(case: Case, device: str) -> list[tuple[int | str, str]]:
     if device == "cuda":
         beside += [(spectrum, "host") for spectrum in case.on_host]
     return beside
+
+
+def is_wanted(kept: int | str, where: str, *, spectrum: str | None, on: str | None) -> bool:
+    """Tell whether a row is among those that the options choose."""
+    place = "host" if where == "host" else "device"
+    return spectrum in (None, str(kept)) and on in (None, place)
 
 
 def measured(
@@ -258,10 +278,7 @@ if __name__ == "__main__":
     parser.add_argument("--size", choices=("tiny", "full"))
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--minutes", type=float, default=6.0)
-    arguments = parser.parse_args()
-    main(
-        arguments.device,
-        size=arguments.size,
-        rounds=arguments.rounds,
-        minutes=arguments.minutes,
-    )
+    parser.add_argument("--only", default="", help="networks whose name contains this")
+    parser.add_argument("--spectrum", choices=("full", str(LEADING)))
+    parser.add_argument("--on", choices=("device", "host"))
+    main(**vars(parser.parse_args()))

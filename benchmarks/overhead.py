@@ -1,10 +1,14 @@
-"""Share of a GPU training that tracking takes: `python -m benchmarks overhead`.
+"""Share of a training that tracking takes: `python -m benchmarks overhead`.
 
 VGG-16 and the ViT train as in the papers' experiments, each step one CUDA graph, on random images.
 Epochs with and without a tracker take turns. A snapshot starts with every other epoch, and is
 measured in a process on the host, the default. Each tracked epoch is compared with the mean of its
 two neighbours; a bootstrap gives the interval of the median. Training and measuring are pinned to
-cores of their own.
+cores of their own, where there are more than two.
+
+`python -m benchmarks.overhead --only ViT --minutes 4` measures one network. Half of `--minutes` is
+for each of two networks, preparation included; when they are over, no further epoch is begun.
+`--size tiny --device cpu` trains networks so small that a CPU trains them.
 """
 
 import argparse
@@ -30,33 +34,60 @@ from rankscope.lab.training.execution_context import execution_context
 from rankscope.lab.training.task import Machine
 from rankscope.lab.training.training_run import TrainingRun, declared_pairs
 
-CASES = {"VGG-16": (vgg.PAPER, vgg.EPOCH), "ViT": (vit_cifar10.PAPER, vit_cifar10.EPOCH)}
+Case = tuple[TrainingRun, int]  # and the steps of an epoch
+
 TRAINING_CORES = 2
 
 
-def main(*, epochs: int = 40) -> None:
-    if not torch.cuda.is_available():
+def main(
+    device: str = "cuda",
+    *,
+    size: str = "paper",
+    only: str = "",
+    epochs: int = 40,
+    minutes: float = 8.0,
+) -> None:
+    """Print the rows of networks whose name contains `only`."""
+    if device == "cuda" and not torch.cuda.is_available():
         Console().print("overhead: torch sees no GPU, nothing is measured")
         return
-    title = f"One snapshot an epoch, {epochs} tracked epochs between untracked ones"
-    headings = ("pairs", "products", "epoch", "added time", "95%", "copy + wait", "measuring")
-    rows = table(title, "network", *headings)
-    for name, (run, steps) in CASES.items():
-        row = measured(run, steps, epochs)
+    title = f"One snapshot an epoch, at most {epochs} tracked epochs between untracked ones"
+    headings = ("pairs", "products", "tracked", "epoch", "added time", "95%")
+    rows = table(title, "network", *headings, "copy + wait", "measuring")
+    chosen = {name: case for name, case in cases(size).items() if only.lower() in name.lower()}
+    began = time.perf_counter()
+    for number, (name, (run, steps)) in enumerate(chosen.items(), start=1):
+        end = began + 60 * minutes * number / len(chosen)
+        run = replace(run, truncation=None, machine=Machine(device))
+        row = measured(run, steps, epochs, end=end)
         print(name, *row, flush=True)  # in case a later row fails
         rows.add_row(name, *row)
     Console(width=120).print(rows)
 
 
-def measured(run: TrainingRun, steps: int, epochs: int) -> list[str]:
-    """Return a row of the table."""
-    run = replace(run, task=random_data(run.task), truncation=None, machine=Machine("cuda"))
+def cases(size: str) -> dict[str, Case]:
+    if size == "tiny":
+        return {"VGG-16": (vgg.SMOKE, 2), "ViT": (vit_cifar10.SMOKE, 2)}
+    papers = {"VGG-16": (vgg.PAPER, vgg.EPOCH), "ViT": (vit_cifar10.PAPER, vit_cifar10.EPOCH)}
+    return {
+        name: (replace(run, task=random_data(run.task)), steps)
+        for name, (run, steps) in papers.items()
+    }
+
+
+def measured(run: TrainingRun, steps: int, epochs: int, *, end: float) -> list[str]:
+    """Return a row of the table; no epoch begins after `end`."""
     with ExitStack() as stack:
-        stack.enter_context(execution_context(torch.device("cuda")))
+        stack.enter_context(execution_context(torch.device(run.machine.device)))
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         loop, _ = stack.enter_context(run.assembled(folder / "loop", seed=0, progress=silent))
         batch = loop.problem.draw(loop.order(0), torch.Generator().manual_seed(0))
         loop.learn(batch)  # captures the graph
+        cores = sorted(os.sched_getaffinity(0))
+        stack.callback(os.sched_setaffinity, 0, cores)
+        apart = len(cores) > TRAINING_CORES
+        if apart:  # which the measuring process and the worker inherit
+            os.sched_setaffinity(0, cores[TRAINING_CORES:])
         tracker = rs.Tracker(
             loop.problem.model,
             folder / "run",
@@ -65,15 +96,14 @@ def measured(run: TrainingRun, steps: int, epochs: int) -> list[str]:
             reference="init" if run.changes else None,
             products=run.changes,
             budget=None,
+            beside="process",
         )
         stack.enter_context(tracker)
-        cores = sorted(os.sched_getaffinity(0))
-        os.sched_setaffinity(0, cores[TRAINING_CORES:])  # which the measuring process inherits
+        if apart:
+            os.sched_setaffinity(0, cores[:TRAINING_CORES])
         tracker.observe(0)
         tracker.flush()
-        os.sched_setaffinity(0, cores[:TRAINING_CORES])
-        stack.callback(os.sched_setaffinity, 0, cores)
-        bare, tracked = by_turns(lambda: loop.learn(batch), tracker, steps, epochs)
+        bare, tracked = by_turns(lambda: loop.learn(batch), tracker, steps, epochs, end=end)
         tracker.flush()
         ds = rs.open(folder / "run").load()
     low, median, high = interval(bare, tracked)
@@ -84,6 +114,7 @@ def measured(run: TrainingRun, steps: int, epochs: int) -> list[str]:
     return [
         str(ds.sizes.get("pair", 0)),
         str(ds.sizes.get("product", 0)),
+        str(len(tracked)),
         f"{statistics.median(bare):.2f} s",
         f"{median:+.2%}",
         f"{low:+.2%} to {high:+.2%}",
@@ -93,11 +124,14 @@ def measured(run: TrainingRun, steps: int, epochs: int) -> list[str]:
 
 
 def by_turns(
-    learn: Callable[[], object], tracker: rs.Tracker, steps: int, epochs: int
+    learn: Callable[[], object], tracker: rs.Tracker, steps: int, epochs: int, *, end: float
 ) -> tuple[list[float], list[float]]:
     """Seconds of each untracked and each tracked epoch; the first and last are untracked."""
-    bare, tracked = [epoch_seconds(learn, steps, None, 0)], []
+    bare: list[float] = [epoch_seconds(learn, steps, None, 0)]
+    tracked: list[float] = []
     for epoch in range(1, epochs + 1):
+        if tracked and time.perf_counter() > end:
+            break
         tracked.append(epoch_seconds(learn, steps, tracker, epoch * steps))
         tracker.flush()
         bare.append(epoch_seconds(learn, steps, None, 0))
@@ -128,5 +162,9 @@ def interval(bare: list[float], tracked: list[float]) -> tuple[float, float, flo
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
+    parser.add_argument("--size", default="paper", choices=("paper", "tiny"))
+    parser.add_argument("--only", default="", help="networks whose name contains this")
     parser.add_argument("--epochs", type=int, default=40)
-    main(epochs=parser.parse_args().epochs)
+    parser.add_argument("--minutes", type=float, default=8.0)
+    main(**vars(parser.parse_args()))

@@ -1,11 +1,13 @@
 """Benchmarks that have a size for tests: they run, and print whole tables."""
 
+import os
 import re
 
 import pytest
 import torch
 
 from benchmarks import __main__ as benchmarks
+from benchmarks import engine, overhead
 from rankscope.lab.papers.boix2023 import vit_imagenet
 
 
@@ -51,3 +53,44 @@ def test_the_size_of_the_paper_wants_a_gpu(
     monkeypatch.setattr("sys.argv", ["benchmarks", "imagenet"])
     benchmarks.main()
     assert "nothing is measured" in capsys.readouterr().out
+
+
+def rows_of(printed: str) -> list[list[str]]:
+    lines = [line for line in printed.splitlines() if line.startswith("│")]
+    return [[cell.strip() for cell in line.strip("│").split("│")] for line in lines]
+
+
+def test_one_row_of_the_engine_is_measured_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    """A GPU is lent for minutes, too few for all rows."""
+    engine.main("cpu", only="llama", spectrum="64", on="device", rounds=1)
+    (row,) = rows_of(capsys.readouterr().out)
+    network, spectrum, where, *seconds, memory, redone = row
+    assert (network, spectrum, where, memory, redone) == ("Llama, 1.1B", "64", "cpu", "", "0")
+    step, alone, beside, lost = (float(text.split()[0]) for text in seconds)
+    assert min(step, alone, beside) >= 0 and lost >= -beside
+
+
+def test_overhead_of_tiny_networks_on_cores_of_their_own(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cores, pinned = sorted(os.sched_getaffinity(0)), []
+    if len(cores) < 2:
+        pytest.skip("there is one core")
+    time_epoch = overhead.epoch_seconds
+
+    def watched(learn, steps, tracker, start):
+        if tracker is not None:
+            measuring = tracker._recorder._measurer._child.pid
+            pinned.append((os.sched_getaffinity(0), os.sched_getaffinity(measuring)))
+        return time_epoch(learn, steps, tracker, start)
+
+    monkeypatch.setattr(overhead, "TRAINING_CORES", 1)
+    monkeypatch.setattr(overhead, "epoch_seconds", watched)
+    overhead.main("cpu", size="tiny", only="vit", epochs=2)
+    assert pinned == [({cores[0]}, set(cores[1:]))] * 2
+    assert os.sched_getaffinity(0) == set(cores)
+    (row,) = rows_of(capsys.readouterr().out)
+    assert row[:4] == ["ViT", "17", "8", "2"]
+    overhead.main("cpu", size="tiny", only="vit", epochs=40, minutes=0.0)
+    (row,) = rows_of(capsys.readouterr().out)
+    assert row[3] == "1"  # no further epoch is begun
