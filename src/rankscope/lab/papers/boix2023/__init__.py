@@ -18,6 +18,7 @@ from rankscope.lab.papers.boix2023.claims.init_scales import B8, B8_FIRST
 from rankscope.lab.papers.boix2023.claims.losses import B1, B1_FIRST
 from rankscope.lab.papers.boix2023.claims.low_rank import B9, B9_FIRST, B9_VALUES
 from rankscope.lab.papers.boix2023.claims.stages import B2, B2_FIRST, B3, B3_FIRST
+from rankscope.lab.papers.boix2023.runs import TITLES
 
 CLAIMS = (
     *(B1, B1_FIRST, B2, B2_FIRST, B3, B3_FIRST, B5, B5_FIRST, B6, B6_FIRST),
@@ -25,20 +26,6 @@ CLAIMS = (
 )
 TOYS = (toy_diag, diag_transformer, assumptions, toy_full)
 VITS = (vit_cifar10, vit_cifar100, vit_imagenet, vit_variants)
-TITLES = {
-    ("", "teacher-1"): "head, teacher 1",
-    ("", "teacher-0.5"): "head, teacher 1/2",
-    ("", "alike"): "Transformer, alike heads",
-    ("", "bases"): "Transformer, own bases",
-    ("", "aligned"): "aligned teacher",
-    ("", "gaussian"): "Gaussian teacher",
-    ("", "aligned-1e-4"): "aligned 1e-4",
-    ("", "gaussian-1e-8"): "Gaussian 1e-8",
-    ("", "gaussian-1e-32"): "Gaussian 1e-32",
-    ("boix2023/vit-cifar10", "vit"): "ViT, CIFAR-10",
-    ("boix2023/vit-cifar100", "vit"): "ViT, CIFAR-100",
-    ("boix2023/vit-imagenet", "vit"): "ViT, ImageNet",
-}
 # Seeds of scale paper that had been seen when the changed rules were made. No ViT had been run on
 # other data than CIFAR-10, nor at other sizes.
 SEEN = {

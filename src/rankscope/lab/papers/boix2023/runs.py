@@ -25,6 +25,23 @@ SCHEDULES: dict[str, Callable[..., RateSchedule]] = {
 }
 
 
+# Networks as they are written for people, by experiment ("" where it holds in all) and network.
+TITLES = {
+    ("", "teacher-1"): "head, teacher 1",
+    ("", "teacher-0.5"): "head, teacher 1/2",
+    ("", "alike"): "Transformer, alike heads",
+    ("", "bases"): "Transformer, own bases",
+    ("", "aligned"): "aligned teacher",
+    ("", "gaussian"): "Gaussian teacher",
+    ("", "aligned-1e-4"): "aligned 1e-4",
+    ("", "gaussian-1e-8"): "Gaussian 1e-8",
+    ("", "gaussian-1e-32"): "Gaussian 1e-32",
+    ("boix2023/vit-cifar10", "vit"): "ViT, CIFAR-10",
+    ("boix2023/vit-cifar100", "vit"): "ViT, CIFAR-100",
+    ("boix2023/vit-imagenet", "vit"): "ViT, ImageNet",
+}
+
+
 def by_network(runs: Runs) -> dict[RunKey, Runs]:
     """Return the runs of each network, by a key that names experiment and network alone.
 

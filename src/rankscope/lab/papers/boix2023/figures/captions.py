@@ -8,7 +8,6 @@ from matplotlib.figure import Figure
 from rankscope.figures.style import evenly
 from rankscope.lab.experiment import FigureRule
 from rankscope.lab.judging.selected_runs import Runs, runs_of
-from rankscope.lab.papers.boix2023 import TITLES
 from rankscope.lab.papers.boix2023.claims.full_matrices import rise_dataset
 from rankscope.lab.papers.boix2023.figures.activation import activation_errors
 from rankscope.lab.papers.boix2023.figures.axes import power_of_ten
@@ -24,6 +23,7 @@ from rankscope.lab.papers.boix2023.figures.toy import (
     toy_attention,
 )
 from rankscope.lab.papers.boix2023.figures.vits import VIT_FIGURES
+from rankscope.lab.papers.boix2023.runs import TITLES
 from rankscope.lab.papers.boix2023.stages import (
     LARGEST_ALPHA,
     error_dataset,

@@ -82,7 +82,7 @@ def _kept_gain(ds: xr.Dataset, without_decay: xr.Dataset) -> float | None:
     gain, at_zero = (
         run.attrs["constant_loss"] - float(run["training_loss"][-1]) for run in (ds, without_decay)
     )
-    return gain / at_zero
+    return float(gain / at_zero)
 
 
 def measure_first(runs: Runs) -> Iterator[Measured]:

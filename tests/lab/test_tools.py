@@ -12,7 +12,7 @@ from rankscope.lab.archive.archived_files import archive_path
 from rankscope.lab.archive.compaction import BITS, CoarseTails, Compaction, Leading, Thinned, Way
 from rankscope.lab.running.identity import declaration
 
-TOOLS = Path(__file__).parents[3] / "tools"
+TOOLS = Path(__file__).parents[2] / "tools"
 
 
 def tool(name: str) -> ModuleType:
