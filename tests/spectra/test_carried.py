@@ -1,5 +1,7 @@
 """Frozen weights are decomposed once, and again if their content changes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -72,6 +74,27 @@ def test_frozen_matrices_are_decomposed_once_and_again_when_they_change(monkeypa
     assert third.keys() == fresh.keys()
     for key, values in fresh.items():
         np.testing.assert_array_equal(third[key], values)
+
+
+def test_leading_parts_of_frozen_weights_hold_directions_of_pairs_alone() -> None:
+    """All directions of a frozen 8B model would take 2 GB for as long as it trains."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(270, 270) for _ in range(4))).requires_grad_(False)
+    (pair,) = rs.discover_pairs(model[:2], torch.zeros(2, 270))
+    plan = snapshot.plan(rs.views(model), pairs=[pair], products=False, top=8)
+    plan = replace(plan, leading=8)
+    weights = {name: tensor.detach() for name, tensor in model.named_parameters()}
+    reference = {name: tensor + 1 for name, tensor in weights.items()}
+    carried = Carried()
+    first = snapshot.measure(plan, weights, reference, carried=carried).values
+    parts = carried._svds
+    assert len(parts) == 8
+    for name, part in parts.items():
+        held = [x.untyped_storage().nbytes() for x in (part.U, part.Vh)]
+        assert min(held) >= 8 * 8 * 270 if name in "01" else max(held) <= 8, name
+    again = snapshot.measure(plan, weights, reference, carried=carried).values
+    for key, values in first.items():
+        np.testing.assert_array_equal(again[key], values)
 
 
 def test_a_tracker_repeats_the_values_of_frozen_matrices(tmp_path) -> None:

@@ -107,9 +107,11 @@ def _decompose_leading(
         if is_small(Task(name, *now_and_before(name, job)).k, max(leading, ranks.get(name, 0)))
     }
     large = {name: job for name, job in jobs.items() if name not in small}
+    parts = decompose_leading(large, leading, ranks=ranks, tolerance=TOLERANCE, **options)
     return {
         **decompose(small, ranks=ranks, **options),
-        **decompose_leading(large, leading, ranks=ranks, tolerance=TOLERANCE, **options),
+        # Parts of frozen weights are kept for as long as the run, so only with what is asked for.
+        **{name: x if name in ranks else x.without_directions() for name, x in parts.items()},
     }
 
 

@@ -41,6 +41,11 @@ class Leading:
         """Leading part on another device."""
         return Leading(**{f.name: getattr(self, f.name).to(device) for f in fields(self)})
 
+    def without_directions(self) -> "Leading":
+        """Leading part with NaN for directions, which takes no memory for them."""
+        absent = self.S.new_full((), torch.nan)
+        return replace(self, U=absent.expand_as(self.U), Vh=absent.expand_as(self.Vh))
+
     def cut(self, rank: int) -> "Leading":
         """Return the part of the first `rank` directions, with what it leaves out."""
         if rank >= self.S.shape[-1]:
