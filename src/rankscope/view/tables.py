@@ -14,6 +14,7 @@ from rankscope.view.table import Table
 
 MOST_BYTES = 192 * 1024 * 1024  # of all tables
 PATIENCE = 0.35  # seconds that an answer waits for numbers
+SOON = 0.6  # share of these after which a part of them is enough
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,12 @@ class Tables:
                 self._wishes.insert(0, wish)
                 del self._wishes[16:]
             self._changed.notify_all()
-            end = time.monotonic() + patience
-            while not wish.met and (left := end - time.monotonic()) > 0:
-                self._changed.wait(left)
+            began = time.monotonic()
+            soon, end = began + SOON * patience, began + patience
+            while not wish.met and (now := time.monotonic()) < end:
+                if now >= soon and column.known[positions].any():
+                    break
+                self._changed.wait((soon if now < soon else end) - now)
             self._bound(table)
             values, done = column.at(positions)
             return Values(values, done, table.damage)
