@@ -44,6 +44,21 @@ def test_each_file_is_checked(run: Path, name: str, message: str) -> None:
     assert message in line
 
 
+def test_lost_weights_are_named_once_a_snapshot_promised_them(run: Path) -> None:
+    (run / "reference.safetensors").unlink()
+    (line,) = check_runs(run)[0].damage
+    assert "it has lost reference.safetensors" in line
+    Tracker(torch.nn.Linear(3, 2), run.parent / "empty").close()
+    Tracker(torch.nn.Linear(3, 2), run.parent / "none", reference=None).snapshot(0)
+    assert all(report.damage == [] for report in check_runs(run.parent)[:2])
+
+
+def test_damaged_metadata_are_one_line(run: Path) -> None:
+    (run / "zarr.json").write_text("{")
+    (run / "reference.safetensors").unlink()
+    assert len(check_runs(run)[0].damage) == 1
+
+
 def test_a_folder_without_runs_is_a_mistake(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(ValueError, match="holds no run; give a run, an archive or a folder"):
