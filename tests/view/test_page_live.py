@@ -1,5 +1,8 @@
 """The page while a run is being written, and when there is nothing to see."""
 
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -41,6 +44,23 @@ def test_a_new_snapshot_appears(tmp_path: Path, browser: Any) -> None:
                 wait_for_step(page, step)
                 waits.append(time.monotonic() - began)
             assert min(waits) < SECONDS  # the least: other tests share the machine
+
+
+def test_a_writer_that_dies_is_seen(tmp_path: Path, browser: Any) -> None:
+    lines = "import sys, time; from pathlib import Path; from view.viewed_runs import *\n"
+    lines += "fill(create(Path(sys.argv[1])), range(5)); print('written', flush=True)\n"
+    command = [sys.executable, "-c", lines + "time.sleep(600)", str(tmp_path / "runs/live")]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=env) as writer:
+        assert writer.stdout is not None and writer.stdout.readline() == b"written\n"
+        with serving(tmp_path / "runs") as server:
+            address = f"http://127.0.0.1:{server.port}/?token={server.gate.token}"
+            with watched(browser, address) as site:
+                page = site.go(view="matrix", run=server.key("live"))
+                page.wait_for_selector(".runline .running")
+                writer.kill()
+                writer.wait()
+                page.wait_for_selector(".runline .interrupted", timeout=15_000)
 
 
 def test_a_new_run_appears(tmp_path: Path, browser: Any) -> None:

@@ -55,7 +55,8 @@ function Bar({ views }) {
 
 function RunLine({ info }) {
   if (!info || state.view.value === "runs" || state.view.value === "papers" || state.view.value === "compare") return null;
-  const { summary } = info;
+  // The list knows when a writer dies, which changes nothing in the run.
+  const summary = runList.value?.runs.find(({ id }) => id === info.id) ?? info.summary;
   return html`<div class="runline"><button class="link" onClick=${() => (state.view.value = "runs")}>Runs</button><span class="muted">/</span>
     <span class="runname">${titleOf(summary)}</span><${Status} run=${summary} /></div>`;
 }
