@@ -192,7 +192,9 @@ def test_a_lying_solver_is_caught_and_its_matrix_redone(
     assert torch.equal(redone.U, alone[second].U)
 
 
-def test_lies_while_refining_are_caught() -> None:
+@pytest.mark.parametrize("place", [-1, 2])
+def test_lies_while_refining_are_caught(place: int) -> None:
+    """The one at `place` is far below what the sum of all values resolves."""
     hard = normal(30, 80) * 10.0 ** -torch.linspace(0, 9, 30)[:, None]
     matrices: dict[str, Matrix] = {
         name: normal(30, 80, seed=i) @ torch.diag(torch.ones(80)) for i, name in enumerate("ab")
@@ -203,7 +205,7 @@ def test_lies_while_refining_are_caught() -> None:
         def eigenvalues(self, G: Tensor) -> Tensor:
             values = super().eigenvalues(G)
             if len(G) == 2:  # the hard ones, once more
-                values[1, -1] *= 2
+                values[1, place] *= 2
             return values
 
     results = solved(matrices, engine=LyingLater())

@@ -17,7 +17,7 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from rankscope.spectra import host
 from rankscope.spectra.cusolver import engine_on
 from rankscope.spectra.engine import Engine
-from rankscope.spectra.guards import Sums, wrong_values, wrong_vectors
+from rankscope.spectra.guards import Guarded, Sums, wrong_values, wrong_vectors
 from rankscope.spectra.solvers import VALUES_FLOOR, VECTORS_FLOOR, Svd, eigen, refine
 from rankscope.spectra.stacks import Stack, bytes_of, gathered, is_tall, rows
 from rankscope.spectra.task import Solved, Task, nan_svd, zero_svd
@@ -137,8 +137,8 @@ def _checked(
     wrong, is_poor = torch.stack([_wrong(stack, svd, images, sums), poor]).tolist()
     positions = [i for i in range(len(S)) if is_poor[i] and not wrong[i]]
     if positions:
-        _refine(stack, positions, Q, svd, engine)
-        wrong = _wrong(stack, svd, svd.Vh * svd.S[:, :rank, None], sums).tolist()
+        missed = _refine(stack, positions, Q, svd, engine)
+        wrong = (missed | _wrong(stack, svd, svd.Vh * svd.S[:, :rank, None], sums)).tolist()
     if stack.scale is not None:
         svd = replace(svd, S=svd.S * stack.scale)
     return (stack.restore(svd, range(len(S))) if stack.restore else svd), wrong
@@ -169,16 +169,25 @@ def _residuals(stack: Stack, svd: Svd, images: Tensor) -> Float[Tensor, "b k r"]
     return total
 
 
-def _refine(stack: Stack, positions: Sequence[int], Q: Tensor, svd: Svd, engine: Engine) -> None:
-    """Refine some matrices of a stack in place, as many at a time as memory allows."""
+def _refine(
+    stack: Stack, positions: Sequence[int], Q: Tensor, svd: Svd, engine: Engine
+) -> Bool[Tensor, " b"]:
+    """Refine some matrices of a stack in place, as many at a time as memory allows.
+
+    Return which of them the solver got wrong. The sums of all values would not tell of small ones.
+    """
     k, n, rank = svd.S.shape[-1], stack.matrices.width, svd.U.shape[-1]
+    wrong = torch.zeros(len(svd.S), dtype=torch.bool, device=svd.S.device)
     count = max(1, BATCH_BYTES // (8 * (3 * k * n + 8 * k * k)))
     for start in range(0, len(positions), count):
         chosen = positions[start : start + count]
         whole = stack.matrices.choose(chosen).whole()
-        better = refine(whole, rows(svd.S, chosen), rows(Q, chosen), rank, engine)
+        guard = Guarded(engine)
+        better = refine(whole, rows(svd.S, chosen), rows(Q, chosen), rank, guard)
         index = torch.tensor(chosen).to(svd.S.device)
+        wrong.index_copy_(0, index, guard.wrong)
         svd.S.index_copy_(0, index, better.S)
         if rank:
             svd.U.index_copy_(0, index, better.U)
             svd.Vh.index_copy_(0, index, better.Vh)
+    return wrong

@@ -4,11 +4,15 @@ Batched solvers of GPUs have been wrong without a word. Eigenvalues must sum to 
 matrix and their squares to its squared Frobenius norm. Eigenvectors must leave no residual.
 """
 
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Num
 from torch import Tensor
+
+from rankscope.spectra.engine import Engine
+from rankscope.spectra.solvers import roots
 
 # Errors of backward stable solvers grow with the size k and are far below ROUNDING * k * eps.
 ROUNDING, SMALL = 16, 64
@@ -59,6 +63,34 @@ def wrong_triangles(A: Float[Tensor, "b m c"], R: Float[Tensor, "b r c"]) -> Boo
     errors = torch.baddbmm(gram, R.mT, R, beta=-1.0).abs()
     allowed = _tolerance(A.shape[-1]) * lengths[:, :, None] * lengths[:, None]
     return ~(errors <= allowed).all(-1).all(-1)
+
+
+@dataclass
+class Guarded:
+    """Engine for one call of a solver, with `wrong` for the matrices whose values it got wrong."""
+
+    engine: Engine
+    wrong: Bool[Tensor, " b"] = field(init=False)
+
+    def gram(self, W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]:
+        """Return W W^T in float64."""
+        return self.engine.gram(W)
+
+    def eigenvalues(self, G: Float[Tensor, "batch m m"]) -> Float[Tensor, "batch m"]:
+        """Return the eigenvalues, ascending."""
+        sums = Sums.of(G)
+        values = self.engine.eigenvalues(G)
+        self.wrong = wrong_values(sums, roots(values))
+        return values
+
+    def eigenvectors(
+        self, G: Float[Tensor, "batch m m"]
+    ) -> tuple[Float[Tensor, "batch m"], Float[Tensor, "batch m m"]]:
+        """Return the eigenvalues, ascending, and their vectors as columns."""
+        sums = Sums.of(G)
+        values, vectors = self.engine.eigenvectors(G)
+        self.wrong = wrong_values(sums, roots(values))
+        return values, vectors
 
 
 def _tolerance(k: int) -> float:
