@@ -269,6 +269,13 @@ def test_a_weight_instead_of_its_singular_values_is_refused() -> None:
         metrics.effective_rank(torch.tensor([[1.0, -2.0], [0.5, 3.0]]))
 
 
+@pytest.mark.parametrize("metric", [metrics.effective_rank, metrics.stable_rank])
+def test_lists_are_read_as_arrays_of_floats(metric: Metric) -> None:
+    for values in ([2, 1], [[3, 1], [2, 2]]):
+        result = metric(values)  # type: ignore[arg-type, type-var]
+        np.testing.assert_array_equal(result, metric(np.array(values, float)))
+
+
 @quick
 @given(
     st.lists(st.lists(st.floats(0, 100), min_size=4, max_size=4), min_size=1, max_size=3),

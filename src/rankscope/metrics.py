@@ -1,9 +1,8 @@
 """Metrics of a spectrum: singular values S (*batch, k) -> (*batch).
 
-S holds the min(m, n) singular values of an m x n matrix, in any order. Tensors give tensors, numpy
-arrays give numpy arrays: metrics are written for the array API that both have, so stored values
-need no torch. NaN in, NaN out. The zero matrix, and one without entries, has norms and numerical
-rank 0; metrics that divide by a norm are NaN for it, which plots and averages skip.
+S holds the min(m, n) singular values of an m x n matrix, in any order. Tensors give tensors; numpy
+arrays and lists give numpy arrays, without torch. NaN in, NaN out. The zero matrix, and one without
+entries, has norms and numerical rank 0. Metrics that divide by a norm are NaN for it.
 """
 
 import functools
@@ -15,15 +14,14 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array, to_device
 from jaxtyping import Float, Real
 
+Values = Any  # an array of the library that S comes from
 if TYPE_CHECKING:
     from torch import Tensor, dtype
 
     Array = TypeVar("Array", Tensor, np.ndarray)
-    Values = Any  # an array of the library that S comes from
     PerMatrix = Real[Tensor, "*#batch"] | Real[np.ndarray, "*#batch"] | float | int
 else:  # torch is not imported for stored values
     Array = TypeVar("Array")
-    Values = Any
     PerMatrix = Real[Any, "*#batch"] | float | int
 
 Options = ParamSpec("Options")
@@ -51,6 +49,8 @@ def _on_arrays(
 
     @functools.wraps(metric)
     def on_arrays(S: Array, /, *args: Options.args, **kwargs: Options.kwargs) -> Array:
+        if isinstance(S, list):
+            return on_arrays(np.array(S, float), *args, **kwargs)
         xp = array_namespace(S)
         if bool(xp.any(S < 0)):
             raise ValueError(
