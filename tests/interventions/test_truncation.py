@@ -2,6 +2,7 @@ import copy
 from collections.abc import Callable, Collection
 from functools import partial
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -299,6 +300,26 @@ def test_a_rank_and_an_energy_choose_the_number_of_directions() -> None:
     ],
 )
 def test_wrong_numbers_of_directions_are_refused(options: dict, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        truncate(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"rank": 1.5}, "rank is a whole number, got 1.5"),
+        ({"rank": True}, "rank is a whole number, got True"),
+        ({"rank": {"0": "2"}}, "rank is a whole number, got '2'"),
+        ({"energy": {"0": 0.5}}, "energy is a number, got {'0': 0.5}"),
+        ({"keep": "half"}, "keep is a number, got 'half'"),
+    ],
+)
+def test_what_is_no_number_is_refused_as_users_see_it(
+    options: dict, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        jaxtyping.config, "jaxtyping_disable", True
+    )  # types are checked in tests only
     with pytest.raises(ValueError, match=sentence):
         truncate(nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)), **options)
 

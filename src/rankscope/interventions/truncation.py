@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from fnmatch import fnmatch
+from numbers import Integral, Real
 from typing import Literal
 
 from jaxtyping import Float
@@ -119,6 +120,11 @@ def leading_count(keep: float | None, rank: int | None, energy: float | None, pa
     given = {"keep": keep, "rank": rank, "energy": energy}
     if len(names := [name for name, value in given.items() if value is not None]) > 1:
         raise ValueError(f"pass one of keep, rank and energy, got {' and '.join(names)}")
+    for name, value in given.items():
+        kind = Integral if name == "rank" else Real
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+            a_number = "a whole number" if name == "rank" else "a number"
+            raise ValueError(f"{name} is {a_number}, got {value!r}")
     if rank is not None:
         if rank < 0:
             raise ValueError(f"rank is a number of directions, 0 or more, got {rank}")
