@@ -6,8 +6,11 @@ here on the library that torch has loaded.
 
 import ctypes
 import threading
+from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Generic, TypeVar
 
 import torch
 from jaxtyping import Float, Num
@@ -15,6 +18,9 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from rankscope.spectra.engine import Torch
+from rankscope.spectra.guards import is_right
+
+Resource = TypeVar("Resource")
 
 # Values of cuSOLVER's enumerations.
 VALUES, VECTORS, LOWER, REAL64 = 0, 1, 0, 1
@@ -22,12 +28,46 @@ MATRICES = 1 << 14  # in one call; CUDA 13.0 refuses more than about twice as ma
 WORKSPACE = 3 << 29  # bytes of one call, unless a single matrix needs more
 
 
+class PerThread(Generic[Resource]):
+    """Resources by device, one for each thread; a new thread takes over that of one that ended."""
+
+    def __init__(self) -> None:
+        self._free: defaultdict[int, list[Resource]] = defaultdict(list)
+        self._threads = threading.local()
+
+    def get(self, device: int, create: Callable[[], Resource]) -> Resource:
+        """Return the calling thread's resource for a device."""
+        held: _Held[Resource]
+        held = self._threads.__dict__.setdefault("held", _Held(self._free))
+        if device not in held.by_device:
+            try:
+                held.by_device[device] = self._free[device].pop()
+            except IndexError:
+                held.by_device[device] = create()
+        return held.by_device[device]
+
+
+class _Held(Generic[Resource]):
+    """Resources of one thread, which are free when it has ended."""
+
+    def __init__(self, free: defaultdict[int, list[Resource]]) -> None:
+        self.by_device: dict[int, Resource] = {}
+        self._free = free
+
+    def __del__(self) -> None:
+        for device, resource in self.by_device.items():
+            self._free[device].append(resource)
+
+
+Handle = tuple[ctypes.c_void_p, ctypes.c_void_p]  # and its parameters
+
+
 @dataclass(frozen=True)
 class CuSolver:
     """Engine of cuSOLVER, on the stream that torch uses; it overwrites what it decomposes."""
 
     library: ctypes.CDLL
-    handles: threading.local = field(default_factory=threading.local)
+    handles: PerThread[Handle] = field(default_factory=PerThread)
 
     def gram(self, W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]:
         """Return W W^T in float64."""
@@ -61,20 +101,18 @@ class CuSolver:
                 call.solve(*parts)
         return values.masked_fill_(failed.ne(0)[:, None], torch.nan), G
 
-    def _handle(self) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
-        """Return handle and parameters of this thread and device, for the current stream."""
-        device = torch.cuda.current_device()
-        known: dict[int, tuple[ctypes.c_void_p, ctypes.c_void_p]]
-        known = self.handles.__dict__.setdefault("by_device", {})
-        if device not in known:
-            handle, parameters = ctypes.c_void_p(), ctypes.c_void_p()
-            _check("cusolverDnCreate", self.library.cusolverDnCreate(ctypes.byref(handle)))
-            create = self.library.cusolverDnCreateParams
-            _check("cusolverDnCreateParams", create(ctypes.byref(parameters)))
-            known[device] = handle, parameters
-        handle, parameters = known[device]
+    def _handle(self) -> Handle:
+        """Return the handle of this thread and device, for the current stream."""
+        handle, parameters = self.handles.get(torch.cuda.current_device(), self._created)
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         _check("cusolverDnSetStream", self.library.cusolverDnSetStream(handle, stream))
+        return handle, parameters
+
+    def _created(self) -> Handle:
+        handle, parameters = ctypes.c_void_p(), ctypes.c_void_p()
+        _check("cusolverDnCreate", self.library.cusolverDnCreate(ctypes.byref(handle)))
+        create = self.library.cusolverDnCreateParams
+        _check("cusolverDnCreateParams", create(ctypes.byref(parameters)))
         return handle, parameters
 
 
@@ -83,7 +121,7 @@ class _Call:
     """Calls of the solver for matrices of m rows."""
 
     library: ctypes.CDLL
-    handle: tuple[ctypes.c_void_p, ctypes.c_void_p]
+    handle: Handle
     job: int
     m: int
 
@@ -132,7 +170,7 @@ _loading = threading.Lock()
 
 
 def engine_on(device: torch.device) -> CuSolver | Torch:
-    """Return the engine for tensors of a device; torch's own where there is no batched solver."""
+    """Return the engine for tensors of a device; torch's own where no batched solver works."""
     if device.type != "cuda" or torch.version.cuda is None:  # AMD's GPUs are "cuda" too
         return Torch()
     with _loading:
@@ -143,11 +181,10 @@ def engine_on(device: torch.device) -> CuSolver | Torch:
 def _loaded() -> CuSolver | Torch:
     torch.linalg.eigvalsh(torch.eye(2, device="cuda"))  # torch loads the library at first use
     try:
-        library = ctypes.CDLL(_path_in_memory("libcusolver.so"))
-        _ = library.cusolverDnXsyevBatched
-    except (OSError, AttributeError, StopIteration):
+        engine = CuSolver(ctypes.CDLL(_path_in_memory("libcusolver.so")))
+        return engine if is_right(engine, "cuda") else Torch()
+    except (OSError, AttributeError, StopIteration, LinAlgError):
         return Torch()
-    return CuSolver(library)
 
 
 def _path_in_memory(name: str) -> str:

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Num
 from torch import Tensor
 
 from rankscope.spectra.engine import Engine
-from rankscope.spectra.solvers import roots
+from rankscope.spectra.solvers import eigen, roots
 
 # Errors of backward stable solvers grow with the size k and are far below ROUNDING * k * eps.
 ROUNDING, SMALL = 16, 64
@@ -63,6 +63,17 @@ def wrong_triangles(A: Float[Tensor, "b m c"], R: Float[Tensor, "b r c"]) -> Boo
     errors = torch.baddbmm(gram, R.mT, R, beta=-1.0).abs()
     allowed = _tolerance(A.shape[-1]) * lengths[:, :, None] * lengths[:, None]
     return ~(errors <= allowed).all(-1).all(-1)
+
+
+def is_right(engine: Engine, device: torch.device | str) -> bool:
+    """Tell whether an engine decomposes a stack of small matrices on a device."""
+    generator = torch.Generator().manual_seed(0)
+    W = torch.randn(3, 40, 60, generator=generator, dtype=torch.float64).to(device)
+    G = W @ W.mT
+    sums = Sums.of(G)
+    S, Q = eigen(G.clone(), engine)
+    wrong = wrong_values(sums, S) | wrong_vectors(G @ Q - Q * S[:, None].square(), S, Q)
+    return not bool(wrong.any())
 
 
 @dataclass
