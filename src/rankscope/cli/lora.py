@@ -1,19 +1,13 @@
 """The command lora: ranks of changes, adapters out of fine-tuned models, smaller adapters."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal
 
 import typer
 
+from rankscope.cli import lora_tasks as tasks
+from rankscope.cli.lora_tasks import MAX_RANK
 from rankscope.cli.options import app, local
-from rankscope.cli.tables import print_table
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-Place = TypeVar("Place", str, Path)
-MAX_RANK = 64  # that of the functions, which are not imported for a help text
 
 
 @app.command()
@@ -113,25 +107,25 @@ def lora(
             raise ValueError(f"{option} has no meaning here: {' '.join(paths)} is {task}{hint}")
     rules: dict[str, Any] = {"energy": energy, "budget": budget, "round_to": _rounding(round_to)}
     if task == DIFFERENCE:
-        _compare(paths[0], paths[1], json)
+        tasks.show_difference(paths[0], paths[1], json)
     elif task == TUNED:
         _refuse_adapters(paths[0], paths[1])
         rules |= {"error": error, "noise": noise, "max_rank": max_rank or None}
         options = {"dtype": dtype, "prefix": prefix, "matrices_only": matrices_only}
-        _extract((paths[0], paths[1]), out, rules, options, overwrite=overwrite, json=json)
+        tasks.write_adapter(
+            (paths[0], paths[1]), out, rules, options, overwrite=overwrite, json=json
+        )
     elif task == MERGED:
-        _merge(paths[0], base, out, overwrite=overwrite)
+        tasks.write_merged(paths[0], base, out, overwrite=overwrite)
     elif task == RESIZED:
         rules |= {"rank": resize, "style": names}
-        _resize(paths[0], base, out, rules, prefix, overwrite=overwrite, json=json)
+        tasks.write_smaller(paths[0], base, out, rules, prefix, overwrite=overwrite, json=json)
     elif task == ADAPTER:
-        _describe(paths[0], base, json)
+        tasks.show_directions(paths[0], base, json)
     else:
-        _grow(paths[0], base, pattern, figure, json)
+        tasks.show_growth(paths[0], base, pattern, figure, json)
 
 
-# Columns that a narrow terminal does without, the least useful first.
-LEAST = ("norm", "r50", "lowest cosine", "noise", "effective rank", "r99", "shape", "r90")
 # What the paths are, and the options that then have a meaning.
 DIFFERENCE, TUNED = "two adapters to compare", "a model and its fine-tuning"
 MERGED, RESIZED, ADAPTER = "an adapter to merge", "an adapter to resize", "an adapter to describe"
@@ -208,195 +202,3 @@ def _refuse_adapters(base: str, tuned: str) -> None:
             f"{base} holds an adapter; type rankscope lora {base} --base {tuned}, with the model "
             "that it was trained on after --base"
         )
-
-
-def _extract(
-    pair: tuple[str, str],
-    out: Path | None,
-    rules: Mapping[str, Any],
-    options: Mapping[str, Any],
-    *,
-    overwrite: bool,
-    json: bool,
-) -> None:
-    from rankscope.lora import extract
-
-    base, tuned = pair
-    if out is None:
-        _plan(base, tuned, rules, json=json)
-        return
-    with _progress() as report:
-        result = extract(base, tuned, out, **rules, **options, overwrite=overwrite, progress=report)
-    _show(result.table, json, title=f"{tuned} - {base}")
-    for name, reason in result.left_out.items():
-        typer.echo(f"left out: {name}: {reason}", err=True)
-    limit = "" if rules["budget"] is None else f" of a budget of {rules['budget']}"
-    whole = ""
-    if result.saved_parameters:
-        outside = "" if rules["budget"] is None else ", which the budget does not count"
-        whole = f", and {result.saved_parameters} saved whole{outside}"
-    typer.echo(
-        f"{result.path}: {result.parameters} parameters in factors{limit}{whole}; "
-        f"read back, the error of all changes together is {result.error:.3g}",
-        err=True,
-    )
-
-
-def _plan(base: str, tuned: str, rules: Mapping[str, Any], *, json: bool) -> None:
-    from rankscope.lora import plan
-
-    table = plan(base, tuned, **rules)
-    if table.empty:
-        raise ValueError(f"no matrix changed from {base} to {tuned}; compare other checkpoints")
-    default = {"max_rank": MAX_RANK, "round_to": 1}
-    chosen = any(value not in (None, False, default.get(rule)) for rule, value in rules.items())
-    shown = table if chosen else table.drop(columns=["rank", "error"])
-    _show(shown, json, title=f"{tuned} - {base}")
-    if chosen:
-        typer.echo(
-            f"{table.attrs['parameters']} parameters in factors; the error of their changes "
-            f"together would be {table.attrs['error']:.3g}; -o writes the adapter",
-            err=True,
-        )
-    elif not json:
-        typer.echo(
-            "choose ranks by --energy, --error, --noise, --budget or --max-rank, and write an "
-            "adapter by -o",
-            err=True,
-        )
-
-
-def _progress() -> Any:
-    """Return a context that shows progress on a terminal's stderr, and gives what reports it."""
-    from contextlib import contextmanager
-
-    from rich.console import Console
-    from rich.progress import Progress
-
-    @contextmanager
-    def shown() -> Any:
-        console = Console(stderr=True)
-        with Progress(console=console, transient=True, disable=not console.is_terminal) as bar:
-            task = bar.add_task("")
-            yield lambda name, number, total: bar.update(
-                task, description=name, completed=number, total=total
-            )
-
-    return shown()
-
-
-def _describe(path: str, base: str | None, json: bool) -> None:
-    from rankscope.lora import intruders, used_directions
-
-    table = used_directions(path)
-    if base is not None:
-        table = table.join(intruders(path, base).drop(columns="shape"))
-    _show(table, json, title=path)
-
-
-def _compare(a: str, b: str, json: bool) -> None:
-    from rankscope.lora import difference_of
-
-    _show(difference_of(a, b), json, title=f"{b} - {a}")
-
-
-def _resize(
-    path: str,
-    base: str | None,
-    out: Path | None,
-    rules: Mapping[str, Any],
-    prefix: str,
-    *,
-    overwrite: bool,
-    json: bool,
-) -> None:
-    from rankscope.lora import open_adapter, resize
-    from rankscope.lora.columns import table_of
-
-    adapter = open_adapter(path)
-    renamed = _renamed(adapter, rules["style"], base, prefix)
-    options = {"--resize": "rank", "--energy": "energy", "--budget": "budget"}
-    option = next(option for option, rule in options.items() if rules[rule])
-    result = resize(
-        adapter, _needed(out, option, "-o"), **rules, names=renamed, overwrite=overwrite
-    )
-    rows: dict[str, dict[str, object]] = {
-        m: {"r": pair.rank, "rank": result.ranks[m], "error": result.errors[m]}
-        for m, pair in adapter.pairs.items()
-    }
-    _show(table_of(rows), json, title=str(result.path))
-    count = sum(result.ranks[m] * sum(pair.shape) for m, pair in adapter.pairs.items())
-    typer.echo(f"{result.path}: {count} parameters in factors, from {adapter.parameters}", err=True)
-
-
-def _renamed(adapter: Any, style: str | None, base: str | None, prefix: str) -> Any:
-    """Return the change of names from PEFT's to kohya's or back, which needs the base's names."""
-    from rankscope.checkpoints import open_checkpoint
-    from rankscope.lora.kohya import module_name
-    from rankscope.lora.targets import targets
-
-    if style in (None, adapter.style):
-        return None
-    if style == "kohya":
-        return lambda module: module_name(module, prefix or "lora_unet")
-    checkpoint = open_checkpoint(_needed(base, "--names peft", "--base, whose names have dots"))
-    tensors = targets(adapter, checkpoint)
-    return lambda module: prefix + tensors[module].tensor.removesuffix(".weight")
-
-
-def _merge(path: str, base: str | None, out: Path | None, *, overwrite: bool) -> None:
-    from rankscope.lora import merge
-
-    result = merge(
-        path,
-        _needed(base, "--merge", "--base"),
-        _needed(out, "--merge", "-o"),
-        overwrite=overwrite,
-    )
-    added = f", {', '.join(result.added)} added" if result.added else ""
-    typer.echo(f"{result.path}: {len(result.changed)} tensors changed{added}", err=True)
-
-
-def _grow(
-    path: str, base: str | None, pattern: str | None, figure: Path | None, json: bool
-) -> None:
-    from rankscope.checkpoints import natural_order
-    from rankscope.lora import growth
-
-    table = growth(path, base=base, pattern=pattern)
-    for problem in table.attrs["problems"]:
-        typer.echo(problem, err=True)
-    if figure is not None:
-        from rankscope.figures import change_ranks_over_steps, save
-
-        png, _ = save(change_ranks_over_steps(table), figure)
-        typer.echo(f"{png}", err=True)
-    if not json:  # growth reads downwards
-        table = table.sort_values("matrix", key=lambda c: c.map(natural_order), kind="stable")
-    _show(table.set_index("matrix"), json, title=path)
-
-
-def _needed(path: Place | None, option: str, name: str) -> Place:
-    if path is None:
-        raise ValueError(f"{option} needs {name}")
-    return path
-
-
-def _show(table: "pd.DataFrame", json: bool, *, title: str) -> None:
-    if json:
-        typer.echo(table.reset_index().to_json(orient="records", indent=1))
-        return
-    from rankscope.lab.judging.verdict import Table
-
-    table = table.assign(shape=table["shape"].str.replace(" ", "")) if "shape" in table else table
-    rows = tuple(
-        (str(name), *map(_cell, row)) for name, row in zip(table.index, table.values, strict=True)
-    )
-    columns = ("matrix", *(str(column).replace("_", " ") for column in table.columns))
-    print_table(Table(columns, rows), title=title, least=LEAST)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
