@@ -171,7 +171,7 @@ def test_directions_of_a_probe_may_be_more_than_the_values_kept(tmp_path) -> Non
 
 def test_a_resumed_run_keeps_its_kind_of_spectra(tmp_path) -> None:
     run(tmp_path / "run", 7)
-    with pytest.raises(ValueError, match="another spectrum=.*leading 7 values"):
+    with pytest.raises(ValueError, match=r"another spectrum=.*leading 7 values"):
         run(tmp_path / "run", "full", resume=True)
 
 
