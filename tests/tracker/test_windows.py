@@ -191,7 +191,7 @@ def test_a_run_with_measures_goes_on_where_it_stopped(tmp_path) -> None:
     ds = rs.open(tmp_path / "run").sel(matrix="0")
     assert np.isfinite(ds.update_norm_ratio).all()
     assert list(np.isnan(ds.update_cosine_last)) == [True, False, False] * 2
-    with pytest.raises(ValueError, match="that was not given; resume with what the run was"):
+    with pytest.raises(ValueError, match="another measure=: variable 'update_"):
         rs.Tracker(model, tmp_path / "run", resume=True)
 
 
