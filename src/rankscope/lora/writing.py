@@ -1,9 +1,8 @@
 """Safetensors files written one tensor at a time, and folders that appear only when whole."""
 
-import json
+import math
 import os
 import shutil
-import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,21 +12,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float8_e4m3fn: "F8_E4M3",
-    torch.float8_e5m2: "F8_E5M2",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
-ALIGNMENT = 8  # of the first tensor, as the format's own library writes it
+from rankscope.checkpoints import tensor_file
+from rankscope.checkpoints.tensor_file import NAMES, Entry, Source, bytes_of
 
 Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]  # shape and format by name
 
@@ -35,23 +21,22 @@ Layout = Mapping[str, tuple[tuple[int, ...], torch.dtype]]  # shape and format b
 def write_safetensors(
     path: Path, layout: Layout, read: Callable[[str], Shaped[Tensor, "..."]]
 ) -> None:
-    """Write tensors to a file in the order of `layout`, reading each when its turn comes."""
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    end = 0
-    for name, (shape, dtype) in layout.items():
-        if dtype not in DTYPES:
+    """Write tensors to a file, reading each when its turn comes."""
+    for name, (_, dtype) in layout.items():
+        if dtype not in NAMES:
             raise ValueError(f"tensor {name!r} has the format {dtype}, which is not written")
-        start, end = end, end + dtype.itemsize * torch.Size(shape).numel()
-        header[name] = {"dtype": DTYPES[dtype], "shape": list(shape), "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % ALIGNMENT)
-    with path.open("wb") as file:
-        file.write(struct.pack("<Q", len(text)) + text)
-        for name, (shape, dtype) in layout.items():
-            tensor = read(name).detach().cpu().contiguous()
-            assert (tuple(tensor.shape), tensor.dtype) == (tuple(shape), dtype), name
-            file.write(tensor.reshape(-1).view(torch.uint8).numpy().data)
-        file.flush()
+    entries = {
+        name: Entry(NAMES[dtype], tuple(shape), dtype.itemsize * math.prod(shape))
+        for name, (shape, dtype) in layout.items()
+    }
+
+    def content(name: str) -> tuple[memoryview]:
+        tensor = read(name)
+        assert (tuple(tensor.shape), tensor.dtype) == layout[name], name
+        return (bytes_of(tensor),)
+
+    tensor_file.write(path, [Source(entries, content)], metadata={"format": "pt"})
+    with path.open("rb") as file:
         os.fsync(file.fileno())
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rankscope import snapshot
+from rankscope.checkpoints.tensor_file import Entry, Source, in_file_order, source_of
 from rankscope.tracker.buffers import Buffer, Handoff
 from rankscope.tracker.cost import Cost, bytes_of
 from rankscope.tracker.exchange import Exchange
@@ -19,7 +20,6 @@ from rankscope.tracker.measurers import Measurer
 from rankscope.tracker.merging import Merging
 from rankscope.tracker.sharing import Sharing
 from rankscope.tracker.streams import OwnStream
-from rankscope.tracker.tensor_file import Entry, Source, in_file_order, source_of
 
 WRITER = 0
 # What the writer asks for with the first snapshot: whether it is the reference of changes.

@@ -19,11 +19,11 @@ from pathlib import Path
 from torch import Tensor
 
 from rankscope import snapshot
+from rankscope.checkpoints.tensor_file import Source
 from rankscope.spectra import Carried
 from rankscope.tracker import partial
 from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.shared_memory import SharedMemory
-from rankscope.tracker.tensor_file import Source
 
 # Seconds without any CPU time after which a process that has work is taken to be stopped.
 PATIENCE = 60.0

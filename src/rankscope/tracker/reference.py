@@ -11,13 +11,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from rankscope.checkpoints import open_checkpoint
+from rankscope.checkpoints import open_checkpoint, tensor_file
 from rankscope.matrices import full_tensor, reference_weights
 from rankscope.snapshot import Plan
 from rankscope.store.chunk import Damage
 from rankscope.store.files import sync_folder
 from rankscope.store.source import Folder
-from rankscope.tracker import tensor_file
 
 CHECKSUM = "rankscope_crc32c"  # an entry of the file's metadata
 NO_CHECKSUM = "0" * 8  # until the file is written

@@ -5,11 +5,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from rankscope.tracker import tensor_file
+from rankscope.checkpoints import tensor_file
 from rankscope.tracker.reference import InitialWeights
 
 SHAPES = st.lists(st.integers(0, 4), max_size=3)
-DTYPES = st.sampled_from(sorted(tensor_file.DTYPES, key=str))
+DTYPES = st.sampled_from(sorted(tensor_file.NAMES, key=str))
 
 
 @settings(max_examples=50, deadline=None)

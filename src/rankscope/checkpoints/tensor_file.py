@@ -8,21 +8,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float8_e4m3fn: "F8_E4M3",
-    torch.float8_e5m2: "F8_E5M2",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-    torch.complex64: "C64",
-}
+from rankscope.checkpoints.safetensors import DTYPES
+
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
 class Entry(NamedTuple):
@@ -46,7 +34,7 @@ class Source(NamedTuple):
 def source_of(tensors: Mapping[str, Tensor]) -> Source:
     """Return tensors of this process as a source."""
     entries = {
-        name: Entry(DTYPES[tensor.dtype], tuple(tensor.shape), tensor.nbytes)
+        name: Entry(NAMES[tensor.dtype], tuple(tensor.shape), tensor.nbytes)
         for name, tensor in tensors.items()
     }
     return Source(entries, lambda name: (bytes_of(tensors[name]),))
@@ -62,8 +50,7 @@ def in_file_order(entries: Mapping[str, Entry]) -> list[str]:
     """Return the names by falling size of a number, which keeps numbers aligned, then by name."""
 
     def key(name: str) -> tuple[int, str]:
-        dtype = entries[name].dtype
-        return -next(d.itemsize for d, known in DTYPES.items() if known == dtype), name
+        return -DTYPES[entries[name].dtype].itemsize, name
 
     return sorted(entries, key=key)
 
