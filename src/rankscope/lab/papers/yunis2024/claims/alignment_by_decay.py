@@ -10,6 +10,7 @@ from rankscope.lab.judging.rule import Measured, Rule
 from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import all_met, count
 from rankscope.lab.judging.verdict import Cell
+from rankscope.lab.papers.yunis2024.claims.transformer_lead import transformer_leads
 from rankscope.lab.papers.yunis2024.runs import (
     Sweep,
     decay_sweeps,
@@ -21,7 +22,6 @@ from rankscope.lab.papers.yunis2024.runs import (
 RATIO = 1.2
 SHARE = 0.6
 MOST_DIRECTIONS = 10
-TRANSFORMER = "lm"
 ROUNDING = 6  # decimals; keeps a rank of 3 from being 2.9999999
 
 
@@ -95,21 +95,13 @@ def mean_overlap(ds: xr.Dataset, directions: xr.DataArray) -> xr.DataArray:
 
 def _lead_of_transformer(all_sweeps: list[Sweep]) -> Iterator[Measured]:
     """Measure how far the median of lm lies above the largest of the other networks."""
-    medians = {(sweep.base.network, sweep.seed): _median(sweep) for sweep in all_sweeps}
-    others = list(dict.fromkeys(network for network, _ in medians if network != TRANSFORMER))
-    for sweep in all_sweeps:
-        if sweep.base.network != TRANSFORMER or not others:
-            continue
-        own = medians[TRANSFORMER, sweep.seed]
-        rest = [medians.get((network, sweep.seed)) for network in others]
-        known = [value for value in rest if value is not None]
-        lead = own - max(known) if own is not None and known else None
+    for sweep, lead, others, complete in transformer_leads(all_sweeps, _median):
         leads = None if lead is None else lead > 0
         yield Measured(
             lead,
-            all_met([leads, True if len(known) == len(rest) else None]),
+            all_met([leads, True if complete else None]),
             part="most of all networks",
-            quantity=f"median normalised a less the largest of {', '.join(others)} at the same "
+            quantity=f"median normalised a less the largest of {others} at the same "
             "seed, each at its largest uncollapsed decay",
         ).at(sweep.base, sweep.seed)
 

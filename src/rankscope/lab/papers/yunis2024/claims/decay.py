@@ -12,6 +12,7 @@ from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.tally import Tally, all_met, count
 from rankscope.lab.judging.verdict import Cell
 from rankscope.lab.papers.yunis2024.claims.ranks import final_ranks
+from rankscope.lab.papers.yunis2024.claims.transformer_lead import transformer_leads
 from rankscope.lab.papers.yunis2024.runs import (
     LEAST_DECAYS,
     Sweep,
@@ -23,7 +24,6 @@ from rankscope.lab.papers.yunis2024.runs import (
 CORRELATION = 0.8
 STEP = 0.05
 SHARE = 0.8
-TRANSFORMER = "lm"
 CHANGE = f"changed by >= {STEP:g} from decay 0 in >= {SHARE:.0%} of them"
 
 
@@ -121,20 +121,12 @@ def _lacks(sweep: Sweep) -> Iterator[str]:
 
 def _lead_of_transformer(all_sweeps: list[Sweep]) -> Iterator[Measured]:
     """Measure how far the median excess of lm lies above the largest of the other networks."""
-    excess = {(sweep.base.network, sweep.seed): _median_excess(sweep) for sweep in all_sweeps}
-    others = list(dict.fromkeys(network for network, _ in excess if network != TRANSFORMER))
-    for sweep in all_sweeps:
-        if sweep.base.network != TRANSFORMER or not others:
-            continue
-        own = excess[TRANSFORMER, sweep.seed]
-        rest = [excess.get((network, sweep.seed)) for network in others]
-        known = [value for value in rest if value is not None]
-        lead = own - max(known) if own is not None and known else None
+    for sweep, lead, others, complete in transformer_leads(all_sweeps, _median_excess):
         yield Measured(
             lead,
-            lead > 0 if lead is not None and len(known) == len(rest) else None,
+            lead > 0 if lead is not None and complete else None,
             part="most of all networks",
-            quantity=f"median a / background less the largest of {', '.join(others)}, each at its "
+            quantity=f"median a / background less the largest of {others}, each at its "
             "largest uncollapsed decay",
         ).at(sweep.base, sweep.seed)
 
