@@ -16,12 +16,14 @@ from rankscope.lab.experiment import Study, study_of
 from rankscope.lab.judging.rule import Measured
 from rankscope.lab.judging.selected_runs import runs_of
 from rankscope.lab.judging.study import read_json, write_json
+from rankscope.lab.reporting.markdown import NO_BREAK
 from rankscope.lab.running.processes import execute
 from rankscope.lab.running.stored_run import stored_runs
 from rankscope.store import open as open_run
 
 FILE = "paper2000/slow-decay/fast/rate-2/seed-0.zarr.zip"
 VERDICTS = "paper2000/slow-decay/verdicts.json"
+MARKS = f"fast{NO_BREAK}✔ · slow{NO_BREAK}✔"
 
 
 def toy(**changes) -> Study:
@@ -48,7 +50,7 @@ def test_whole_runs_become_files_verdicts_and_tables(archive: Path) -> None:
     assert ds.attrs["whole"] and ds.attrs["compaction"] and ds.attrs["wall_seconds"] >= 0
     words = [n["verdict"] for v in read_json(archive / VERDICTS)["verdicts"] for n in v["networks"]]
     assert words == ["holds", "holds", "fails"]
-    assert "| P1 the loss falls | fast ✔ · slow ✔ |" in (archive.parent / "README.md").read_text()
+    assert f"| P1 the loss falls | {MARKS} |" in (archive.parent / "README.md").read_text()
     assert problems(archive, studies=(toy(),)) == []
 
 
@@ -106,7 +108,7 @@ def test_claims_of_our_own_study_stand_there_before_their_runs(tmp_path: Path) -
     run(tmp_path / "runs", replace(own_study(), experiments=own_study().experiments[:1]))
     assert keep(tmp_path / "runs", archive, studies=studies)
     assert "✔ holds (3 seeds)" in (pages / "first.md").read_text()
-    assert "| Q1 the loss falls | fast ✔ · slow ✔ | [evidence](docs/beyond/first.md#q1) |" in (
+    assert f"| Q1 the loss falls | {MARKS} | [evidence](docs/beyond/first.md#q1) |" in (
         readme.read_text()
     )
     assert "✔" not in (pages / "second.md").read_text()
@@ -207,7 +209,7 @@ def test_check_compares_numbers_and_not_sentences(archive: Path) -> None:
 
 def test_check_finds_stale_tables_and_other_compactions(archive: Path) -> None:
     readme = archive.parent / "README.md"
-    readme.write_text(readme.read_text().replace("fast ✔", "fast ✘"))
+    readme.write_text(readme.read_text().replace("✔", "✘"))
     assert problems(archive, studies=(toy(),)) == [
         f"README.md: its tables are out of date; run rankscope results keep {archive}"
     ]
@@ -220,5 +222,5 @@ def test_an_experiment_without_archived_runs_has_no_marks(archive: Path) -> None
     other = replace(declared, name="paper2000/other")
     study = replace(toy(), experiments=(declared, other))
     assert keep(archive, archive, studies=(study,))
-    assert "| P1 the loss falls | fast ✔ · slow ✔ |" in (archive.parent / "README.md").read_text()
+    assert f"| P1 the loss falls | {MARKS} |" in (archive.parent / "README.md").read_text()
     assert problems(archive, studies=(study,)) == []

@@ -6,6 +6,7 @@ from lab.toy_study import experiment
 from rankscope.lab.experiment import Study, study_of
 from rankscope.lab.judging.verdict import LEGEND, Missing, NetworkVerdict, SeedOutcome, Verdict
 from rankscope.lab.reporting.markdown import (
+    NO_BREAK,
     claim_block,
     claims_table,
     fill,
@@ -33,7 +34,14 @@ def test_cells_never_break_a_table() -> None:
 
 def test_variants_stand_side_by_side_and_parts_apart() -> None:
     networks = [network(p, scale=s) for p in ("K-Q", "V-O") for s in (1.0, 0.1)]
-    assert marks(STUDY, networks) == "vit, K-Q ✔✔ · vit, V-O ✔✔"
+    assert marks(STUDY, networks) == f"vit, K-Q{NO_BREAK}✔✔ · vit, V-O{NO_BREAK}✔✔"
+
+
+def test_a_mark_never_begins_a_line() -> None:
+    cell = claims_table(
+        [(STUDY, [Verdict("P1", "it falls", networks=(network("V-O"),))])], page=page
+    )
+    assert f"| vit, V-O{NO_BREAK}✔ |" in cell and "V-O ✔" not in cell
 
 
 def test_the_claims_table_has_no_first_rules_but_links_and_a_legend() -> None:
@@ -42,7 +50,7 @@ def test_the_claims_table_has_no_first_rules_but_links_and_a_legend() -> None:
         Verdict("P1-first", "it falls", headline="P1"),
     ]
     text = claims_table([(STUDY, verdicts)], page=page)
-    assert "| P1 it falls | vit ✔ | [evidence](docs/paper2000/slow-decay.md#p1) |" in text
+    assert f"| P1 it falls | vit{NO_BREAK}✔ | [evidence](docs/paper2000/slow-decay.md#p1) |" in text
     assert "P1-first" not in text and text.endswith(LEGEND)
     assert OWN_CLAIMS not in text
 

@@ -16,6 +16,8 @@ from rankscope.lab.reporting.terminal import (
     variants_by_title,
 )
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a Markdown table."""
@@ -60,9 +62,12 @@ def claims_table(
 
 
 def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:
-    """Return a mark for each network; variants of one network and part stand side by side."""
+    """Return a mark for each network; variants of one network and part stand side by side.
+
+    A mark never begins a line: the space before it does not break.
+    """
     return " · ".join(
-        f"{title} {''.join(network.mark for network in variants)}"
+        f"{title}{NO_BREAK}{''.join(network.mark for network in variants)}"
         for title, variants in variants_by_title(study, networks).items()
     )
 
@@ -147,4 +152,4 @@ def fill(text: str, blocks: Mapping[str, str]) -> str:
 
 
 def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|")
+    return re.sub(r"[ \n]+", " ", text).strip().replace("|", "\\|")
