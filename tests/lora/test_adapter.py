@@ -144,6 +144,11 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     ),
     "IA3": (lambda t, c: c.update(peft_type="IA3"), "adapter of type 'IA3'"),
     "PiSSA": (lambda t, c: c.update(init_lora_weights="pissa_niter_4"), "initialised by 'pissa"),
+    "QALoRA": (lambda t, c: c.update(use_qalora=True), "a variant of LoRA .use_qalora."),
+    "KaSA": (
+        lambda t, c: t.update({f"{FIRST}.lora_diag": torch.ones(4)}),
+        "belongs to a variant of LoRA",
+    ),
     "experts": (lambda t, c: c.update(target_parameters=["w1"]), "stacks of experts"),
     "two adapters": (
         lambda t, c: t.update({f"{FIRST}.lora_{s}.other.weight": torch.ones(4, 4) for s in "AB"}),

@@ -37,9 +37,8 @@ def real_changes(name: str, folder: Path) -> dict[str, Spectrum]:
     if name == "an adapter":
         return adapter_spectra(DATA / "gpt2-lora-emotion")
     series = DATA / "mnist-diffusion-cnn"
-    return changes(
-        series / "epoch_0000.safetensors", series / "epoch_1999.safetensors", max_rank=None
-    )
+    first, last = (series / f"epoch_{epoch}.safetensors" for epoch in ("0000", "1999"))
+    return changes(first, last, leading=None)
 
 
 @pytest.mark.parametrize("name", ["a series of checkpoints", "an adapter", "a fine-tuned GPT-2"])

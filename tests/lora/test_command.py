@@ -161,6 +161,47 @@ def test_difference_and_series(lora: Command, tmp_path: Path) -> None:
     assert (tmp_path / "growth.png").stat().st_size > 10_000
 
 
+def test_a_pattern_chooses_among_several_series(lora: Command, tmp_path: Path) -> None:
+    for step in (1, 2):
+        peft_adapter(tmp_path / f"first-{step}", lora_alpha=step)
+        peft_adapter(tmp_path / f"second-{step}", lora_alpha=10 * step)
+    code, out, err = lora(tmp_path)
+    assert (code, out) == (2, "") and "'first-*', 'second-*'; choose one by --pattern" in err
+    first = lora.json(tmp_path, "--pattern", "first-*")
+    second = lora.json(tmp_path, "--pattern", "second-*")
+    assert [row["step"] for row in first] == [1, 1, 1, 2, 2, 2]
+    for small, large in zip(first, second, strict=True):
+        assert large["norm"] == pytest.approx(10 * small["norm"])
+
+
+def test_a_damaged_member_of_a_series_is_named(lora: Command, tmp_path: Path) -> None:
+    for step in (1, 2, 3):
+        peft_adapter(tmp_path / f"checkpoint-{step}", lora_alpha=step)
+    (tmp_path / "checkpoint-2" / "adapter_config.json").write_text("{")
+    (tmp_path / "other-1.safetensors").write_bytes(b"")
+    code, out, err = lora(tmp_path)
+    assert code == 2 and "layers.1.q" in out
+    note, problem = err.splitlines()
+    assert note == "rankscope: other-1.safetensors is not part of the series and is left out"
+    assert problem.startswith("rankscope: step 2: ") and "damaged" in problem
+
+
+def test_tensors_that_cannot_be_compared_are_named(lora: Command, tmp_path: Path) -> None:
+    tuned = {"a.weight": torch.ones(9, 9), "wte.weight": torch.ones(11, 9)}
+    base = {"a.weight": torch.zeros(9, 9), "wte.weight": torch.ones(10, 9)}
+    save_file(base, tmp_path / "step1.safetensors")
+    save_file(tuned, tmp_path / "step2.safetensors")
+    why = "wte.weight: its shape changed from (10, 9) to (11, 9); resize the base first"
+    code, out, err = lora(tmp_path / "step1.safetensors", tmp_path / "step2.safetensors")
+    assert code == 0 and "wte" not in out and f"rankscope: left out: {why}\n" in err
+    code, _, err = lora(tmp_path)
+    assert (code, err) == (0, f"rankscope: step 2: {why}\n")
+    del base["a.weight"]
+    save_file(base, tmp_path / "step1.safetensors")
+    code, _, err = lora(tmp_path / "step1.safetensors", tmp_path / "step2.safetensors")
+    assert code == 2 and "no tensor that can be compared; the first, 'wte.weight': its shape" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -180,6 +221,10 @@ def test_difference_and_series(lora: Command, tmp_path: Path) -> None:
         (["a", "--diff"], "give one path, or two"),
         (["a", "a", "a"], "give one path, or two"),
         (["a", "--resize", "2", "--round", "x"], "--round takes a number or vllm"),
+        (["base.safetensors", "tuned.safetensors", "--round", "0"], "a multiple of 1 or more"),
+        (["a", "--error", "0"], "--error has no meaning here: a is an adapter to describe"),
+        (["a", "--budget", "0", "-o", "b"], "budget is a number of parameters, 1 or more, got 0"),
+        (["a", "--energy", "0", "-o", "b"], "energy is a share between 0 and 1, got 0"),
         (["base.safetensors", "base.safetensors"], "no matrix changed"),
         (["base.safetensors", "tuned.safetensors", "--energy", "2"], "energy is a share"),
         (["base.safetensors", "tuned.safetensors", "--energy", ".5", "--budget", "9"], "give one"),

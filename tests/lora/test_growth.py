@@ -33,7 +33,7 @@ def test_a_direction_more_at_every_step(tmp_path: Path) -> None:
         assert list(table[column]) == pytest.approx([1, 2, 3])
     assert list(table["r99"]) == [1, 2, 3]
     assert list(table["norm"]) == pytest.approx([2 * i**0.5 for i in (1, 2, 3)])
-    assert table.attrs["problems"] == []
+    assert table.attrs["problems"] == table.attrs["notes"] == []
 
 
 def test_another_base(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Merged models against PEFT's own merging, and against loaders."""
 
 import json
+import math
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from lora.adapter_cases import kohya_adapter, peft_adapter, peft_changes
 from lora.tuned_cases import gpt2, llama, saved
 from rankscope.checkpoints import Checkpoint
-from rankscope.lora import extract, merge, open_adapter
+from rankscope.lora import extract, merge, open_adapter, used_directions
 from rankscope.lora.targets import targets
 
 EMOTION = Path(os.environ.get("RANKSCOPE_DATA", "")) / "checkpoints" / "gpt2-lora-emotion"
@@ -188,3 +189,36 @@ def test_a_link_that_leads_outside_is_refused_before_a_weight_is_read(
     with pytest.raises(ValueError, match="is a link that leads outside its folder"):
         merge(adapter, tmp_path / "base", tmp_path / "merged")
     assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_base_that_cannot_take_the_change_is_refused(tmp_path: Path) -> None:
+    adapter, base = peft_adapter(tmp_path / "a", lora_alpha=1000), base_weights()
+    first = "model.layers.0.q.weight"
+    cases = {
+        "'model.layers.0.q.weight' holds NaN or infinity": base[first] * math.nan,
+        "is too large for float16": torch.full((12, 8), 65504.0, dtype=torch.float16),
+        "holds int8 numbers, to which no change can be added": base[first].to(torch.int8),
+    }
+    for sentence, weight in cases.items():
+        save_file({**base, first: weight}, tmp_path / "base.safetensors")
+        with pytest.raises(ValueError, match=sentence):
+            merge(adapter, tmp_path / "base.safetensors", tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"layer_replication": [[0, 2], [1, 2]]},
+        {"alora_invocation_tokens": [5, 6]},
+        {"trainable_token_indices": {"embed": [1]}},
+    ],
+)
+def test_an_adapter_that_does_more_than_add_to_weights_is_not_merged(
+    tmp_path: Path, option: dict[str, object]
+) -> None:
+    save_file(base_weights(), tmp_path / "base.safetensors")
+    adapter = peft_adapter(tmp_path / "a", **option)
+    with pytest.raises(ValueError, match=f"{next(iter(option))}.*more than a change"):
+        merge(adapter, tmp_path / "base.safetensors", tmp_path / "m")
+    assert not used_directions(adapter).empty

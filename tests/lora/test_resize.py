@@ -10,7 +10,14 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from lora.adapter_cases import kohya_adapter, peft_adapter, peft_changes, peft_tensors, write_peft
+from lora.adapter_cases import (
+    kohya_adapter,
+    peft_adapter,
+    peft_changes,
+    peft_config,
+    peft_tensors,
+    write_peft,
+)
 from rankscope.lora import open_adapter, resize
 from rankscope.lora.kohya import module_name
 
@@ -26,6 +33,13 @@ def formed(path: Path) -> dict[str, Tensor]:
 def best(W: Tensor, rank: int) -> Tensor:
     U, S, Vh = torch.linalg.svd(W, full_matrices=False)
     return (U[:, :rank] * S[:rank]) @ Vh[:rank]
+
+
+def test_kohya_names_have_no_place_for_whole_modules(tmp_path: Path) -> None:
+    tensors = {**peft_tensors(), "base_model.model.head.weight": torch.ones(3, 2)}
+    adapter = write_peft(tmp_path / "a", tensors, peft_config())
+    with pytest.raises(ValueError, match=r"1 tensors that are no factors, first .*head\.weight"):
+        resize(adapter, tmp_path / "b", rank=2, style="kohya", names=lambda module: module)
 
 
 @pytest.mark.parametrize("config", [{}, {"use_rslora": True}, {"alpha_pattern": {"up": 1}}])

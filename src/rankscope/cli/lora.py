@@ -92,16 +92,19 @@ def lora(
     base = None if base is None else _source(base)
     if len(paths) > 2 or (diff and len(paths) != 2):
         raise ValueError("give one path, or two: BASE TUNED, or with --diff two adapters")
-    task = _task(paths, diff=diff, merge=merge, resize=bool(resize or energy or budget))
+    resized = any(rule is not None for rule in (resize, energy, budget))
+    task = _task(paths, diff=diff, merge=merge, resize=resized, pattern=pattern)
     given = {
         "--out": out, "--base": base, "--energy": energy, "--error": error, "--noise": noise,
         "--max-rank": max_rank != MAX_RANK, "--budget": budget, "--round": round_to != "1",
-        "--resize": resize, "--merge": merge, "--names": names, "--prefix": prefix,
-        "--dtype": dtype != "float32", "--matrices-only": matrices_only, "--pattern": pattern,
-        "--figure": figure, "--overwrite": overwrite,
+        "--resize": resize, "--merge": merge, "--names": names,
+        "--prefix": prefix != "", "--dtype": dtype != "float32", "--matrices-only": matrices_only,
+        "--pattern": pattern, "--figure": figure, "--overwrite": overwrite,
     }  # fmt: skip
     for option, value in given.items():
-        if value and option not in OPTIONS[task]:
+        if value is None or value is False:  # 0 is a value
+            continue
+        if option not in OPTIONS[task]:
             wants = task == ADAPTER and option in OPTIONS[RESIZED]
             hint = "; add --resize, --energy, --budget or --merge" if wants else ""
             raise ValueError(f"{option} has no meaning here: {' '.join(paths)} is {task}{hint}")
@@ -156,10 +159,10 @@ def _source(path: str) -> str:
     return str(place) if place.exists() else path
 
 
-def _task(paths: list[str], *, diff: bool, merge: bool, resize: bool) -> str:
+def _task(paths: list[str], *, diff: bool, merge: bool, resize: bool, pattern: str | None) -> str:
     if len(paths) == 2:
         return DIFFERENCE if diff else TUNED
-    if not _is_adapter(paths[0]):
+    if not _is_adapter(paths[0], pattern):
         return SERIES
     return MERGED if merge else RESIZED if resize else ADAPTER
 
@@ -170,14 +173,14 @@ def _rounding(text: str) -> int | str:
     return text if text == "vllm" else int(text)
 
 
-def _is_adapter(path: str) -> bool:
+def _is_adapter(path: str, pattern: str | None) -> bool:
     """Tell an adapter from a folder of several; a single checkpoint is neither."""
     from rankscope.checkpoints import open_checkpoint
     from rankscope.checkpoints.series import series_in
     from rankscope.lora.adapter import is_adapter
 
     if Path(path).is_dir() and not Path(path, "adapter_config.json").exists():
-        members, _ = series_in(Path(path))
+        members, _ = series_in(Path(path), pattern=pattern)
         if len(members) > 1 or members[0].path != path:
             return False
     if not is_adapter(open_checkpoint(path)):

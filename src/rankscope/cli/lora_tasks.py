@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import typer
 
-from rankscope.cli.tables import print_table
+from rankscope.cli.tables import print_table, warn
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -35,8 +35,7 @@ def write_adapter(
     with _progress() as report:
         result = extract(base, tuned, out, **rules, **options, overwrite=overwrite, progress=report)
     _show(result.table, json, title=f"{tuned} - {base}")
-    for name, reason in result.left_out.items():
-        typer.echo(f"left out: {name}: {reason}", err=True)
+    _name_left_out(result.left_out)
     limit = "" if rules["budget"] is None else f" of a budget of {rules['budget']}"
     whole = ""
     if result.saved_parameters:
@@ -59,6 +58,7 @@ def _plan(base: str, tuned: str, rules: Mapping[str, Any], *, json: bool) -> Non
     chosen = any(value not in (None, False, default.get(rule)) for rule, value in rules.items())
     shown = table if chosen else table.drop(columns=["rank", "error"])
     _show(shown, json, title=f"{tuned} - {base}")
+    _name_left_out(table.attrs["left_out"])
     if chosen:
         typer.echo(
             f"{table.attrs['parameters']} parameters in factors; the error of their changes "
@@ -71,6 +71,10 @@ def _plan(base: str, tuned: str, rules: Mapping[str, Any], *, json: bool) -> Non
             "adapter by -o",
             err=True,
         )
+
+
+def _name_left_out(reasons: Mapping[str, str]) -> None:
+    warn([f"left out: {name}: {reason}" for name, reason in reasons.items()])
 
 
 def _progress() -> Any:
@@ -123,7 +127,7 @@ def write_smaller(
     adapter = open_adapter(path)
     renamed = _renamed(adapter, rules["style"], base, prefix)
     options = {"--resize": "rank", "--energy": "energy", "--budget": "budget"}
-    option = next(option for option, rule in options.items() if rules[rule])
+    option = next(option for option, rule in options.items() if rules[rule] is not None)
     result = resize(
         adapter, _needed(out, option, "-o"), **rules, names=renamed, overwrite=overwrite
     )
@@ -171,8 +175,6 @@ def show_growth(
     from rankscope.lora import growth
 
     table = growth(path, base=base, pattern=pattern)
-    for problem in table.attrs["problems"]:
-        typer.echo(problem, err=True)
     if figure is not None:
         from rankscope.figures import change_ranks_over_steps, save
 
@@ -181,6 +183,10 @@ def show_growth(
     if not json:  # growth reads downwards
         table = table.sort_values("matrix", key=lambda c: c.map(natural_order), kind="stable")
     _show(table.set_index("matrix"), json, title=path)
+    warn(table.attrs["notes"])
+    warn(table.attrs["problems"])
+    if table.attrs["problems"]:
+        raise typer.Exit(2)
 
 
 def _needed(path: Place | None, option: str, name: str) -> Place:

@@ -1,20 +1,18 @@
 """The command that scans checkpoints."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from rankscope.cli.options import OnOption, app, local
-from rankscope.cli.tables import print_table
+from rankscope.cli.tables import print_table, warn
 
 if TYPE_CHECKING:
     from rankscope.scanning import Scan
 
 # Columns that a narrow terminal does without, the least useful first.
 LEAST = ("kind", "50% in", "90% in", "tail", "99% in", "eff. rank at first", "norm", "shape")
-MOST_SENTENCES = 20  # of notes and of problems
 EXCLUDED = "excluded"  # how the coverage says that the user left a tensor out
 SHORT = {
     "first_rank": "eff. rank at first",
@@ -129,18 +127,10 @@ def scan_command(
         typer.echo(table.to_csv(index=False), nl=False)
     else:
         _print(result, sort)
-    _warn(result.notes)
-    _warn(result.problems)
+    warn(result.notes, rest=", which --json lists")
+    warn(result.problems, rest=", which --json lists")
     if result.problems:
         raise typer.Exit(2)
-
-
-def _warn(sentences: Sequence[str]) -> None:
-    for sentence in sentences[:MOST_SENTENCES]:
-        typer.echo(f"rankscope: {sentence}", err=True)
-    more = len(sentences) - MOST_SENTENCES
-    if more > 0:
-        typer.echo(f"rankscope: and {more} more, which --json lists", err=True)
 
 
 def _like_weightwatcher(result: "Scan") -> Any:

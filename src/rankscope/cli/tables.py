@@ -1,8 +1,10 @@
-"""Tables of matrices as the commands print them: no number is ever cut."""
+"""Tables of matrices as the commands print them, and sentences beside: no number is ever cut."""
 
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import typer
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,6 +17,16 @@ SPARE = 2  # columns that are left out rather than that names break
 UNLIMITED = 100_000
 NUMBER = re.compile(r"(>=?)?-?\d+(\.\d+)?(e[-+]\d+)?|-|inf")
 UNKNOWN = "-"  # in place of NaN
+MOST_SENTENCES = 20  # of one kind
+
+
+def warn(sentences: Sequence[str], *, rest: str = "") -> None:
+    """Print sentences on stderr; beyond 20 only their number, and `rest`, which says where."""
+    for sentence in sentences[:MOST_SENTENCES]:
+        typer.echo(f"rankscope: {sentence}", err=True)
+    more = len(sentences) - MOST_SENTENCES
+    if more > 0:
+        typer.echo(f"rankscope: and {more} more{rest}", err=True)
 
 
 def print_table(content: "Table", *, title: str, least: Sequence[str] = ()) -> None:

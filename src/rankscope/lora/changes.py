@@ -91,6 +91,11 @@ def open_changes(base: Path_ | Checkpoint, tuned: Path_ | Checkpoint) -> Changes
         else:
             left_out[name] = reason
     left_out |= {name: "not in the tuned checkpoint" for name in before.keys() - after.keys()}
+    if not names and (shared := [name for name in after if name in before]):
+        raise ValueError(
+            f"{base.source} and {tuned.source} have no tensor that can be compared; the first, "
+            f"{shared[0]!r}: {left_out.get(shared[0], 'tied to another')}"
+        )
     if not names:
         raise ValueError(
             f"{base.source} and {tuned.source} have no tensor in common; the first are "

@@ -10,7 +10,7 @@ from rankscope.lora.adapter import Adapter, open_adapter
 from rankscope.lora.columns import Row, rank_columns, shape_column, table_of
 from rankscope.lora.factors import core
 from rankscope.lora.spectrum import Spectrum
-from rankscope.lora.targets import targets
+from rankscope.lora.targets import read_target, targets
 from rankscope.matrices import Product, product_change
 from rankscope.spectra import leading
 
@@ -104,7 +104,7 @@ def intruders(
     rows = {}
     for module, target in targets(adapter, base).items():
         product = adapter.product(module)
-        W0 = target.matrix(base.read(target.tensor)).double()
+        W0 = target.matrix(read_target(base, target)).double()
         W = W0 + product.left @ product.right.mT
         k = min(W.shape)
         known, tuned = leading(W0.float(), min(against, k)).U, leading(W.float(), min(top, k)).U

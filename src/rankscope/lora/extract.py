@@ -17,7 +17,7 @@ from rankscope.lora import peft
 from rankscope.lora.adapter import open_adapter
 from rankscope.lora.changes import MAX_RANK, Changes, decomposed, open_changes
 from rankscope.lora.columns import noise_columns, shape_column, table_of
-from rankscope.lora.placement import Placement, placement, saved_modules
+from rankscope.lora.placement import Placement, left_out, placement, saved_modules
 from rankscope.lora.ranks import Rounding, choose_ranks, rounded_up
 from rankscope.lora.resize import save_adapter
 from rankscope.lora.spectrum import Spectrum
@@ -117,7 +117,7 @@ def extract(
         target,
         _table(spectra, ranks, verified),
         writer.saved,
-        _left_out(both, places),
+        left_out(both, places),
         spectra,
         sum(rank * spectra[name].size for name, rank in ranks.items()),
         writer.whole,
@@ -311,9 +311,3 @@ def _table(
         for name, spectrum in spectra.items()
     }
     return table_of(rows)
-
-
-def _left_out(both: Changes, places: Placement) -> dict[str, str]:
-    """Return the tensors that changed and that the adapter does not hold."""
-    changed = {name: why for name, why in places.left_out.items() if both.changed(name)}
-    return {**both.left_out, **changed}

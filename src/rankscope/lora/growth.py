@@ -1,14 +1,14 @@
 """Growth of a change's rank over a fine-tuning, from a folder of checkpoints or adapters."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pandas as pd
 
-from rankscope.checkpoints import open_checkpoint
+from rankscope.checkpoints import Checkpoint, open_checkpoint
 from rankscope.checkpoints.series import series_in
-from rankscope.lora.adapter import adapter_of, is_adapter
+from rankscope.lora.adapter import Adapter, adapter_of, is_adapter
 from rankscope.lora.changes import open_changes, spectra_of
 from rankscope.lora.columns import Row, rank_columns, shape_column
 from rankscope.lora.factors import core
@@ -21,43 +21,53 @@ def growth(folder: Path_, *, base: Path_ | None = None, pattern: str | None = No
     """Return ranks of the change of every matrix at each step of a fine-tuning, one row each.
 
     The columns are step, matrix, shape, norm, stable and effective rank, and how many directions
-    hold 50, 90 and 99% of the energy. boix2023, Figs. 4, 5 show the stable rank. Checkpoints that
-    cannot be read are left out and named in `attrs["problems"]`.
+    hold 50, 90 and 99% of the energy. boix2023, Figs. 4, 5 show the stable rank.
+
+    Checkpoints that cannot be read are left out and named in `attrs["problems"]`. `attrs["notes"]`
+    names files that are no part of the series, and tensors that cannot be compared.
 
     folder: checkpoints with a step in their names (step1000, epoch_0100, checkpoint-500), or
         adapters.
     base: what changes are measured from; by default the first checkpoint. Adapters are changes.
     pattern: which names belong to the series, such as "epoch_*".
     """
-    members, problems = series_in(Path(folder).expanduser(), pattern=pattern)
+    members, notes = series_in(Path(folder).expanduser(), pattern=pattern)
     start = None if base is None else str(base)
     rows: list[Row] = []
+    problems: list[str] = []
     for member in members:
         try:
             checkpoint = open_checkpoint(member.path)
             if not is_adapter(checkpoint) and start is None:
                 start = member.path
                 continue
-            for name, spectrum in _spectra(member.path, start):
+            spectra, left_out = _spectra(checkpoint, start)
+            notes += [f"step {member.step}: {name}: {why}" for name, why in left_out.items()]
+            for name, spectrum in spectra:
                 place: Row = {"step": member.step, "matrix": name}
                 shape = shape_column(spectrum.m, spectrum.n)
                 rows.append({**place, **shape, **rank_columns(spectrum)})
         except ValueError as refusal:
-            problems.append(str(refusal))
+            problems.append(f"step {member.step}: {refusal}")
     if not rows:
-        reason = problems[0] if problems else "nothing changed"
+        reason = [*problems, *notes, "nothing changed"][0]
         raise ValueError(f"{folder}: no change was measured; {reason}")
     table = pd.DataFrame(rows)
-    table.attrs["problems"] = problems
+    table.attrs.update(problems=problems, notes=notes)
     return table
 
 
-def _spectra(path: str, start: str | None) -> Iterator[tuple[str, Spectrum]]:
-    checkpoint = open_checkpoint(path)
+def _spectra(
+    checkpoint: Checkpoint, start: str | None
+) -> tuple[Iterator[tuple[str, Spectrum]], Mapping[str, str]]:
+    """Return the spectra of a checkpoint's changes as they are read, and why others are missing."""
     if is_adapter(checkpoint):
-        adapter = adapter_of(checkpoint)
-        for module, pair in adapter.pairs.items():
-            yield module, Spectrum(core(adapter.product(module)).S, *pair.shape, kind="lora")
-    else:
-        assert start is not None
-        yield from spectra_of(open_changes(start, checkpoint), leading=None)
+        return _of_adapter(adapter_of(checkpoint)), {}
+    assert start is not None
+    both = open_changes(start, checkpoint)
+    return spectra_of(both, leading=None), both.left_out
+
+
+def _of_adapter(adapter: Adapter) -> Iterator[tuple[str, Spectrum]]:
+    for module, pair in adapter.pairs.items():
+        yield module, Spectrum(core(adapter.product(module)).S, *pair.shape, kind="lora")

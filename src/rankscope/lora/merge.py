@@ -16,7 +16,7 @@ from rankscope.checkpoints.files import LocalFile, inside, read_bytes
 from rankscope.checkpoints.tensors import Range
 from rankscope.lora.adapter import Adapter, open_adapter
 from rankscope.lora.peft import CONFIG, PREFIX
-from rankscope.lora.targets import Target, targets
+from rankscope.lora.targets import Target, read_target, targets
 from rankscope.lora.writing import (
     check_free,
     file_in_place,
@@ -71,8 +71,7 @@ def merge(
     def read(name: str) -> Tensor:
         if name in whole:
             return adapter.checkpoint.read(whole[name])
-        weight = base.read(name)
-        return weight if name not in modules else _added(weight, adapter, *modules[name])
+        return _added(base, adapter, *modules[name]) if name in modules else base.read(name)
 
     one_file = target.suffix == ".safetensors"
     settings = {} if one_file else _settings(base)  # refused before anything is written
@@ -82,13 +81,18 @@ def merge(
     return Merged(target, changed, added)
 
 
-def _added(
-    weight: Num[Tensor, "..."], adapter: Adapter, module: str, target: Target
-) -> Num[Tensor, "..."]:
-    """Return weight + change in the format of the weight."""
-    product = adapter.product(module)
+def _added(base: Checkpoint, adapter: Adapter, module: str, target: Target) -> Num[Tensor, "..."]:
+    """Return weight + change in the format of the weight; ValueError if it does not fit into it."""
+    weight, product = read_target(base, target), adapter.product(module)
     W = target.matrix(weight).double() + product.left @ product.right.mT
-    return target.stored(W).to(weight.dtype)
+    result = target.stored(W).to(weight.dtype)
+    if not bool(result.isfinite().all()):
+        shown = base.tensors[target.tensor].format
+        raise ValueError(
+            f"{target.tensor!r} with the change of {adapter.source} is too large for {shown}; pass "
+            "a base of a wider format"
+        )
+    return result
 
 
 def _whole_tensors(adapter: Adapter, base: Checkpoint) -> dict[str, str]:

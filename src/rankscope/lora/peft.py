@@ -8,11 +8,19 @@ from typing import Any
 from rankscope.lora.patterns import Patterns, anchored
 from rankscope.matrices.lora import FACTOR_A
 
-PART = re.compile(r"\.lora_(embedding_)?[ABE](\.|$)")
+PART = re.compile(r"(^|\.)lora_")
 PREFIX = "base_model.model."
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 # Starts of training that change the base too, so that B A is not the change.
 SHIFTED = ("pissa", "olora", "corda", "loftq", "lora_ga")
+# Options of variants whose change is not scale * B A of the factors as they are stored.
+VARIANTS = ("use_qalora", "use_bdlora", "kasa_config", "monteclora_config")
+# Options with which scale * B A is not all that the adapter does to the base, or not everywhere.
+BEYOND_WEIGHTS = {
+    "layer_replication": "repeats layers of the base under other numbers",
+    "alora_invocation_tokens": "acts only after its invocation tokens",
+    "trainable_token_indices": "replaces single rows of a table of tokens",
+}
 
 
 def factors(
@@ -58,6 +66,12 @@ def check_config(source: str, config: Mapping[str, Any]) -> None:
         raise ValueError(f"{source} is an adapter of type {str(kind)[:40]!r}; only LORA is read")
     if config.get("use_dora"):
         raise ValueError(_dora(source))
+    for option in VARIANTS:
+        if config.get(option):
+            raise ValueError(
+                f"{source} is of a variant of LoRA ({option}), whose change is no product of its "
+                "two factors; merge it with PEFT, then extract with rankscope lora BASE MERGED"
+            )
     if config.get("target_parameters"):
         raise ValueError(
             f"{source} adapts stacks of experts (target_parameters), whose factors hold several "
@@ -72,6 +86,16 @@ def check_config(source: str, config: Mapping[str, Any]) -> None:
     for option in ("rank_pattern", "alpha_pattern"):
         if not isinstance(config.get(option) or {}, Mapping):
             raise ValueError(f"{source}: {option} is no table of names")
+
+
+def check_applies(source: str, config: Mapping[str, Any]) -> None:
+    """Refuse an adapter that cannot be added to the weights of a base."""
+    for option, what in BEYOND_WEIGHTS.items():
+        if config.get(option):
+            raise ValueError(
+                f"{source} {what} ({option}), so it is more than a change of the base's weights; "
+                "merge it with PEFT"
+            )
 
 
 def scales(source: str, config: Mapping[str, Any], ranks: Mapping[str, int]) -> dict[str, float]:

@@ -74,6 +74,12 @@ def saved_modules(both: Changes, places: Placement, prefix: str = "") -> dict[st
     return {m: names for m, names in places.saved.items() if f"{prefix}{m}".endswith(ends)}
 
 
+def left_out(both: Changes, places: Placement) -> dict[str, str]:
+    """Return the tensors that changed, or cannot be compared, and that an adapter cannot hold."""
+    changed = {name: why for name, why in places.left_out.items() if both.changed(name)}
+    return {**both.left_out, **changed}
+
+
 def owner(tensor: str) -> str:
     """Return the name of the module that a tensor belongs to; empty for the root."""
     return tensor.rpartition(".")[0]

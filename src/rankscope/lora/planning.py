@@ -9,7 +9,7 @@ import pandas as pd
 from rankscope.checkpoints import Checkpoint
 from rankscope.lora.changes import MAX_RANK, open_changes, spectra_of
 from rankscope.lora.columns import noise_columns, shape_column, table_of
-from rankscope.lora.placement import placement
+from rankscope.lora.placement import left_out, placement
 from rankscope.lora.ranks import Rounding, choose_ranks, parameters, rounded_up, total_squared_error
 
 Path_ = str | os.PathLike[str]
@@ -27,15 +27,16 @@ def plan(
 
     The columns are shape, norm, directions at 50, 90 and 99% of the energy, noise floor, directions
     above it, rank and predicted error. Rank is None, and error NaN, where `extract` stores a matrix
-    whole or leaves it out. `attrs` has the number of parameters of all factors, and the relative
-    error of all factored changes together.
+    whole or leaves it out. `attrs` has the number of parameters of all factors, the relative error
+    of all factored changes together, and why tensors are left out, by name.
 
     rules: energy, error, noise or budget, as `choose_ranks` takes them.
     """
     both = open_changes(base, tuned)
     known = None if max_rank is None else max(MAX_RANK, rounded_up(max_rank, round_to))
     spectra = dict(spectra_of(both, leading=known))
-    factored = {reading.name for reading in placement(both).factored} & spectra.keys()
+    places = placement(both)
+    factored = {reading.name for reading in places.factored} & spectra.keys()
     chosen = {name: spectrum for name, spectrum in spectra.items() if name in factored}
     ranks = choose_ranks(chosen, max_rank=max_rank, round_to=round_to, **rules)
     rows = {
@@ -53,4 +54,5 @@ def plan(
     missed = total_squared_error(chosen, ranks)
     table.attrs["parameters"] = parameters(chosen, ranks)
     table.attrs["error"] = (missed / total) ** 0.5 if total else 0.0
+    table.attrs["left_out"] = left_out(both, places)
     return table

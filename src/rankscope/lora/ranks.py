@@ -64,8 +64,7 @@ def _check(
         raise ValueError(f"max_rank: expected 1 or more, got {max_rank}")
     if budget is not None and budget < 1:
         raise ValueError(f"budget is a number of parameters, 1 or more, got {budget}")
-    if round_to != "vllm" and (not isinstance(round_to, int) or round_to < 1):
-        raise ValueError(f"ranks are rounded to a multiple of 1 or more, or to 'vllm': {round_to}")
+    rounded_up(0, round_to)
 
 
 def _limit(spectrum: Spectrum, *, noise: bool, max_rank: int | None) -> int:
@@ -142,6 +141,8 @@ def _marks(limit: int, round_to: Rounding) -> Sequence[int]:
 
 def rounded_up(rank: int, round_to: Rounding) -> int:
     """Return the smallest allowed rank that is not smaller; vLLM's largest is 512."""
+    if round_to != "vllm" and (not isinstance(round_to, int) or round_to < 1):
+        raise ValueError(f"ranks are rounded to a multiple of 1 or more, or to 'vllm': {round_to}")
     if rank == 0:
         return 0
     if round_to == "vllm":

@@ -62,6 +62,11 @@ def resize(
     style = adapter.style if style is None else style
     if style != adapter.style and names is None:
         raise ValueError(f"names are needed to write {adapter.style} modules as {style}")
+    if style == "kohya" and adapter.style == "peft" and adapter.others:
+        raise ValueError(
+            f"{adapter.source} holds {len(adapter.others)} tensors that are no factors, first "
+            f"{adapter.others[0]!r}, and kohya's names have no place for them; keep PEFT's"
+        )
     target = Path(out).expanduser()
     check_free(target, overwrite=overwrite)
     cores = decomposed(adapter)

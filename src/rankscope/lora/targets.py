@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint
 from rankscope.lora.adapter import Adapter
+from rankscope.lora.peft import check_applies
 from rankscope.matrices.reading import Reading
 from rankscope.matrices.state_dict import assumed_manifest
 
@@ -35,6 +36,7 @@ class Target:
 
 def targets(adapter: Adapter, base: Checkpoint) -> dict[str, Target]:
     """Return the tensor of the base for each module of an adapter."""
+    check_applies(adapter.source, adapter.config)
     names = _names(list(adapter.pairs), base)
     if missing := [module for module in adapter.pairs if module not in names]:
         raise ValueError(
@@ -56,10 +58,24 @@ def targets(adapter: Adapter, base: Checkpoint) -> dict[str, Target]:
     }
 
 
+def read_target(base: Checkpoint, target: Target) -> Num[Tensor, "..."]:
+    """Read the weight of a target as it is stored; NaN and infinity are refused."""
+    weight = base.read(target.tensor)
+    if not bool(weight.isfinite().all()):
+        raise ValueError(f"{base.source}: tensor {target.tensor!r} holds NaN or infinity")
+    return weight
+
+
 def _target(
     adapter: Adapter, module: str, base: Checkpoint, tensor: str, reading: Reading | None
 ) -> Target:
-    shape, (m, n) = base.tensors[tensor].shape, adapter.pairs[module].shape
+    stored = base.tensors[tensor]
+    if not stored.dtype.is_floating_point:
+        raise ValueError(
+            f"{tensor!r} of {base.source} holds {stored.format} numbers, to which no change can be "
+            "added; pass the checkpoint from before the quantisation"
+        )
+    shape, (m, n) = stored.shape, adapter.pairs[module].shape
     plain = len(shape) >= 2 and (shape[0], torch.Size(shape[1:]).numel()) == (m, n)
     swapped = len(shape) == 2 and shape == (n, m)
     if not plain and not swapped:
