@@ -211,7 +211,7 @@ def test_what_extract_refuses(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no module has a rank above 0"):
         extract(base, tuned, out, budget=1)
     save_file({"other.weight": torch.ones(3, 3)}, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match="no tensor that can be compared; .* its shape changed"):
+    with pytest.raises(ValueError, match="have no tensor in common"):
         extract(base, tmp_path / "other.safetensors", out)
     broken = {**after, "fc.weight": torch.full((5, 6), torch.nan)}
     save_file(broken, tmp_path / "broken.safetensors")
@@ -239,5 +239,5 @@ def test_half_precision_checkpoints(tmp_path: Path) -> None:
     assert result.table.loc["fc", "rank"] == result.table.loc["fc", "signal"] == 2
     shapes_changed = {"fc.weight": torch.ones(65, 48)}
     save_file(shapes_changed, tmp_path / "tuned.safetensors")
-    with pytest.raises(ValueError, match="have no tensor in common"):
+    with pytest.raises(ValueError, match=r"no tensor that can be compared; .* its shape changed"):
         extract(*paths, tmp_path / "b")
