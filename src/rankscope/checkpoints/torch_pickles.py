@@ -97,7 +97,7 @@ def _tensor(name: Name, arguments: tuple[Any, ...]) -> Described:
     source, offset, shape, strides = arguments[:4]
     if not isinstance(source, Storage):
         raise Refused("it holds a tensor without numbers")
-    shape, strides = _sizes(shape), _sizes(strides)
+    shape, strides = axis_sizes(shape), axis_sizes(strides)
     dtype = source.dtype
     if name.name == "_rebuild_tensor_v3":
         dtype = torch_dtype(arguments[6])
@@ -126,7 +126,8 @@ def _count(value: Any) -> int:
     return value
 
 
-def _sizes(values: Any) -> tuple[int, ...]:
+def axis_sizes(values: Any) -> tuple[int, ...]:
+    """Return a shape or strides that a pickle holds."""
     if not isinstance(values, tuple) or len(values) > MOST_AXES:
         raise Refused("it holds a tensor whose shape is no list of sizes")
     return tuple(map(_count, values))
@@ -137,7 +138,7 @@ def _parameter(name: Name, arguments: tuple[Any, ...]) -> Any:
 
 
 def _size(name: Name, arguments: tuple[Any, ...]) -> tuple[int, ...]:
-    return _sizes(arguments[0]) if arguments else ()
+    return axis_sizes(arguments[0]) if arguments else ()
 
 
 def _mapping(name: Name, arguments: tuple[Any, ...]) -> dict[Any, Any]:
@@ -154,7 +155,7 @@ def _unreadable(name: Name, arguments: tuple[Any, ...]) -> Unreadable:
         "_rebuild_meta_tensor_no_storage": "on the meta device, which holds no values",
     }
     shape = arguments[2] if name.name == "_rebuild_qtensor" and len(arguments) > 2 else ()
-    return Unreadable(kinds[name.name], _sizes(shape))
+    return Unreadable(kinds[name.name], axis_sizes(shape))
 
 
 def _list(name: Name, arguments: tuple[Any, ...]) -> list[Any]:
