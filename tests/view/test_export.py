@@ -51,7 +51,7 @@ def test_exported_lines_of_python_run(
 
 
 def exported(
-    server: Server, panel: str, **parameters: str
+    server: Server, panel: str, **parameters: Any
 ) -> tuple[list[list[str]], dict[str, Any]]:
     """Return the table of a panel, and what its lines of Python compute."""
     table = server.get("export", panel=panel, **parameters).body.decode()
@@ -113,21 +113,85 @@ def test_exported_heads_are_those_of_the_panel() -> None:
         shown = server.get("heads", **chosen)
     grid = [cell["name"] for cell in shown.meta["grid"]]
     assert rows[0] == ["step", *grid]
-    np.testing.assert_allclose(np.array(rows[1:], float)[:, 1:].T, shown.array("values"))
+    numbers = np.array([[cell or "nan" for cell in row] for row in rows[1:]], float)
+    np.testing.assert_allclose(numbers[:, 1:].T, shown.array("values"))
     values = computed["values"].transpose("product", "step")
     assert values["product"].to_numpy().tolist() == grid
     np.testing.assert_allclose(values, shown.array("values"), rtol=1e-6)
 
 
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two decays with two seeds each, one of which ends early."""
+    folder = tmp_path_factory.mktemp("seeds")
+    for decay in (0, 1):
+        for seed in (0, 1):
+            steps = range(3 * decay + seed, 60 - 20 * seed, 2)
+            attrs = {"decay": decay, "seed": seed, "epoch_steps": 5 + 5 * decay}
+            write(folder / f"decay-{decay}/seed-{seed}", steps, **attrs)
+    with serving(folder) as running:
+        yield running
+
+
+def mean_rank(server: Server, key: str, grid: np.ndarray, align: str) -> np.ndarray:
+    """Return the mean stable rank of a run on a grid, computed by xarray and NumPy alone."""
+    ds = rs.open(server.library.place(key).path)
+    steps = ds["step"].to_numpy()
+    x = {
+        "step": steps,
+        "epoch": steps / ds.attrs["epoch_steps"],
+        "loss": ds["loss"].to_numpy(),
+        "fraction": steps / steps[-1],
+    }[align]
+    order = np.argsort(x)
+    y = ds.rankscope.stable_rank().mean("matrix").to_numpy()
+    return np.asarray(np.interp(grid, x[order], y[order], left=np.nan, right=np.nan))
+
+
+@pytest.mark.parametrize("align", ["step", "epoch", "loss", "fraction"])
+@pytest.mark.parametrize("group", ["seed", "none"])
+@pytest.mark.parametrize("subtracted", [None, 3])
+def test_comparisons_and_their_exports_are_what_xarray_gives(
+    seeds: Server, align: str, group: str, subtracted: int | None
+) -> None:
+    keys = [seeds.key(f"decay-{decay}/seed-{seed}") for decay in (0, 1) for seed in (0, 1)]
+    chosen: dict[str, Any] = {"run": keys, "metric": "stable_rank", "align": align, "group": group}
+    if subtracted is not None:
+        chosen["difference"] = keys[subtracted]
+    shown = seeds.get("compare", width=4096, **chosen)
+    rows, computed = exported(seeds, "compare", **chosen)
+    grid = shown.array("x")
+    each = np.array([mean_rank(seeds, key, grid, align) for key in keys])
+    groups = [[0, 1], [2, 3]] if group == "seed" else [[0], [1], [2], [3]]
+    if subtracted is not None:
+        (reference,) = (places for places in groups if subtracted in places)
+        each = each - each[reference].mean(0)
+    np.testing.assert_allclose(computed["grid"], grid)
+    table = np.array(rows[1:], float).T
+    np.testing.assert_allclose(table[0], grid)
+    for i, places in enumerate(groups):
+        band = each[places]
+        expected = np.array([band.mean(0), band.min(0), band.max(0)])
+        drawn = [shown.array(name)[i] for name in ("values", "low", "high")]
+        for found in (drawn, table[1 + 3 * i : 4 + 3 * i]):
+            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(computed["rows"][places], band, rtol=1e-5, atol=1e-6)
+    code = seeds.get("export", panel="compare", file="python", **chosen).body.decode()
+    (*_, loop) = (node for node in ast.parse(code).body if isinstance(node, ast.For))
+    labels = [curve["label"] for curve in shown.meta["curves"]]
+    assert ast.literal_eval(loop.iter) == list(zip(labels, groups, strict=True))
+    wanted = None if subtracted is None else labels[1 if group == "seed" else 3]
+    assert shown.meta["reference"] == wanted
+
+
 @pytest.mark.parametrize("choice", [{}, {"kind": "queries"}, {"block": "layer 1"}, {"row": "1"}])
-def test_exported_comparisons_are_those_of_the_panel(
+def test_exported_comparisons_are_of_the_rows_of_the_panel(
     server: Server, run: str, choice: dict[str, str]
 ) -> None:
     rows, computed = exported(server, "compare", run=run, metric="stable_rank", **choice)
     shown = server.get("compare", run=run, metric="stable_rank", **choice).array("values")
     np.testing.assert_allclose(np.array(rows[1:], float)[:, 1], shown[0])
-    kinds = computed["values"].mean("matrix").to_numpy()
-    np.testing.assert_allclose(kinds, shown[0], rtol=1e-6)
+    np.testing.assert_allclose(computed["rows"], shown, rtol=1e-6)
 
 
 @pytest.mark.parametrize("flow", ["toy-diag/teacher-1/alpha-1e-8", "toy-full/gaussian-1e-8/full"])
@@ -236,8 +300,8 @@ def test_exported_curves_are_those_at_the_cursor(server: Server, run: str) -> No
     expected = [values[shown.array("x") == 20].item(), values[0], values[-1]]
     found = [float(row[name]) for name in ("value", "first", "last")]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    mean = printed(server, "curves", step="20.4", **chosen)["mean"]
-    np.testing.assert_allclose(mean.sel(step=20), expected[0], rtol=1e-6)
+    computed = printed(server, "curves", step="20.4", **chosen)
+    np.testing.assert_allclose(computed["mean"][computed["at"]], expected[0], rtol=1e-6)
 
 
 def test_exported_claims_have_their_seeds_and_evidence() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from rankscope.view.columns import Span, coarse_first, extremes
 from rankscope.view.export import unpacked
-from rankscope.view.frames import Scale, packed, plain
+from rankscope.view.frames import NOT_A_NUMBER, NOT_STORED, Scale, packed, plain
 
 
 def test_a_frame_holds_what_was_packed() -> None:
@@ -35,10 +35,12 @@ def test_json_holds_no_number_that_is_not_finite() -> None:
 def test_codes_span_the_scale_and_nothing_is_0(kind: str) -> None:
     values = np.array([0.001, 0.5, 10.0, np.nan, np.inf], np.float32)
     scale = Scale.of(values, kind)
-    assert scale.bytes_of(values).tolist()[::2] == [1, 255, 255]
-    assert scale.bytes_of(values)[3] == 0
+    codes = scale.bytes_of(values, np.array([True, True, True, True, True]))
+    assert codes.tolist()[::2] == [1, 254, 254]
+    assert codes[3] == NOT_A_NUMBER
+    assert scale.bytes_of(values, np.zeros(5, bool)).tolist() == [NOT_STORED] * 5
     for odd in ([], [np.nan], [0.0, 0.0], [-1.0]):
-        codes = Scale.of(np.array(odd), kind).bytes_of(np.array(odd))
+        codes = Scale.of(np.array(odd), kind).bytes_of(np.array(odd), np.ones(len(odd), bool))
         assert codes.shape == (len(odd),)
 
 

@@ -1,8 +1,11 @@
 """Runs that keep leading values, and measures of other axes."""
 
+import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 import rankscope as rs
 from rankscope.store import Variable, Writer
@@ -51,5 +54,21 @@ def test_what_follows_from_leading_values_is_shown(tmp_path: Path) -> None:
         spectra = server.get("spectra", run=run, of="leading_values", row=1)
         assert spectra.array("values").shape == (3, 4)
         spectrum = server.get("spectrum", run=run, of="leading_values", row=1)
-        assert spectrum.meta["noise"] is None
-        assert spectrum.meta["ranks"]["now"] == {}
+        last = {"step": 3, "matrix": 1}
+        S = ds.largest().isel(last).to_numpy()
+        energy = (S.astype(float) ** 2).cumsum() / 4.0**2
+        np.testing.assert_allclose(spectrum.array("energy_now"), energy, rtol=1e-6)
+        expected = {"stable": ds.stable_rank().isel(last).item()}
+        for share in (50, 90, 99):
+            rank = ds.energy_rank(fraction=share / 100).isel(last).item()
+            expected[str(share)] = None if math.isnan(rank) else rank
+        assert spectrum.meta["ranks"]["now"] == pytest.approx(expected)
+        assert spectrum.meta["noise"]["scale"] == 4.0 / 8
+        assert (spectrum.meta["k"], spectrum.meta["whole_k"]) == (3, 8)
+        for panel, name in (("spectrum", "energy"), ("ranks", "ranks")):
+            wanted = {"panel": panel, "run": run, "of": "leading_values", "row": 1}
+            computed: dict[str, Any] = {}
+            exec(server.get("export", file="python", **wanted).body.decode(), computed)
+            ranks = [math.nan if rank is None else rank for rank in expected.values()]
+            found = computed[name] if panel == "spectrum" else computed[name]["now"]
+            np.testing.assert_allclose(found, energy if panel == "spectrum" else ranks, rtol=1e-6)

@@ -1,7 +1,8 @@
 """One quantity in several runs, aligned by step, epoch, loss, or share of the training."""
 
 import math
-from collections.abc import Hashable, Mapping
+import re
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +31,12 @@ class Curve:
 
 
 def compare(query: Query) -> bytes:
-    """Return one curve per run, or per group of seeds with a band, on a grid they share."""
-    keys = list(dict.fromkeys(query.texts("run")))
-    if not 1 <= len(keys) <= MOST_RUNS:
-        raise Mistake(f"compare 1 to {MOST_RUNS} runs")
-    align = query.choice("align", "step", "epoch", "loss", "fraction")
+    """Return one curve per run, or per group of seeds with a band, on a grid they share.
+
+    difference: a run; the mean of its group is subtracted from all.
+    """
+    keys = compared_keys(query)
+    align = alignment_of(query)
     summaries = {row["id"]: row for row in query.library.summaries()}
     curves, unavailable = [], []
     for key in keys:
@@ -45,17 +47,12 @@ def compare(query: Query) -> bytes:
         except (LookupError, ValueError) as reason:
             unavailable.append({"run": key, "reason": str(reason.args[0])})
     grid = _grid(curves, query)
-    groups = (
-        _grouped(curves)
-        if query.choice("group", "seed", "none") == "seed"
-        else [[curve] for curve in curves]
-    )
+    groups = groups_of([curve.summary | {"id": curve.key} for curve in curves], query)
     rows = np.array([_on_grid(curve, grid) for curve in curves]).reshape(len(curves), len(grid))
-    reference = query.parameters.get("difference")
-    if reference:
-        rows = rows - _reference(reference, curves, rows)
-    places = {curve.key: place for place, curve in enumerate(curves)}
-    bands = [_band(rows[[places[curve.key] for curve in group]]) for group in groups]
+    if (reference := reference_of(groups, [curve.key for curve in curves], query)) is not None:
+        rows = rows - rows[groups[reference]].mean(axis=0)
+    bands = [_band(rows[group]) for group in groups]
+    described = [_described([curves[place] for place in group]) for group in groups]
     shape = (len(bands), len(grid))
     arrays = {"x": grid} | {
         name: np.array([band[i] for band in bands], np.float32).reshape(shape)
@@ -63,11 +60,11 @@ def compare(query: Query) -> bytes:
     }
     done = min((curve.done for curve in curves), default=1.0)
     meta = {
-        "curves": [_described(group) for group in groups],
+        "curves": described,
         "align": align,
         "x_label": LABELS[align],
         "unavailable": unavailable,
-        "difference": reference,
+        "reference": None if reference is None else described[reference]["label"],
         "complete": done == 1,
         "done": done,
     }
@@ -106,20 +103,27 @@ def rows_together(query: Query, opened: Opened, axis: str) -> np.ndarray:
 
 
 def _aligned(opened: Opened, positions: np.ndarray, align: str) -> np.ndarray:
-    x = np.asarray(opened.x[positions], np.float64)
-    if align == "fraction" and len(x) and opened.x[-1]:
-        x = x / float(opened.x[-1])
+    name, unit = axis_of(opened, align)
+    x = opened.x if name == opened.along else opened.read(name)
+    if align == "loss":
+        x = np.fmin.accumulate(x)  # the lowest so far, which falls in every run
+    return np.asarray(x[positions], np.float64) / unit
+
+
+def axis_of(opened: Opened, align: str) -> tuple[str, float]:
+    """Return the name of what a run is aligned by, and the number by which it is divided."""
+    if align == "fraction":
+        return opened.along, float(opened.x[-1]) if len(opened.x) and opened.x[-1] else 1.0
     if align == "epoch":
         if "epoch" in opened.ds and opened.ds["epoch"].dims == (opened.along,):
-            return np.asarray(opened.read("epoch")[positions], np.float64)
-        x = x / _epoch_length(opened)
+            return "epoch", 1.0
+        return opened.along, _epoch_length(opened)
     if align == "loss":
-        name = next((name for name in LOSSES if name in opened.ds), None)
-        if name is None or opened.ds[name].dims != (opened.along,):
-            raise LookupError("the run stores no loss at its snapshots")
-        loss = np.asarray(opened.read(name)[positions], np.float64)
-        x = np.fmin.accumulate(loss)  # the lowest so far, which falls in every run
-    return x
+        for name in LOSSES:
+            if name in opened.ds and opened.ds[name].dims == (opened.along,):
+                return name, 1.0
+        raise LookupError("the run stores no loss at its snapshots")
+    return opened.along, 1.0
 
 
 def _epoch_length(opened: Opened) -> float:
@@ -150,23 +154,47 @@ def _on_grid(curve: Curve, grid: np.ndarray) -> np.ndarray:
     return np.asarray(np.interp(grid, x, curve.y[first], left=np.nan, right=np.nan))
 
 
-def _grouped(curves: list[Curve]) -> list[list[Curve]]:
-    """Put runs together that differ in their seed alone."""
-    groups: dict[Any, list[Curve]] = {}
-    for curve in curves:
-        row = curve.summary
+def compared_keys(query: Query) -> list[str]:
+    """Return the runs that are compared."""
+    keys = list(dict.fromkeys(query.texts("run")))
+    if not 1 <= len(keys) <= MOST_RUNS:
+        raise Mistake(f"compare 1 to {MOST_RUNS} runs")
+    return keys
+
+
+def alignment_of(query: Query) -> str:
+    """Return what runs are aligned by."""
+    return query.choice("align", *LABELS)
+
+
+def groups_of(summaries: Sequence[Mapping[str, Any]], query: Query) -> list[list[int]]:
+    """Return the places of runs that differ in their seed alone; each by itself if so asked."""
+    if query.choice("group", "seed", "none") == "none":
+        return [[place] for place in range(len(summaries))]
+    groups: dict[Any, list[int]] = {}
+    for place, row in enumerate(summaries):
         name = tuple(row.get(key) for key in ("experiment", "scale", "network", "variant"))
-        groups.setdefault(
-            name if row.get("seed") is not None and any(name) else curve.key, []
-        ).append(curve)
+        if not any(name):
+            name = (row.get("folder"), _name_without_seed(row), row.get("decay"))
+        groups.setdefault(row["id"] if row.get("seed") is None else name, []).append(place)
     return list(groups.values())
 
 
-def _reference(key: str, curves: list[Curve], rows: np.ndarray) -> np.ndarray:
-    for curve, row in zip(curves, rows, strict=True):
-        if curve.key == key:
-            return np.array(row)
-    raise Mistake("difference is one of the runs that are compared")
+def _name_without_seed(row: Mapping[str, Any]) -> str:
+    """Return the name of a run without the part that names its seed."""
+    name = str(row.get("name") or "")
+    return re.sub(rf"[/_-]?seed[-_=]?{row.get('seed')}(?!\d)", "", name)
+
+
+def reference_of(groups: Sequence[Sequence[int]], keys: Sequence[str], query: Query) -> int | None:
+    """Return the place of the group that is subtracted; None if none is."""
+    reference = query.parameters.get("difference")
+    if not reference:
+        return None
+    for place, group in enumerate(groups):
+        if reference in [keys[one] for one in group]:
+            return place
+    raise Mistake("the run to subtract is none of those that have this measure; choose another")
 
 
 def _band(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -176,15 +204,20 @@ def _band(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _described(group: list[Curve]) -> dict[str, Any]:
     first = group[0].summary
-    parts = [first.get("network"), first.get("variant")]
-    label = ", ".join(str(part).replace("-", " ", 1) for part in parts if part)
-    if len(group) == 1 and first.get("seed") is not None and label:
-        label += f", seed {first['seed']}"
     return {
-        "label": label or first.get("name"),
+        "label": label_of(first, len(group)),
         "runs": [curve.key for curve in group],
         "seeds": [curve.summary.get("seed") for curve in group],
         "count": len(group),
         "decay": first.get("decay"),
-        "missing": [],
     }
+
+
+def label_of(first: Mapping[str, Any], count: int) -> str:
+    """Return the name of a curve over so many seeds, by the first of them."""
+    parts = [first.get("network"), first.get("variant")]
+    label = ", ".join(str(part).replace("-", " ", 1) for part in parts if part)
+    if not label:
+        return str(first.get("name") or "") if count == 1 else _name_without_seed(first)
+    alone = count == 1 and first.get("seed") is not None
+    return f"{label}, seed {first['seed']}" if alone else label

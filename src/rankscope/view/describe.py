@@ -5,7 +5,7 @@ from typing import Any
 from rankscope.view.frames import plain
 from rankscope.view.library import Library
 from rankscope.view.opened import Opened
-from rankscope.view.quantities import GROUPS, quantities
+from rankscope.view.quantities import name_of_spectra, quantities
 from rankscope.view.query import Query
 
 MOST_ATTRS, MOST_TEXT = 100, 2_000
@@ -74,7 +74,7 @@ def _spectra(opened: Opened) -> list[dict[str, Any]]:
                 {
                     "of": stored,
                     "axis": str(array.dims[1]),
-                    "label": GROUPS.get(stored, stored.replace("_", " ")),
+                    "label": name_of_spectra(stored),
                     "k": array.shape[2],
                     "change_of": without if without != stored and without in opened.ds else None,
                 }

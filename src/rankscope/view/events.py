@@ -7,6 +7,7 @@ import numpy as np
 
 from rankscope.view.columns import Span
 from rankscope.view.frames import plain
+from rankscope.view.gaps import broken_from
 from rankscope.view.opened import Opened
 from rankscope.view.quantities import Quantity, quantities
 from rankscope.view.query import Query
@@ -56,8 +57,10 @@ def find_events(
         labels = [plain_name.label for plain_name in opened.plain[quantity.axis]]
         for row in rows:
             where = {"name": names[row], "row": int(row), "axis": quantity.axis}
-            line = known.values[:, row].astype(float)
-            for event in _of_row(labels[row], quantity.label, line, x, positions):
+            stored = known.stored[:, row]
+            line = known.values[stored, row].astype(float)
+            inside = (x[stored], positions[stored])
+            for event in _of_row(labels[row], quantity.label, line, *inside):
                 yield event | where
     yield from _of_run(opened)
 
@@ -82,11 +85,7 @@ def jumps(values: np.ndarray) -> Iterator[tuple[int, float]]:
 def _of_scalar(
     name: str, values: np.ndarray, x: np.ndarray, positions: np.ndarray
 ) -> Iterator[dict[str, Any]]:
-    broken = np.flatnonzero(~np.isfinite(values))
-    started = np.flatnonzero(np.isfinite(values))
-    # A scalar that is logged now and then is not broken in between.
-    if len(broken) and len(started) and broken[-1] == len(values) - 1 and "loss" in name:
-        first = int(started[-1]) + 1
+    if "loss" in name and (first := broken_from(values)) is not None:
         yield _event("nan", first, x, positions, f"{name} is not finite", name)
     if name in RATES:
         before, after = values[:-1], values[1:]

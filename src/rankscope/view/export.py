@@ -109,8 +109,12 @@ def _rows(
         curves = [np.atleast_2d(arrays[name]) for name in FLOW if name in arrays]
         yield from np.column_stack([arrays["time"], *(curve.T for curve in curves)]).tolist()
     else:
+        values = arrays["values"]
+        if "stored" in arrays:  # an empty cell is not stored, nan is not a number
+            missing = np.broadcast_to(arrays["stored"] == 0, values.shape)
+            values = np.where(missing, "", values.astype(object))
         beside: list[str] = [name for name in ("background", "mean") if name in arrays]
-        columns = [arrays["values"].T, *(arrays[name] for name in beside)]
+        columns = [values.T, *(arrays[name] for name in beside)]
         if "percentiles" in arrays:
             beside += [f"{level}%" for level in meta["percentile_levels"]]
             columns.append(arrays["percentiles"].T)

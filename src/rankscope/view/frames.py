@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 MAGIC = b"RSV1"
+NOT_STORED, NOT_A_NUMBER = 0, 255  # codes of cells without a value
 DTYPES = {"uint8": "u1", "int32": "<i4", "float32": "<f4", "float64": "<f8"}
 
 
@@ -48,7 +49,7 @@ def plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Scale:
-    """The range of numbers that bytes 1 to 255 stand for; 0 stands for none."""
+    """The range of numbers that bytes 1 to 254 stand for; 0 is not stored, 255 not a number."""
 
     kind: str
     low: float
@@ -68,15 +69,16 @@ class Scale:
             least = max(least, most * 1e-12, 1e-300) if usable.size else 0.1
         return cls(kind, least, most)
 
-    def bytes_of(self, values: np.ndarray) -> np.ndarray:
+    def bytes_of(self, values: np.ndarray, stored: np.ndarray) -> np.ndarray:
         """Return the code of each number; beyond the ends it is that of the end."""
         low, high, numbers = self.low, self.high, values.astype(np.float64)
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.kind == "log":
                 low, high, numbers = math.log(low), math.log(high), np.log(numbers)
             share = (numbers - low) / ((high - low) or 1.0)
-        codes = 1 + np.round(np.clip(share, 0, 1) * 254)
-        return np.where(np.isnan(share), 0, codes).astype(np.uint8)
+        codes = 1 + np.round(np.clip(share, 0, 1) * (NOT_A_NUMBER - 2))
+        codes = np.where(np.isnan(share), NOT_A_NUMBER, codes)
+        return np.where(stored, codes, NOT_STORED).astype(np.uint8)
 
     def to_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "low": self.low, "high": self.high}

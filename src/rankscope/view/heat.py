@@ -27,20 +27,26 @@ def heat_of(query: Query, opened: Opened, quantity: Quantity, rows: np.ndarray) 
     positions = _positions(query, opened, quantity)
     known = query.library.tables.values(opened, quantity, positions)
     rows = _ordered(rows, known.values, opened, quantity, query)
-    values = known.values[:, rows].T
+    values, stored = known.values[:, rows].T, known.stored[:, rows].T
     low, high = query.number("low"), query.number("high")
     if low is not None and high is not None and quantity.scale == "log" and min(low, high) <= 0:
         raise Mistake("low and high of a logarithmic scale are above 0")
     scale = Scale.of(values, quantity.scale, low=low, high=high)
     as_bytes = query.choice("format", "uint8", "float32") == "uint8"
     arrays = {
-        "values": scale.bytes_of(values) if as_bytes else values,
+        "values": scale.bytes_of(values, stored) if as_bytes else values,
         "x": opened.x[positions].astype(np.float64),
         "positions": positions.astype(np.int32),
         "rows": rows.astype(np.int32),
+        **({} if as_bytes else gaps(stored)),
     }
     meta = _meta(opened, quantity) | known.meta
     return packed(arrays, meta | {"scale": scale.to_json(), "range": value_range(values)})
+
+
+def gaps(stored: np.ndarray) -> dict[str, np.ndarray]:
+    """Return the array of a frame that says what is stored; none if everything is."""
+    return {} if stored.all() else {"stored": stored.astype(np.uint8)}
 
 
 def lines(query: Query) -> bytes:
@@ -60,12 +66,14 @@ def lines_of(
     if buckets is None:
         positions = _positions(query, opened, quantity)
         known = query.library.tables.values(opened, quantity, positions)
-        values = known.values[:, rows].T
+        values, stored = known.values[:, rows].T, known.stored[:, rows].T
     else:
         starts, ends = buckets
         covered = np.arange(starts[0], ends[-1] + 1)
         known = query.library.tables.values(opened, quantity, covered)
         values = extremes(known.values[:, rows].T, starts - starts[0], ends - starts[0])
+        stored = np.logical_or.reduceat(known.stored[:, rows].T, starts - starts[0], axis=-1)
+        stored = stored.repeat(2, axis=-1)
         positions = np.stack([starts, ends], axis=-1).reshape(-1)
     names = opened.names[quantity.axis]
     arrays = {
@@ -73,6 +81,7 @@ def lines_of(
         "x": opened.x[positions].astype(np.float64),
         "positions": positions.astype(np.int32),
         "rows": rows.astype(np.int32),
+        **gaps(stored),
     }
     meta = _meta(opened, quantity) | known.meta | {"decimated": buckets is not None}
     return arrays, meta | {"names": [names[row] for row in rows], "range": value_range(values)}

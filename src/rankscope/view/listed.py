@@ -17,7 +17,7 @@ STAGE = ("stage", "time", "until", "loss", "winner", "margin", "remarks")
 SEED = ("seed", "value", "met")
 RUN = (
     *("name", "folder", "status", "error", "experiment", "network", "variant", "scale", "seed"),
-    *("decay", "alpha_log10", "snapshots", "along", "last", "last_loss", "matrices"),
+    *("decay", "alpha_log10", "snapshots", "along", "last", "last_loss", "loss_broke", "matrices"),
     *("tracker_seconds", "tracker_share", "started"),
 )
 SOUGHT = (

@@ -27,10 +27,11 @@ def moved(query: Query) -> dict[str, Any]:
     known = query.library.tables.values(opened, quantity, positions)
     points = query.integer("points", POINTS, least=2, most=MOST_POINTS)
     limit = query.integer("limit", LIMIT, least=1, most=MOST)
-    return plain(  # type: ignore[no-any-return]
-        ranking(opened, quantity, rows, positions, known.values[:, rows], points, limit)
-        | known.meta
+    stored = known.stored[:, rows]
+    ranked = ranking(
+        opened, quantity, rows, positions, known.values[:, rows], stored, points, limit
     )
+    return plain(ranked | known.meta)  # type: ignore[no-any-return]
 
 
 def ranking(
@@ -39,10 +40,13 @@ def ranking(
     rows: np.ndarray,
     positions: np.ndarray,
     values: np.ndarray,
+    stored: np.ndarray,
     points: int,
     limit: int,
 ) -> dict[str, Any]:
-    """Return the ranking of `values` (time, row)."""
+    """Return the ranking of `values` (time, row), at the times at which any is stored."""
+    times = stored.any(axis=1)
+    values, stored, positions = values[times], stored[times], positions[times]
     x = opened.x[positions]
     shown = _shown(values, logarithmic=quantity.scale == "log")
     amount = movement(shown)
@@ -62,6 +66,7 @@ def ranking(
             "block": label.block,
             "depth": label.depth,
             **_line(values[:, place], amount[place], thin),
+            "broke": _broke(values[:, place], stored[:, place], x),
             "at": _largest_change(shown[:, place], x),
         }
 
@@ -136,6 +141,15 @@ def _group(
 
 def _without_key(group: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in group.items() if name != "key"}
+
+
+def _broke(values: np.ndarray, stored: np.ndarray, x: np.ndarray) -> float | None:
+    """Return the time from which a row is not finite up to its end; None if it is."""
+    times = np.flatnonzero(stored)
+    if not len(times) or np.isfinite(values[times[-1]]):
+        return None
+    finite = np.flatnonzero(np.isfinite(values[times]))
+    return float(x[times[finite[-1] + 1 if len(finite) else 0]])
 
 
 def _largest_change(shown: np.ndarray, x: np.ndarray) -> float | None:

@@ -13,6 +13,7 @@ import xarray as xr
 from rankscope import store
 from rankscope.plain_names import PlainName, plain_names, plain_pairs
 from rankscope.view.discovery import Place
+from rankscope.view.gaps import is_odd
 
 # What is read or held at once; a metric is computed part by part.
 MOST_BYTES = 128 * 1024 * 1024
@@ -120,7 +121,8 @@ class Opened:
 
     def _describe(self, axis: str) -> list[dict[str, Any]]:
         prefix = "product_" if axis == "product" else ""
-        m, n, r = (self.numbers(f"{prefix}{name}") for name in "mnr")
+        m, n = (self.numbers(f"{prefix}{name}") for name in "mn")
+        r = self.numbers("product_r") if axis == "product" else None  # the inner width
         kinds = self._along(f"{axis}_kind" if axis != "matrix" else "kind", axis)
         more = {name: self._along(name, axis) for name in ("part_of", "dtype", "earlier", "later")}
         chance = self.numbers("chance") if axis == "pair" else None
@@ -169,6 +171,19 @@ class Opened:
         """Return the first `k` values of one row at some times."""
         along, axis, last = map(str, self.ds[of].dims)
         return self.read(of, **{along: when, axis: row, last: slice(0, k)})
+
+    def is_odd(self, positions: np.ndarray, axis: str, row: int) -> np.ndarray:
+        """Return at which times a row was measured and is zero or not finite.
+
+        The rows of another axis than that of `status` are odd where any matrix is.
+        """
+        if "status" not in self.ds or not len(positions):
+            return np.zeros(len(positions), bool)
+        first = int(positions[0])
+        part: dict[str, Any] = {self.along: slice(first, int(positions[-1]) + 1)}
+        status = self._part("status", part).transpose(self.along, ...)
+        odd = is_odd(status)[positions - first]
+        return np.asarray(odd[:, row] if axis in status.dims else odd.any(axis=1))
 
     def part(self, names: Iterable[str], **selection: Any) -> xr.Dataset:
         """Return a part of some variables with its values, and the coordinates they have."""

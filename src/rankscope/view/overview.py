@@ -48,20 +48,21 @@ def overview_frame(ds: xr.Dataset, *, of: str | None = None, metric: str | None 
     table = Table(opened, quantity.of, quantity.axis)
     for _ in table.work([quantity.metric], positions):
         pass
-    values, _ = table.column(quantity.metric).at(positions)
+    known = Values(*table.column(quantity.metric).at(positions))
     rows = opened.whole(quantity.axis)
     # A run may store its spectra at some of its snapshots only.
-    stored = ~np.isnan(values[:, rows]).all(axis=1)
-    stored |= not stored.any()
-    cells, columns = values[stored][:, rows], positions[stored]
-    moved = ranking(opened, quantity, rows, columns, cells, POINTS, MOVED)
-    rows, cells = rows[:ROWS], cells[:, :ROWS]
+    times = known.stored[:, rows].any(axis=1)
+    times |= not times.any()
+    cells, stored, columns = known.values[times][:, rows], known.stored[times], positions[times]
+    stored = stored[:, rows]
+    moved = ranking(opened, quantity, rows, columns, cells, stored, POINTS, MOVED)
+    rows, cells, stored = rows[:ROWS], cells[:, :ROWS], stored[:, :ROWS]
     scale = Scale.of(cells, quantity.scale)
     scalars = _scalars(opened)
     lines = [opened.read(name)[positions].astype(np.float64) for name in scalars]
     described = opened.rows_of(quantity.axis)
     arrays = {
-        "heat": scale.bytes_of(cells.T),
+        "heat": scale.bytes_of(cells.T, stored.T),
         "heat_x": opened.x[columns].astype(np.float64),
         "x": opened.x[positions].astype(np.float64),
         "positions": positions.astype(np.int32),
@@ -76,7 +77,7 @@ def overview_frame(ds: xr.Dataset, *, of: str | None = None, metric: str | None 
         "rows_info": [described[row] for row in rows],
         "scalar_names": [name.replace("_", " ") for name in scalars],
         "moved": moved,
-        "events": list(find_events(opened, positions, quantity, Values(values, 1.0))),
+        "events": list(find_events(opened, positions, quantity, known)),
     }
     return packed(arrays, meta)
 

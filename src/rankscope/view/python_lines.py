@@ -3,15 +3,23 @@
 import keyword
 from collections.abc import Iterator
 
-from rankscope.view.compare import rows_together
+from rankscope.view.compare import (
+    alignment_of,
+    axis_of,
+    compared_keys,
+    groups_of,
+    label_of,
+    reference_of,
+    rows_together,
+)
+from rankscope.view.library import Unknown
 from rankscope.view.opened import Opened
-from rankscope.view.quantities import VALUE, Quantity
+from rankscope.view.quantities import LEADING, VALUE, Quantity
 from rankscope.view.query import Mistake, Query
-from rankscope.view.spectra import LEVELS, spectrum_of
+from rankscope.view.spectra import LEVELS, norm_of, spectrum_of
 from rankscope.view.spectrum import SHARES, change_of
 from rankscope.view.theory import FLOW, theory
 
-MOST_RUNS = 24
 CHOICES = ("rows", "row", "matrix", "pair", "kind", "block")  # of rows, in an address
 
 
@@ -19,48 +27,111 @@ def python_lines(query: Query, panel: str) -> str:
     """Return lines that compute what a panel shows."""
     if panel in ("claims", "runs"):
         raise Mistake("this table is of many runs; open one of them for its lines of Python")
-    together = panel in ("compare", "curves")
-    keys = query.texts("run") if together else [query.text("run")]
-    keys = [theory(query)["predicted"]] if panel == "stages" else keys
-    lines = []
-    for number, key in enumerate(keys[:MOST_RUNS]):
+    if panel in ("compare", "curves"):
+        lines = list(_comparison(query, panel))
+    else:
+        key = theory(query)["predicted"] if panel == "stages" else query.text("run")
         opened = query.library.open(key)
-        name = "run" if len(keys) == 1 else f"run_{number}"
-        lines.append(f"{name} = rs.open({str(opened.place.path)!r})")
-        lines += _code(query, opened, panel, name)
+        lines = [_opening(opened), *_code(query, opened, panel)]
     imports = ["import numpy as np"] * any("np." in line for line in lines)
     return "\n".join([*imports, "import rankscope as rs", "", *lines]) + "\n"
 
 
-def _code(query: Query, opened: Opened, panel: str, run: str) -> Iterator[str]:
-    first, last = query.number("from"), query.number("to")
-    if panel not in ("spectrum", "ranks", "stages") and (first is not None or last is not None):
-        yield f"{run} = {run}.sel({_argument(opened.along, f'slice({first}, {last})')})"
+def _opening(opened: Opened) -> str:
+    return f"run = rs.open({str(opened.place.path)!r})"
+
+
+def _comparison(query: Query, panel: str) -> Iterator[str]:
+    """Yield lines for the curves of several runs on one grid, their bands and differences."""
+    align, known = alignment_of(query), []
+    summaries = {row["id"]: row for row in query.library.summaries()}
+    yield "curves = []"
+    for key in compared_keys(query):
+        try:
+            opened = query.library.open(key)
+            quantity = query.quantity(opened)
+            rows_together(query, opened, quantity.axis)
+            name, unit = axis_of(opened, align)
+        except Unknown:
+            raise
+        except (LookupError, ValueError):  # the panel leaves this run out
+            continue
+        known.append(summaries[key])
+        yield _opening(opened)
+        yield from _values(query, opened, quantity)
+        yield f"mean = values.where(np.isfinite(values)).mean({quantity.axis!r}).values"
+        yield f"x = run[{name!r}].values" + (f" / {unit!r}" if unit != 1 else "")
+        yield (
+            "curves.append((np.fmin.accumulate(x), mean))"
+            if align == "loss"
+            else ("curves.append((x, mean))")
+        )
+    groups = groups_of(known, query)
+    labelled = [(label_of(known[group[0]], len(group)), group) for group in groups]
+    yield "for place, (x, y) in enumerate(curves):"
+    yield "    order = np.argsort(x, kind='stable')"
+    yield "    order = order[np.isfinite(x[order]) & np.isfinite(y[order])]"
+    yield "    x, first = np.unique(x[order], return_index=True)"
+    yield "    curves[place] = (x, y[order][first])"
+    yield "grid = np.unique(np.concatenate([x for x, _ in curves]))"
+    yield "rows = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in curves])"
+    reference = reference_of(groups, [row["id"] for row in known], query)
+    if reference is not None:
+        yield f"rows = rows - rows[{groups[reference]!r}].mean(0)"
+    yield f"for label, places in {labelled!r}:"
+    yield "    band = rows[places]"
+    if panel == "compare":
+        yield "    print(label, band.mean(0), band.min(0), band.max(0))"
+        return
+    wanted = query.number("step")
+    yield f"    at = {'-1' if wanted is None else f'np.abs(grid - {wanted}).argmin()'}"
+    yield "    mean = band.mean(0)"
+    yield "    print(label, len(places), grid[at], mean[at], mean[np.isfinite(mean)][[0, -1]])"
+
+
+def _code(query: Query, opened: Opened, panel: str) -> Iterator[str]:
     if panel == "scalars":
-        names = query.texts("name") or list(opened.scalars())
-        yield f"print({run}[{names!r}].to_dataframe())"
-    elif panel == "theory/flow":
-        yield f"flow = {run}[{[name for name in FLOW if name in opened.ds]!r}]"
+        yield from _scalars(query, opened)
+        return
+    if panel not in ("spectrum", "ranks", "stages"):
+        yield from _interval(query, opened.along)
+    if panel == "theory/flow":
+        yield f"flow = run[{[name for name in FLOW if name in opened.ds]!r}]"
         yield "print(flow)"
     elif panel == "stages":
-        yield from _stages(opened, run)
+        yield from _stages(opened)
     elif panel == "ranks":
-        yield from _ranks(query, opened, run)
+        yield from _ranks(query, opened)
     elif panel in ("spectra", "spectrum"):
-        yield from _spectra(query, opened, panel, run)
+        yield from _spectra(query, opened, panel)
     elif panel == "alignment" and (query.has("row") or query.has("pair")):
-        yield from _diagonal(query, opened, run)
+        yield from _diagonal(query, opened)
     else:
         quantity = query.quantity(opened)
-        yield from _values(query, opened, quantity, run)
-        if panel == "compare":
-            yield f"print(values.mean({quantity.axis!r}).to_series())"
-        elif panel == "curves":
-            yield from _curve(query, opened, quantity)
-        elif panel in ("moved", "kinds", "depths"):
+        yield from _values(query, opened, quantity)
+        if panel in ("moved", "kinds", "depths"):
             yield from _moved(query, opened, panel, quantity)
         else:
             yield f"print(values.transpose({quantity.axis!r}, {opened.along!r}).values)"
+
+
+def _interval(query: Query, along: str) -> Iterator[str]:
+    """Yield the line that cuts the run to the interval that is asked for."""
+    first, last = query.number("from"), query.number("to")
+    if first is not None or last is not None:
+        yield f"run = run.sel({_argument(along, f'slice({first}, {last})')})"
+
+
+def _scalars(query: Query, opened: Opened) -> Iterator[str]:
+    """Yield lines for scalars, those of snapshots and those of every step apart."""
+    known = opened.scalars()
+    names = query.texts("name") or list(known)
+    axes = list(dict.fromkeys(known[name] for name in names))
+    for along in axes:
+        yield from _interval(query, along)
+    for along in axes:
+        chosen = [name for name in names if known[name] == along]
+        yield f"print(run[{chosen!r}].to_dataframe())"
 
 
 def _moved(query: Query, opened: Opened, panel: str, quantity: Quantity) -> Iterator[str]:
@@ -86,44 +157,38 @@ def _moved(query: Query, opened: Opened, panel: str, quantity: Quantity) -> Iter
     yield "    print(group, len(names), moved.sel(rows).mean().item(), mean[:1], mean[-1:])"
 
 
-def _curve(query: Query, opened: Opened, quantity: Quantity) -> Iterator[str]:
-    """Yield lines for the mean of one run, at its ends and at the cursor."""
-    along, wanted = opened.along, query.number("step")
-    yield f"mean = values.mean({quantity.axis!r}).dropna({along!r})"
-    yield f"print(mean.isel({{{along!r}: [0, -1]}}).values)"
-    if wanted is not None and query.text("align", "step") == "step":
-        yield f"print(mean.sel({{{along!r}: {wanted}}}, method='nearest').item())"
-
-
-def _stages(opened: Opened, run: str) -> Iterator[str]:
+def _stages(opened: Opened) -> Iterator[str]:
     """Yield lines for the stages that Algorithm 1 predicts; winners by their names."""
     arrays = opened.ds.data_vars.items()
     names = [str(name) for name, array in arrays if array.dims == ("stage",)]
-    yield f"stages = {run}[{names!r}].to_dataframe()"
+    yield f"stages = run[{names!r}].to_dataframe()"
     if "stage_winner" in names and "coordinate" in opened.names:
-        yield f"names = {run}['coordinate'].to_series().reset_index(drop=True)"
+        yield "names = run['coordinate'].to_series().reset_index(drop=True)"
         yield "stages = stages.join(names.rename('winner'), on='stage_winner')"
     yield "print(stages)"
 
 
-def _ranks(query: Query, opened: Opened, run: str) -> Iterator[str]:
+def _ranks(query: Query, opened: Opened) -> Iterator[str]:
     """Yield lines for the ranks of one spectrum, at the start and now, and of the change."""
     stored, axis = spectrum_of(query, opened)
     name = opened.names[axis][query.row(opened, axis)]
     changed = change_of(opened, stored)
-    yield f"chosen = {run}.sel({_argument(axis, repr(name))})"
+    leading = bool(norm_of(stored))
+    whole = [of and of.replace(LEADING, "singular_values") for of in (stored, changed)]
+    yield f"chosen = run.sel({_argument(axis, repr(name))})"
     yield f"now = chosen.{_at_cursor(query, opened)}"
     yield f"start = chosen.isel({_argument(opened.along, '0')})"
-    yield f"parts = {{'start': (start, {stored!r}), 'now': (now, {stored!r})}}"
+    yield f"parts = {{'start': (start, {whole[0]!r}), 'now': (now, {whole[0]!r})}}"
     if changed:
-        yield f"parts['change'] = (now, {changed!r})"
+        yield f"parts['change'] = (now, {whole[1]!r})"
     yield "ranks = {}"
     yield "for name, (part, of) in parts.items():"
-    for rank in ("effective", "stable", "numerical"):
+    known = ["stable"] if leading else ["effective", "stable", "numerical"]
+    for rank in known:
         yield f"    {rank} = part.rankscope.{rank}_rank(of=of).item()"
     shares = [share / 100 for share in SHARES]
     yield f"    energy = [part.rankscope.energy_rank(of=of, fraction=f).item() for f in {shares}]"
-    yield "    ranks[name] = [effective, stable, numerical, *energy]"
+    yield f"    ranks[name] = [{', '.join(known)}, *energy]"
     yield "print(ranks)"
 
 
@@ -136,11 +201,11 @@ def _at_cursor(query: Query, opened: Opened) -> str:
     return f"isel({_argument(opened.along, position)})"
 
 
-def _spectra(query: Query, opened: Opened, panel: str, run: str) -> Iterator[str]:
+def _spectra(query: Query, opened: Opened, panel: str) -> Iterator[str]:
     stored = query.text("of", "singular_values")
     axis = str(opened.ds[stored].dims[1]) if stored in opened.ds else "matrix"
     name = opened.names[axis][query.row(opened, axis)]
-    yield f"spectra = {run}[{stored!r}].sel({_argument(axis, repr(name))})"
+    yield f"spectra = run[{stored!r}].sel({_argument(axis, repr(name))})"
     length = str(opened.ds[stored].dims[2])
     if panel == "spectra":
         shares = [level / 100 for level in LEVELS]
@@ -148,38 +213,42 @@ def _spectra(query: Query, opened: Opened, panel: str, run: str) -> Iterator[str
         yield "print(spectra.values, percentiles.values)"
         return
     yield f"spectrum = spectra.{_at_cursor(query, opened)}"
-    yield f"energy = (spectrum**2).cumsum({length!r}) / (spectrum**2).sum()"
+    total = "(spectrum**2).sum()"
+    if norm := norm_of(stored):
+        selected = f"run[{norm!r}].sel({_argument(axis, repr(name))})"
+        total = f"{selected}.{_at_cursor(query, opened)}.item() ** 2"
+    yield f"energy = (spectrum**2).cumsum({length!r}) / {total}"
     yield "print(spectrum.values, energy.values)"
 
 
-def _diagonal(query: Query, opened: Opened, run: str) -> Iterator[str]:
+def _diagonal(query: Query, opened: Opened) -> Iterator[str]:
     """Yield lines for the alignment of one pair: direction by direction, and its mean."""
     stored = query.text("of", "alignment")
     name = opened.names["pair"][int(query.rows(opened, "pair", most=1)[0])]
-    yield f"pair = {run}.sel(pair={name!r})"
+    yield f"pair = run.sel(pair={name!r})"
     yield f"values = pair[{stored!r}].transpose('i', {opened.along!r})"
     yield f"mean = pair.rankscope.mean_alignment(of={stored!r})"
     yield f"background = pair[{stored + '_background'!r}]"
     yield "print(values.values, mean.values, background.values)"
 
 
-def _values(query: Query, opened: Opened, quantity: Quantity, run: str) -> Iterator[str]:
+def _values(query: Query, opened: Opened, quantity: Quantity) -> Iterator[str]:
     """Yield lines for a number of each row at each time."""
     axis = quantity.axis
-    call = f"{run}[{quantity.of!r}]"
+    call = f"run[{quantity.of!r}]"
     if quantity.metric != VALUE:
         name, options = quantity.metric, f"of={quantity.of!r}"
         if name.startswith("energy_rank_"):
             name, share = "energy_rank", int(name.rpartition("_")[2]) / 100
             options = f"fraction={share}, {options}"
-        call = f"{run}.rankscope.{name}({options})"
+        call = f"run.rankscope.{name}({options})"
     yield f"values = {call}"
     if any(query.has(name) for name in CHOICES):
         rows = rows_together(query, opened, axis)
         names = repr([opened.names[axis][row] for row in rows])
         yield f"values = values.sel({_argument(axis, names)})"
     elif query.text("parts", "0") == "0" and len(opened.whole(axis)) < opened.ds.sizes[axis]:
-        whole = f"({run}['part_of'] == '').values"
+        whole = "(run['part_of'] == '').values"
         yield f"values = values.isel({_argument(axis, whole)})"
 
 

@@ -70,6 +70,7 @@ ALIGNMENTS = {
     "mean_alignment": Metric("mean alignment", RankscopeAccessor.mean_alignment, domain=(0.0, 1.0)),
 }
 VALUE = "value"  # the metric of an array that is shown as it is stored
+# Names of stored spectra; leading parts of them have the same.
 GROUPS = {
     "singular_values": "weights",
     "change_singular_values": "changes",
@@ -157,6 +158,11 @@ def _group(of: str) -> str:
     return GROUPS.get(of, "alignment" if of.startswith("alignment") else "other")
 
 
+def name_of_spectra(stored: str) -> str:
+    """Return what stored spectra, or the leading values of them, are called on the page."""
+    return GROUPS.get(_whole_name(stored), stored.replace("_", " "))
+
+
 def measured(part: xr.Dataset, of: str, metric: str, along: str) -> np.ndarray:
     """Return the values (time, row) of a quantity for some times of a run."""
     if metric == VALUE:
@@ -168,6 +174,11 @@ def measured(part: xr.Dataset, of: str, metric: str, along: str) -> np.ndarray:
     return np.asarray(values.transpose(along, ...).to_numpy(), np.float32)
 
 
+def stored_name(ds: xr.Dataset, of: str) -> str:
+    """Return the name of the array that holds spectra, or their leading part."""
+    return of if of in ds else of.replace("singular_values", LEADING)
+
+
 def inputs(ds: xr.Dataset, of: str, metric: str) -> list[str]:
     """Return the names of the variables that a quantity is computed from."""
     if metric == "relative_alignment":
@@ -175,5 +186,5 @@ def inputs(ds: xr.Dataset, of: str, metric: str) -> list[str]:
     if metric == "numerical_rank" and of == "change_singular_values":
         return [of, "singular_values"]
     if of not in ds:
-        return [of.replace("singular_values", part) for part in (LEADING, "leading_frobenius")]
+        return [stored_name(ds, of), of.replace("singular_values", "leading_frobenius")]
     return [of]

@@ -6,6 +6,7 @@ import numpy as np
 
 from rankscope.view.frames import Scale, packed, value_range
 from rankscope.view.opened import Opened
+from rankscope.view.quantities import LEADING
 from rankscope.view.query import Mistake, Query
 
 HEIGHT, MOST_HEIGHT = 256, 1024
@@ -16,33 +17,56 @@ PART_BYTES = 16 * 1024 * 1024
 def spectra(query: Query) -> bytes:
     """Return the singular values of one matrix, index x time, in a logarithmic code."""
     opened = query.run()
-    stored, axis = spectrum_of(query, opened)
+    of, axis = spectrum_of(query, opened)
     row = query.row(opened, axis)
     positions = query.span().positions(opened.x)
-    k = length_of(opened, stored, axis, row)
+    k = length_of(opened, of, axis, row)
     height = query.integer("height", HEIGHT, least=2, most=MOST_HEIGHT)
     index = np.unique(np.linspace(0, max(0, k - 1), min(height, max(1, k))).round().astype(int))
     values = np.empty((len(index), len(positions)), np.float32)
+    stored = np.zeros(len(positions), bool)
     percentiles = np.full((len(LEVELS), len(positions)), np.nan, np.float32)
-    for target, part in _parts(opened, stored, row, positions, k):
+    for target, part in _parts(opened, of, row, positions, k):
+        stored[target] = ~np.isnan(part).all(1)
         values[:, target] = part[:, index].T if k else np.nan
         ordered = np.sort(part, axis=1)  # NaN at the end, as in a spectrum that failed
         places = [round(level / 100 * max(0, k - 1)) for level in LEVELS]
         percentiles[:, target] = ordered[:, places].T if k else np.nan
+    stored |= opened.is_odd(positions, axis, row)
     scale = Scale.of(values, "log", low=query.number("low"), high=query.number("high"))
     if scale.low <= 0 or scale.high <= 0:
         raise Mistake("low and high of a logarithmic scale are above 0")
     as_bytes = query.choice("format", "uint8", "float32") == "uint8"
     arrays = {
-        "values": scale.bytes_of(values) if as_bytes else values,
+        "values": scale.bytes_of(values, stored) if as_bytes else values,
+        "stored": stored.astype(np.uint8),
         "x": opened.x[positions].astype(np.float64),
         "positions": positions.astype(np.int32),
         "index": index.astype(np.int32),
         "percentiles": percentiles,
+        **_norms(opened, of, positions, axis, row),
     }
-    meta = {"k": k, "name": opened.names[axis][row], "percentile_levels": LEVELS, "of": stored}
+    meta = {"k": k, "name": opened.names[axis][row], "percentile_levels": LEVELS, "of": of}
+    meta |= {"whole_k": whole_length(opened, of, axis, row)}
     meta |= {"row": row, "axis": axis, "along": opened.along, "commit": opened.commit}
     return packed(arrays, meta | {"scale": scale.to_json(), "range": value_range(values)})
+
+
+def _norms(
+    opened: Opened, of: str, positions: np.ndarray, axis: str, row: int
+) -> dict[str, np.ndarray]:
+    """Return the Frobenius norms that runs with leading values store beside them."""
+    name = norm_of(of)
+    if name not in opened.ds or not len(positions):
+        return {}
+    part = slice(int(positions[0]), int(positions[-1]) + 1)
+    norms = opened.read(name, **{opened.along: part, axis: row})[positions - positions[0]]
+    return {"norms": norms.astype(np.float64)}
+
+
+def norm_of(of: str) -> str:
+    """Return the name of the norms beside leading values; "" for whole spectra."""
+    return of.replace(LEADING, "leading_frobenius") if LEADING in of else ""
 
 
 def spectrum_of(query: Query, opened: Opened) -> tuple[str, str]:
@@ -55,15 +79,18 @@ def spectrum_of(query: Query, opened: Opened) -> tuple[str, str]:
 
 
 def length_of(opened: Opened, of: str, axis: str, row: int) -> int:
-    """Return the number of singular values of one matrix; the rest of its row is padding."""
-    stored = int(opened.ds[of].shape[2])
+    """Return the number of stored values of one matrix; the rest of its row is padding."""
+    return min(int(opened.ds[of].shape[2]), whole_length(opened, of, axis, row))
+
+
+def whole_length(opened: Opened, of: str, axis: str, row: int) -> int:
+    """Return the number of singular values of one matrix, all of which may be stored or not."""
     shape = opened.rows_of(axis)[row] if axis in opened.names else {}
-    if "k" not in shape or opened.ds[of].dims[2] != "k":
-        return stored
-    length = int(shape["k"])
+    if "k" not in shape:
+        return int(opened.ds[of].shape[2])
     if of.startswith("product_change_"):  # a difference of products of inner width r
-        length = min(shape["m"], shape["n"], 2 * length)
-    return min(stored, length)
+        return min(int(shape["m"]), int(shape["n"]), 2 * int(shape["k"]))
+    return int(shape["k"])
 
 
 def _parts(

@@ -9,10 +9,12 @@ from rankscope import metrics
 from rankscope.view.chance import edges, expected_values
 from rankscope.view.frames import packed
 from rankscope.view.opened import Opened
+from rankscope.view.quantities import LEADING
 from rankscope.view.query import Query
-from rankscope.view.spectra import length_of, spectrum_of
+from rankscope.view.spectra import length_of, norm_of, spectrum_of, whole_length
 
 SHARES = (50, 90, 99)
+RANKS = ("effective", "stable", "numerical", *map(str, SHARES))
 
 
 def spectrum(query: Query) -> bytes:
@@ -22,8 +24,6 @@ def spectrum(query: Query) -> bytes:
     row = query.row(opened, axis)
     position = _position(query, opened)
     info = opened.rows_of(axis)[row] if axis in opened.names else {}
-    if opened.ds[stored].dims[2] != "k":  # a part of a spectrum has no ranks
-        info = {key: info.get(key) for key in ("name", "label")}
     k = length_of(opened, stored, axis, row)
     now, start = (opened.spectra(stored, place, row, k) for place in (position, 0))
     changed = change_of(opened, stored)
@@ -33,27 +33,39 @@ def spectrum(query: Query) -> bytes:
         change = opened.spectra(changed, position, row, change_k)
     rounding = _rounding_floor(opened, info, axis, row, position)
     is_change = stored == "change_singular_values"
-    noise, chance = _noise(info, axis, now)
+    norms = {
+        "now": _norm(opened, stored, position, axis, row, now),
+        "start": _norm(opened, stored, 0, axis, row, start),
+        "change": _norm(opened, changed or "", position, axis, row, change),
+    }
+    noise, chance = _noise(info, axis, norms["now"])
     if noise is not None:
         noise |= {"solver_floor": _solver_floor(info, now), "rounding_floor": rounding}
     arrays = {"now": now, "start": start, "change": change, "chance": chance}
-    arrays |= {f"energy_{name}": _energy(arrays[name]) for name in ("now", "start", "change")}
+    arrays |= {f"energy_{name}": _energy(arrays[name], norm) for name, norm in norms.items()}
+    if norm_of(stored):
+        ranks = {name: _leading_ranks(arrays[name], norm) for name, norm in norms.items()}
+    else:
+        now_floor, start_floor = (
+            rounding if is_change else _solver_floor(info, S) for S in (now, start)
+        )
+        change_floor = rounding if axis == "matrix" else _solver_floor(info, change)
+        ranks = {
+            "now": _ranks(now, now_floor),
+            "start": _ranks(start, start_floor),
+            "change": _ranks(change, change_floor),
+        }
     meta: dict[str, Any] = {key: info.get(key) for key in ("name", "label", "m", "n")}
     meta |= {
         "x": opened.x[position],
         "position": position,
         "k": k,
+        "whole_k": whole_length(opened, stored, axis, row),
         "of": stored,
         "row": row,
         "axis": axis,
         "status": _status(opened, axis, row, position),
-        "ranks": {
-            "now": _ranks(now, rounding if is_change else _solver_floor(info, now)),
-            "start": _ranks(start, rounding if is_change else _solver_floor(info, start)),
-            "change": _ranks(change, rounding if axis == "matrix" else _solver_floor(info, change))
-            if change.size
-            else None,
-        },
+        "ranks": ranks | ({} if change.size else {"change": None}),
         "noise": noise,
         "commit": opened.commit,
     }
@@ -75,19 +87,40 @@ def change_of(opened: Opened, of: str) -> str | None:
     """Return the name of the spectra of the change; None if the run has none, or `of` are these."""
     if "change_" in of:
         return None
-    name = of.replace("singular_values", "change_singular_values")
-    return name if name != of and name in opened.ds else None
+    for whole in ("singular_values", LEADING):
+        name = of.replace(whole, f"change_{whole}")
+        if name != of and name in opened.ds:
+            return name
+    return None
 
 
-def _energy(S: np.ndarray) -> np.ndarray:
+def _norm(opened: Opened, of: str, when: int, axis: str, row: int, S: np.ndarray) -> float:
+    """Return the Frobenius norm of a matrix, of which `S` may be a leading part."""
+    if name := norm_of(of):
+        return float(opened.read(name, **{opened.along: when, axis: row}))
+    return float(np.linalg.norm(S.astype(np.float64)))
+
+
+def _energy(S: np.ndarray, norm: float) -> np.ndarray:
     """Return the share of the sum of squares that the largest values hold."""
     squares = S.astype(np.float64) ** 2
-    total = squares.sum()
-    return np.cumsum(squares) / total if total > 0 else np.full(len(S), np.nan)
+    return np.cumsum(squares) / norm**2 if norm > 0 else np.full(len(S), np.nan)
+
+
+def _leading_ranks(S: np.ndarray, norm: float) -> dict[str, float | None]:
+    """Return the ranks that follow from leading values and the norm."""
+    if not S.size:
+        return {}
+    stable = (norm / S[0]) ** 2 if S[0] > 0 else math.nan
+    energy = {str(share): metrics.energy_rank(S, share / 100, norm=norm) for share in SHARES}
+    ranks = {"stable": stable, **energy}
+    return {name: _finite(float(rank)) for name, rank in ranks.items()}
 
 
 def _ranks(S: np.ndarray, floor: float | None) -> dict[str, float | None]:
     """Return the ranks of one spectrum. floor: what counts as rounding."""
+    if not np.isfinite(S).all():
+        return dict.fromkeys(RANKS)
     if not S.size or floor is None:
         return {}
     ranks = {
@@ -131,10 +164,10 @@ def _status(opened: Opened, axis: str, row: int, position: int) -> str | None:
 
 
 def _noise(
-    info: dict[str, Any], axis: str, S: np.ndarray
+    info: dict[str, Any], axis: str, norm: float
 ) -> tuple[dict[str, Any] | None, np.ndarray]:
     """Return the spread of a random matrix of the same norm, and its spectrum."""
-    m, n, norm = info.get("m"), info.get("n"), float(np.linalg.norm(S.astype(np.float64)))
+    m, n = info.get("m"), info.get("n")
     if not m or not n or axis != "matrix" or not math.isfinite(norm):
         return None, np.zeros(0)
     noise: dict[str, Any] = {

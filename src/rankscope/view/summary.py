@@ -15,6 +15,7 @@ from rankscope.store.chunk import Damage
 from rankscope.store.source import Folder
 from rankscope.store.stored_run import StoredRun
 from rankscope.view.discovery import Place
+from rankscope.view.gaps import broken_from
 from rankscope.view.network_titles import network_title
 
 SCALES = ("paper", "small", "smoke")
@@ -47,7 +48,7 @@ def summary(place: Place) -> dict[str, Any]:
         }
         if length and along in arrays:
             row["last"] = _number(run.read(along, length - 1).item())
-        row["last_loss"] = _last_loss(run, along, length)
+        row |= _last_loss(run, along, length)
         row |= _cost(run, along, length)
     return row
 
@@ -84,6 +85,7 @@ def _empty(place: Place) -> dict[str, Any]:
         "snapshots",
         "last",
         "last_loss",
+        "loss_broke",
         "matrices",
         "products",
         "pairs",
@@ -111,7 +113,7 @@ def _sizes(array: Any) -> Iterator[tuple[str, int]]:
 def _kind(arrays: Mapping[str, Any]) -> str:
     if "z" in arrays or "stage_time" in arrays or arrays.keys() >= {"time", "singular_values"}:
         return "theory"
-    return "training" if "singular_values" in arrays else "other"
+    return "training" if {"singular_values", "leading_values"} & arrays.keys() else "other"
 
 
 def _named(path: Path, attrs: Mapping[str, Any]) -> dict[str, Any]:
@@ -142,14 +144,16 @@ def _named(path: Path, attrs: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def _last_loss(run: StoredRun, along: str, length: int) -> float | None:
+def _last_loss(run: StoredRun, along: str, length: int) -> dict[str, Any]:
+    """Return the last finite loss, and whether it stayed finite."""
     for name in LOSSES:
         array = run.root.arrays.get(name)
         if array is not None and array.dims == (along,) and length:
             values = run.read(name, slice(max(0, length - TAIL), length)).astype(float)
             finite = values[np.isfinite(values)]
-            return float(finite[-1]) if finite.size else None
-    return None
+            last = float(finite[-1]) if finite.size else None
+            return {"last_loss": last, "loss_broke": broken_from(values) is not None}
+    return {}
 
 
 def _cost(run: StoredRun, along: str, length: int) -> dict[str, Any]:

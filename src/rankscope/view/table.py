@@ -7,57 +7,68 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.view.columns import coarse_first
+from rankscope.view.gaps import is_stored
 from rankscope.view.opened import Opened, TooLarge
-from rankscope.view.quantities import inputs, measured
+from rankscope.view.quantities import inputs, measured, stored_name
 
 CELLS = 50_000_000  # values of one metric
 PART_BYTES = 2 * 1024 * 1024  # spectra that metrics see at once
 
 
 class Column:
-    """One metric: a float32 number for each time and row, and which times are known."""
+    """One metric: a float32 number for each time and row, and which times are known.
+
+    stored: whether the run stores what the number is computed from.
+    """
 
     def __init__(self, rows: int) -> None:
         self.values = np.empty((0, rows), np.float32)
+        self.stored = np.empty((0, rows), bool)
         self.known = np.zeros(0, bool)
         self.length = 0
         self._lock = threading.Lock()  # one thread computes while others read and grow
 
     @property
     def nbytes(self) -> int:
-        return self.length * self.values.shape[1] * 4 + self.length
+        return self.length * (self.values.shape[1] * 5 + 1)
 
     def grow(self, length: int) -> None:
         """Make room for `length` times; those that are new are not known."""
         with self._lock:
             if length > len(self.known):
                 room = length if not self.length else length + length // 4 + 64
-                values = np.empty((room, self.values.shape[1]), np.float32)
-                known = np.zeros(room, bool)
-                values[: self.length] = self.values[: self.length]
-                known[: self.length] = self.known[: self.length]
-                self.values, self.known = values, known
+                grown = (
+                    np.empty((room, self.values.shape[1]), np.float32),
+                    np.empty((room, self.values.shape[1]), bool),
+                    np.zeros(room, bool),
+                )
+                for new, old in zip(grown, (self.values, self.stored, self.known), strict=True):
+                    new[: self.length] = old[: self.length]
+                self.values, self.stored, self.known = grown
             self.length = length
 
-    def put(self, positions: np.ndarray, values: np.ndarray) -> None:
+    def put(self, positions: np.ndarray, values: np.ndarray, stored: np.ndarray) -> None:
         """Set the values at some positions."""
         with self._lock:
             self.values[positions] = values
+            self.stored[positions] = stored
             self.known[positions] = True
 
-    def at(self, positions: np.ndarray) -> tuple[np.ndarray, float]:
-        """Return the values at `positions`, and the share of them that is known.
+    def at(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+        """Return the values at `positions`, whether they are stored, and the share that is known.
 
         Those that are not known yet repeat the nearest known one on the left, or the first.
         """
         with self._lock:
             there = np.flatnonzero(self.known[positions])
             if len(there) == len(positions):
-                return self.values[positions], 1.0
+                return self.values[positions], self.stored[positions], 1.0
             if not len(there):
-                return np.full((len(positions), self.values.shape[1]), np.nan, np.float32), 0.0
+                nothing = np.full((len(positions), self.values.shape[1]), np.nan, np.float32)
+                return nothing, np.zeros(nothing.shape, bool), 0.0
             left = np.searchsorted(there, np.arange(len(positions)), "right") - 1
-            return self.values[positions[there[left.clip(0)]]], len(there) / len(positions)
+            nearest = positions[there[left.clip(0)]]
+            return self.values[nearest], self.stored[nearest], len(there) / len(positions)
 
     def missing(self) -> np.ndarray:
         """Return the positions that are not known."""
@@ -156,23 +167,29 @@ class Table:
 
     def _compute(self, opened: Opened, metrics: list[str], positions: np.ndarray) -> Iterator[None]:
         """Compute some metrics at neighbouring positions, which are read once."""
-        names = sorted({name for metric in metrics for name in inputs(opened.ds, self.of, metric)})
+        names = {name for metric in metrics for name in inputs(opened.ds, self.of, metric)}
+        names |= {"status"} & opened.ds.keys()
+        array = stored_name(opened.ds, self.of)
         first, last = int(positions[0]), int(positions[-1]) + 1
         try:
-            loaded = opened.part(names, **{opened.along: slice(first, last)})
+            loaded = opened.part(sorted(names), **{opened.along: slice(first, last)})
             if len(positions) < last - first:
                 loaded = loaded.isel({opened.along: positions - first})
             per_row = max(1, loaded.nbytes // max(1, len(positions)))
             rows = max(1, PART_BYTES // per_row)
             for start in range(0, len(positions), rows):
                 part = loaded.isel({opened.along: slice(start, start + rows)})
+                stored = is_stored(part, array, opened.along)
                 for metric in metrics:
                     if not self.known(metric, positions[start : start + rows]):
                         values = measured(part, self.of, metric, opened.along)
-                        self.column(metric).put(positions[start : start + rows], values)
+                        stored_here = stored | ~np.isnan(values)
+                        here = positions[start : start + rows]
+                        self.column(metric).put(here, values, stored_here)
                         yield
         except Exception as damage:  # whatever a file holds, the rest of the run is shown
             self.damage = str(damage)
             for metric in metrics:
-                self.column(metric).put(positions, np.full(self._rows, np.nan, np.float32))
+                nothing = np.full(self._rows, np.nan, np.float32)
+                self.column(metric).put(positions, nothing, np.zeros(self._rows, bool))
             yield

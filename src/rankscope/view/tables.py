@@ -21,10 +21,12 @@ SOON = 0.6  # share of these after which a part of them is enough
 class Values:
     """Values (time, row) at some positions. Times that are not known yet repeat a neighbour.
 
+    stored: whether the run stores what they are computed from; if so, NaN is not a number.
     done: the share of the positions that are known. damage: why some cannot be read, or "".
     """
 
     values: np.ndarray
+    stored: np.ndarray
     done: float
     damage: str = ""
 
@@ -83,8 +85,7 @@ class Tables:
                     break
                 self._changed.wait((soon if now < soon else end) - now)
             self._bound(table)
-            values, done = column.at(positions)
-            return Values(values, done, table.damage)
+            return Values(*column.at(positions), table.damage)
 
     def forget(self, key: str) -> None:
         """Drop the tables of a run."""

@@ -1,8 +1,9 @@
 /** The overview in a notebook cell: scalars, a heat map and what moved, from one frame. */
 
 import { decode } from "./data/frame.js";
-import { short, when } from "./data/format.js";
-import { drawHeat, drawScaleBar, fieldOf, layoutRows, rowAt } from "./draw/heat.js";
+import { orNotStored, short, when } from "./data/format.js";
+import { drawHeat, fieldOf, layoutRows, rowAt } from "./draw/heat.js";
+import { drawLegend } from "./draw/legend.js";
 import { drawLines } from "./draw/lines.js";
 import { CanvasSurface } from "./draw/surface.js";
 import { nearest, timeScale } from "./draw/time.js";
@@ -82,14 +83,14 @@ function drawAll(root, data, colours) {
   const plot = { x: left, y: 4, width: plotWidth, height };
   const order = Uint32Array.from(rows, (_, i) => i);
   drawHeat(surface, plot, scale, { field, x: heatX, layout, order, labels: rows.map((row) => row.label), map: "viridis", colours, timeLabel: meta.along });
-  drawScaleBar(surface, { x: left, y: height + 34, width: 140, height: 8 }, field, "viridis", colours);
+  drawLegend(surface, { scale: { map: "viridis", ...field } }, { x: left, y: height + 44, right: width }, colours);
   const readout = element("div", "rankscope-note", root, "\u00a0");
   map.addEventListener("pointermove", (event) => {
     const row = rowAt(layout, event.offsetY - plot.y);
     const share = (event.offsetX - plot.x) / plot.width;
     if (row < 0 || share < 0 || share > 1) return;
     const i = nearest(heatX, scale.fromUnit(share));
-    readout.textContent = `${rows[row].label} · ${meta.along} ${when(heatX[i])} · ${short(field.value(row, i))}`;
+    readout.textContent = `${rows[row].label} · ${meta.along} ${when(heatX[i])} · ${orNotStored(field.value(row, i))}`;
   });
   listMoved(root, meta);
 }
@@ -103,7 +104,8 @@ function listMoved(root, { moved }) {
   const body = element("tbody", "", table);
   for (const row of rows) {
     const line = element("tr", "", body);
-    for (const text of [row.label, short(row.first), short(row.last), short(row.moved)]) element("td", "", line, text);
+    const last = row.broke === null ? short(row.last) : "NaN";
+    for (const text of [row.label, short(row.first), last, short(row.moved)]) element("td", "", line, text);
   }
 }
 

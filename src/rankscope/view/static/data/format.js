@@ -2,9 +2,10 @@
 
 const MINUS = "\u2212";
 
-/** Format a value with three significant digits. */
+/** Format a value with three significant digits; "–" stands for none, which NaN is not. */
 export function short(value) {
-  if (value === null || value === undefined || Number.isNaN(value)) return "–";
+  if (value === null || value === undefined) return "–";
+  if (Number.isNaN(value)) return "NaN";
   if (!Number.isFinite(value)) return value > 0 ? "∞" : `${MINUS}∞`;
   if (value === 0) return "0";
   const size = Math.abs(value);
@@ -19,6 +20,9 @@ export function short(value) {
   }
   return value < 0 ? MINUS + text : text;
 }
+
+/** Format a value of a run, which may be missing. */
+export const orNotStored = (value) => (value === undefined ? "not stored" : short(value));
 
 /** Format the tick of an axis, without digits that say nothing. */
 export function tick(value) {

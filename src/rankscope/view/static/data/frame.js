@@ -1,5 +1,7 @@
 /** The binary frames in which numbers travel: JSON that describes arrays, and the arrays. */
 
+import { NOT_STORED } from "../draw/cells.js";
+
 const KINDS = {
   uint8: Uint8Array,
   int32: Int32Array,
@@ -21,19 +23,36 @@ export function decode(buffer) {
 }
 
 /**
- * Return a frame without the columns in which `values` has no value at all.
+ * Return a frame without the columns at which nothing is stored.
  *
  * A run may store its spectra at some of its snapshots only. The arrays over columns lose the same.
+ * `stored` says which cells or columns are stored; without it all are.
  */
-export function withoutEmptyColumns(frame, name = "values") {
+export function storedColumns(frame) {
   const { meta, arrays } = frame;
-  const values = arrays[name];
-  if (!(values instanceof Float32Array) || meta.complete === false) return frame;
-  const [rows, columns] = values.shape;
+  const { values, stored } = arrays;
+  const isStored = values instanceof Uint8Array ? (i) => values[i] !== NOT_STORED : stored && ((i) => stored[i] === 1);
+  if (!isStored || meta.complete === false) return frame;
+  return withColumns(frame, arrays.x.length, (stored ?? values).length, isStored);
+}
+
+/** Return a frame without the columns in which the array `name` has no number at all. */
+export function filledColumns(frame, name) {
+  const values = frame.arrays[name];
+  return withColumns(frame, values.shape[values.shape.length - 1], values.length, (i) => values[i] === values[i]);
+}
+
+/** Return the value of a row of a frame at a column; undefined where nothing is stored. */
+export function valueAt({ arrays: { values, stored, x } }, row, column) {
+  const i = row * x.length + column;
+  return stored?.[i] === 0 ? undefined : values[i];
+}
+
+function withColumns({ meta, arrays }, columns, size, isKept) {
   const filled = new Uint8Array(columns);
-  for (let i = 0; i < values.length; i++) if (values[i] === values[i]) filled[i % columns] = 1;
+  for (let i = 0; i < size; i++) if (isKept(i)) filled[i % columns] = 1;
   const places = Array.from({ length: columns }, (_, i) => i).filter((i) => filled[i]);
-  if (places.length === columns || !places.length || !rows) return frame;
+  if (places.length === columns || !places.length) return { meta, arrays };
   return { meta, arrays: Object.fromEntries(Object.entries(arrays).map(([key, array]) => [key, chosen(array, columns, places)])) };
 }
 

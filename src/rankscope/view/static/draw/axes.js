@@ -4,6 +4,7 @@ import { tick as tickText, when } from "../data/format.js";
 import { logTicks, roundTicks } from "./time.js";
 
 const TEXT = 11;
+const BEYOND = 4; // pixels outside the plot at which infinity stands, and 0 on a log axis
 
 /** Return a scale from values to vertical places inside `plot`, with its ticks. */
 export function valueScale(low, high, kind, plot) {
@@ -22,7 +23,8 @@ export function valueScale(low, high, kind, plot) {
     kind,
     place: (value) => {
       const share = (f(value) - bottom) / (top - bottom);
-      return share === -Infinity ? plot.y + plot.height + 4 : plot.y + plot.height * (1 - share);
+      if (Math.abs(share) === Infinity) return share > 0 ? plot.y - BEYOND : plot.y + plot.height + BEYOND;
+      return plot.y + plot.height * (1 - share);
     },
     ticks: kind === "log" ? logTicks(low, high, most) : roundTicks(low, high, most),
   };

@@ -1,13 +1,18 @@
 /** Pixels of heat maps: 8-bit cells through a colour table, at any zoom. */
 
-/** The code of a cell without a value. Codes 1 to 255 run from the lowest to the highest value. */
-export const MISSING = 0;
+/** Codes of cells without a value. Codes 1 to TOP run from the lowest to the highest value. */
+export const NOT_STORED = 0, NOT_A_NUMBER = 255;
+export const TOP = 254;
+
+const isValue = (code) => code !== NOT_STORED && code !== NOT_A_NUMBER;
+/** The code of a cell that covers several, some of which have no value. */
+const worse = (a, b) => (a === NOT_A_NUMBER || b === NOT_A_NUMBER ? NOT_A_NUMBER : NOT_STORED);
 
 /**
  * Return coarser copies of `cells` (row after row), each with half the columns of the one before.
  *
  * A pixel that covers many snapshots then costs as much as one that covers a single one. A coarse
- * cell is the mean of its two; it is missing if one of them is, so that no gap is hidden.
+ * cell is the mean of its two; it has no value if one of them has none, so that no gap is hidden.
  */
 export function halvings(cells, rows, columns) {
   const levels = [{ cells, columns }];
@@ -20,7 +25,7 @@ export function halvings(cells, rows, columns) {
       const end = (row + 1) * half;
       for (let to = row * half; to < end; to++, from += 2) {
         const a = finer[from], b = finer[from + 1];
-        coarse[to] = a && b ? (a + b) >> 1 : MISSING;
+        coarse[to] = isValue(a) && isValue(b) ? (a + b) >> 1 : worse(a, b);
       }
     }
     columns = half;
@@ -57,7 +62,7 @@ export function columnsOfPixels(edges, width, levels) {
  * Fill `pixels` (Uint32Array, width x height) from the cells.
  *
  * `bands` has one entry for each pixel row: the rows of the data it covers, as [first, end) in
- * `order`, or null for a gap. Several rows in a pixel are averaged; one missing makes it missing.
+ * `order`, or null for a gap. Several rows in a pixel are averaged, if all have a value.
  */
 export function paint(pixels, width, bands, order, levels, { level, column }, table, gap) {
   let same = null;
@@ -84,11 +89,22 @@ export function paint(pixels, width, bands, order, levels, { level, column }, ta
 }
 
 function mean(level, column, [first, end], order) {
-  let sum = 0;
+  let sum = 0, without = null;
   for (let i = first; i < end; i++) {
     const cell = level.cells[order[i] * level.columns + column];
-    if (!cell) return MISSING;
-    sum += cell;
+    if (isValue(cell)) sum += cell;
+    else without = worse(cell, without);
   }
-  return Math.round(sum / (end - first));
+  return without ?? Math.round(sum / (end - first));
+}
+
+const STRIPE = 6; // pixels from one stripe to the next
+
+/** Replace all pixels that are `wanted` by stripes of one pixel on another. */
+export function hatch(pixels, width, wanted, { stripe, ground }) {
+  for (let i = 0; i < pixels.length; i++) {
+    if (pixels[i] !== wanted) continue;
+    const isStripe = ((i % width) + Math.floor(i / width)) % STRIPE < STRIPE / 3;
+    pixels[i] = isStripe ? stripe : ground;
+  }
 }

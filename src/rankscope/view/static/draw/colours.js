@@ -1,5 +1,7 @@
 /** Colour maps, even in lightness and readable with colour blindness, as tables of 256 pixels. */
 
+import { NOT_A_NUMBER, NOT_STORED, TOP } from "./cells.js";
+
 // 17 colours of matplotlib's maps at equal distances; the tables interpolate between them.
 const ANCHORS = {
   viridis:
@@ -31,11 +33,12 @@ export function cssColour(map, share) {
   return `rgb(${colourAt(map, share).join(",")})`;
 }
 
-/** Return the table of a map: pixels of the codes 1 to 255, and `missing` for code 0. */
-export function colourTable(map, missing) {
+/** Return the table of a map: a pixel for every code of a cell. */
+export function colourTable(map, { notStored, notANumber }) {
   const table = new Uint32Array(256);
-  table[0] = pixel(missing);
-  for (let code = 1; code < 256; code++) table[code] = pixel(colourAt(map, (code - 1) / 254));
+  for (let code = 1; code <= TOP; code++) table[code] = pixel(colourAt(map, (code - 1) / (TOP - 1)));
+  table[NOT_STORED] = notStored;
+  table[NOT_A_NUMBER] = notANumber;
   return table;
 }
 

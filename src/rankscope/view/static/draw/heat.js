@@ -1,18 +1,20 @@
 /** Heat maps over time: rows in groups, one shared time axis, one image of pixels. */
 
-import { short } from "../data/format.js";
 import { drawTimeAxis, fitted } from "./axes.js";
-import { columnsOfPixels, halvings, MISSING, paint } from "./cells.js";
-import { channels, colourTable, cssColour, pixel } from "./colours.js";
+import { columnsOfPixels, halvings, hatch, NOT_A_NUMBER, NOT_STORED, paint, TOP } from "./cells.js";
+import { channels, colourTable, pixel } from "./colours.js";
 
 const GAP = 3; // pixels between groups
 const LEAST_GROUP = 9; // pixels below which groups have no gaps
 const LABEL = 13; // pixels that a label needs
+const HATCHED = 1; // stands for cells that are not a number until they are hatched
 
 /**
- * Return cells of a frame as {codes, rows, columns, low, high, kind, value(row, column)}.
+ * Return cells of a frame as {codes, rows, columns, low, high, kind, value(row, column), ...}.
  *
- * Floats are coded here, between the data's extremes; bytes come coded from the server.
+ * Floats are coded here, between the data's extremes; bytes come coded from the server. value() is
+ * undefined where nothing is stored. below, above: whether values lie beyond `low` and `high`.
+ * notStored, notANumber: whether there are such cells.
  */
 export function fieldOf({ meta, arrays }, { kind, range } = {}) {
   const [rows, columns] = arrays.values.shape;
@@ -20,7 +22,7 @@ export function fieldOf({ meta, arrays }, { kind, range } = {}) {
     const { kind: coded, low, high } = meta.scale;
     const codes = arrays.values;
     const value = (row, column) => decoded(codes[row * columns + column], coded, low, high);
-    return { codes, rows, columns, low, high, kind: coded, value, exact: false };
+    return { codes, rows, columns, low, high, kind: coded, value, exact: false, ...gapsOf(codes) };
   }
   const data = arrays.values;
   kind ??= meta.scale?.kind ?? "linear";
@@ -28,19 +30,38 @@ export function fieldOf({ meta, arrays }, { kind, range } = {}) {
   const codes = new Uint8Array(data.length);
   const f = kind === "log" ? Math.log : (value) => value;
   const [bottom, span] = [f(low), f(high) - f(low) || 1];
+  const isStored = storedAt(arrays, rows, columns);
+  let below = false, above = false;
   for (let i = 0; i < data.length; i++) {
     const value = data[i];
-    if (value !== value) continue;
+    if (value !== value) {
+      codes[i] = isStored(i) ? NOT_A_NUMBER : NOT_STORED;
+      continue;
+    }
+    below ||= value < low;
+    above ||= value > high;
     const share = (f(value) - bottom) / span;
-    codes[i] = 1 + Math.round(254 * (share > 0 ? Math.min(share, 1) : 0));
+    codes[i] = 1 + Math.round((TOP - 1) * (share > 0 ? Math.min(share, 1) : 0));
   }
-  const value = (row, column) => data[row * columns + column];
-  return { codes, rows, columns, low, high, kind, value, exact: true };
+  const value = (row, column) => {
+    const i = row * columns + column;
+    return codes[i] === NOT_STORED ? undefined : data[i];
+  };
+  return { codes, rows, columns, low, high, kind, value, exact: true, below, above, ...gapsOf(codes) };
+}
+
+const gapsOf = (codes) => ({ notStored: codes.includes(NOT_STORED), notANumber: codes.includes(NOT_A_NUMBER) });
+
+/** Return a function of a cell's place: `stored` of a frame is of cells, of columns, or left out. */
+function storedAt({ stored }, rows, columns) {
+  if (!stored) return () => true;
+  return stored.length === rows * columns ? (i) => stored[i] === 1 : (i) => stored[i % columns] === 1;
 }
 
 function decoded(code, kind, low, high) {
-  if (code === MISSING) return NaN;
-  const share = (code - 1) / 254;
+  if (code === NOT_STORED) return undefined;
+  if (code === NOT_A_NUMBER) return NaN;
+  const share = (code - 1) / (TOP - 1);
   return kind === "log" ? low * (high / low) ** share : low + share * (high - low);
 }
 
@@ -151,10 +172,12 @@ export function drawCells(surface, plot, scale, { field, x, layout, order, map, 
   const image = context.createImageData(width, height);
   const levels = levelsOf(field);
   const columns = columnsOfPixels(columnEdges(x, scale, width), width, levels);
-  const table = colourTable(map, channels(colours.missing));
   const gap = pixel(channels(colours.surface));
+  const stripe = pixel(channels(colours.muted)), pixels = new Uint32Array(image.data.buffer);
+  const table = colourTable(map, { notStored: pixel(channels(colours.missing)), notANumber: HATCHED });
   const bands = layout.bands ? layout.bands(height) : bandsOf(layout, ratio, height);
-  paint(new Uint32Array(image.data.buffer), width, bands, order, levels, columns, table, gap);
+  paint(pixels, width, bands, order, levels, columns, table, gap);
+  if (field.notANumber) hatch(pixels, width, HATCHED, { stripe, ground: gap });
   context.putImageData(image, 0, 0);
   surface.image(canvas, plot.x, plot.y, plot.width, plot.height);
 }
@@ -177,16 +200,4 @@ export function drawHeat(surface, plot, scale, options) {
   } else {
     for (const { name, top, height } of layout.groups) write(name, plot.y + top + height / 2, 400);
   }
-}
-
-/** Draw a colour bar with its ends. */
-export function drawScaleBar(surface, { x, y, width, height }, { low, high, kind }, map, colours) {
-  const steps = Math.round(width);
-  for (let i = 0; i < steps; i++) surface.rect(x + i, y, 1.5, height, cssColour(map, i / (steps - 1)));
-  const style = { colour: colours.muted, size: 11 };
-  const middle = kind === "log" ? Math.sqrt(low * high) : (low + high) / 2;
-  const label = y + height + 8;
-  surface.text(short(low), x, label, style);
-  surface.text(short(middle), x + width / 2, label, { ...style, align: "center" });
-  surface.text(short(high), x + width, label, { ...style, align: "right" });
 }

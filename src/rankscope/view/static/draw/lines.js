@@ -10,15 +10,19 @@ function windowOf(x, scale) {
   return [Math.max(0, first - 1), Math.min(x.length, end + 1)];
 }
 
-/** Return [x0, y0, x1, y1, ...] of a series in pixels; within a pixel column, only its extremes. */
+/**
+ * Return [x0, y0, x1, y1, ...] of a series in pixels, with NaN for a value that is missing.
+ *
+ * Within a pixel column of a dense series, only the extremes of its values.
+ */
 export function linePoints(x, y, [first, end], scale, values, plot) {
   const points = [];
   const dense = end - first > 3 * plot.width;
-  let column = NaN, low = 0, high = 0;
+  let column = NaN, low = Infinity, high = -Infinity;
   const flush = () => {
     if (column !== column) return;
-    points.push(column, low);
-    if (high !== low) points.push(column, high);
+    points.push(column, low <= high ? low : NaN);
+    if (high > low) points.push(column, high);
   };
   for (let i = first; i < end; i++) {
     const px = plot.x + scale.toUnit(x[i]) * plot.width;
@@ -28,16 +32,29 @@ export function linePoints(x, y, [first, end], scale, values, plot) {
       continue;
     }
     const here = Math.round(px);
-    if (here !== column || py !== py) {
+    if (here !== column) {
       flush();
-      [column, low, high] = [here, py, py];
-    } else {
-      low = Math.min(low, py);
-      high = Math.max(high, py);
+      [column, low, high] = [here, Infinity, -Infinity];
     }
+    if (py < low) low = py;
+    if (py > high) high = py;
   }
   if (dense) flush();
   return points;
+}
+
+/** Return the gaps of a line as [x0, y0, x1, y1, NaN, NaN, ...], and the points between two gaps. */
+export function gapsOf(points) {
+  const bridges = [], lone = [];
+  let last = -1;
+  for (let i = 0; i < points.length; i += 2) {
+    if (points[i + 1] !== points[i + 1]) continue;
+    if (last >= 0 && last < i - 2) bridges.push(points[last], points[last + 1], points[i], points[i + 1], NaN, NaN);
+    const after = points[i + 3];
+    if (last !== i - 2 || i === 0) if (after !== after) lone.push(points[i], points[i + 1]);
+    last = i;
+  }
+  return { bridges, lone };
 }
 
 function band(series, [first, end], scale, values, plot) {
@@ -56,7 +73,8 @@ function band(series, [first, end], scale, values, plot) {
  * Draw lines with axes inside `plot`.
  *
  * series: {x, y, colour, width, dash, opacity, low, high}. range: [low, high] or null for the data's.
- * marks: {x, label, colour} as vertical lines. Returns the value scale.
+ * marks: {x, label, colour} as vertical lines. Faint dashes lead over missing values; a value between
+ * two of them is a dot. Returns the value scale.
  */
 export function drawLines(surface, plot, scale, { series, kind, range, marks = [], colours, timeLabel }) {
   const windows = series.map(({ x }) => windowOf(x, scale));
@@ -80,9 +98,11 @@ export function drawLines(surface, plot, scale, { series, kind, range, marks = [
     });
     series.forEach((one, i) => {
       const points = linePoints(one.x, one.y, windows[i], scale, values, plot);
-      if (points.length === 2) surface.dot(points[0], points[1], 2.5, one.colour);
       const { colour, width = 1.5, dash = [], opacity = 1 } = one;
+      const { bridges, lone } = gapsOf(points);
       surface.path(points, { colour, width, dash, opacity });
+      surface.path(bridges, { colour, width: 1, dash: [2, 4], opacity: 0.6 * opacity });
+      for (let k = 0; k < lone.length; k += 2) surface.dot(lone[k], lone[k + 1], 2.5, colour, opacity);
     });
   });
   return values;

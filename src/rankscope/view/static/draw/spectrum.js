@@ -2,8 +2,7 @@
 
 import { drawTimeAxis, drawValueAxis } from "./axes.js";
 import { drawCells } from "./heat.js";
-import { interpolate } from "./time.js";
-import { logTicks, roundTicks } from "./time.js";
+import { interpolate, logTicks, roundTicks } from "./time.js";
 
 /** Return a scale from an index (1 = largest) to a share from 0 to 1. */
 export function indexScale(k, kind) {
@@ -87,8 +86,12 @@ export function curvePoints(index, values, scale, place, plot) {
   return points;
 }
 
-/** Return cumulative shares of the sum of squares; values between known indices are interpolated. */
-export function energyShares(index, values, k) {
+/**
+ * Return cumulative shares of the sum of squares; values between known indices are interpolated.
+ *
+ * norm: the Frobenius norm, if there are smaller values than those.
+ */
+export function energyShares(index, values, norm) {
   const sums = new Float64Array(values.length);
   let total = 0;
   for (let i = 0; i < values.length; i++) {
@@ -96,8 +99,8 @@ export function energyShares(index, values, k) {
     if (values[i] === values[i]) total += width * values[i] ** 2;
     sums[i] = total;
   }
-  void k;
-  return sums.map((sum) => (total > 0 ? sum / total : NaN));
+  const whole = norm === undefined ? total : norm ** 2;
+  return sums.map((sum) => (whole > 0 ? sum / whole : NaN));
 }
 
 /** Return the smallest rank whose values hold a share of the energy. */

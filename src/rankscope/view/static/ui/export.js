@@ -3,9 +3,9 @@
 import { html, signal, useRef } from "../vendor/index.js";
 import { load, url } from "../data/api.js";
 import { capital } from "../data/format.js";
+import { drawLegend } from "../draw/legend.js";
 import { palette } from "../draw/palette.js";
 import { CanvasSurface, SvgSurface } from "../draw/surface.js";
-import { drawLegend } from "./legend.js";
 
 const HEAD = 54; // pixels of title and legend above an exported picture
 const SCALE = 2;

@@ -2,8 +2,8 @@
 
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { short, when } from "../data/format.js";
-import { withoutEmptyColumns } from "../data/frame.js";
+import { orNotStored, short, when } from "../data/format.js";
+import { storedColumns } from "../data/frame.js";
 import { windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { fieldOf } from "../draw/heat.js";
@@ -27,18 +27,18 @@ function DiagonalPanel({ info, time, answer, request, row }) {
   const kind = state.index.value;
   const drawn = useMemo(() => {
     if (!answer.data) return null;
-    const filled = withoutEmptyColumns(answer.data);
+    const filled = storedColumns(answer.data);
     const { arrays } = filled;
     const field = fieldOf(filled, { kind: "linear" });
-    const stored = withValues(arrays, arrays.x.length, FEW);
-    const index = stored[0] > 0 ? stored.map((i) => i - 1) : stored;
+    const directions = withValues(arrays, arrays.x.length, FEW); // from 1
+    const index = directions.map((i) => i - 1);
     return { field, index, x: arrays.x, order: Uint32Array.from(index, (_, i) => i), k: index[index.length - 1] + 1 };
   }, [answer.data]);
   const layout = useMemo(() => drawn && indexLayout(drawn.index, drawn.k, kind), [drawn, kind]);
   const tip = (x, y, { plot }) => {
     const place = layout.rowOf(layout.scale.fromUnit(Math.max(0, Math.min(0.9999, (y - plot.y) / plot.height))));
     const i = nearest(drawn.x, cursorOf(time));
-    return [[`direction ${drawn.index[place] + 1}`, short(drawn.field.value(place, i))], [info.along, when(drawn.x[i])]];
+    return [[`direction ${drawn.index[place] + 1}`, orNotStored(drawn.field.value(place, i))], [info.along, when(drawn.x[i])]];
   };
   const legend = drawn && { scale: { map: "viridis", ...drawn.field, label: "overlap" } };
   return html`<${TimePanel} name="diagonal" title="Diagonal of the overlap matrix" note=${`direction i of ${row.earlier ?? "the earlier"} with i of ${row.later ?? "the later"}`}
@@ -51,7 +51,7 @@ function DiagonalPanel({ info, time, answer, request, row }) {
 
 function MeanPanel({ info, time, answer, request, row }) {
   const { accent, muted } = palette.value;
-  const data = useMemo(() => answer.data && withoutEmptyColumns(answer.data), [answer.data]);
+  const data = useMemo(() => answer.data && storedColumns(answer.data), [answer.data]);
   const x = data?.arrays.x;
   const chance = data?.meta.chance ?? row.chance;
   const series = data ? [

@@ -43,15 +43,24 @@ export function curveColours(curves, colours) {
   return decays.map((decay) => tones[order.indexOf(decay)]);
 }
 
-function CurveTable({ curves, series, time, toggle }) {
+function noteOf(quantity, data) {
+  const isBand = data?.meta.curves.some(({ count }) => count > 1);
+  const words = [quantity.group, isBand && "mean in a band from least to most, where all seeds are known", state.align.value === "loss" && "training goes to the left"];
+  return words.filter(Boolean).join(" · ");
+}
+
+/** A curve has no value before its run begins and after it ends. */
+const numberOf = (value) => (value === value ? value : undefined);
+
+function CurveTable({ curves, series, time }) {
   const at = nearest(time.x, cursorOf(time));
   return html`<table class="facts curves"><thead><tr><th scope="col">Curve</th><th scope="col" class="number">Seeds</th><th scope="col" class="number">At the cursor</th><th scope="col" class="number wide-only">First</th><th scope="col" class="number wide-only">Last</th><th scope="col"><span class="out-of-sight">Difference</span></th></tr></thead>
     <tbody>${curves.map((curve, i) => {
       const known = Array.from(series[i].y).filter((value) => value === value);
-      const base = curve.runs.includes(state.difference.value);
+      const isReference = curve.runs.includes(state.difference.value);
       return html`<tr key=${curve.label}><td><span class="curve"><i class="swatch" style=${{ background: series[i].colour }} /><button class="link" onClick=${() => openRun(curve.runs[0])}>${curve.label}</button></span></td>
-        <td class="number">${curve.count}</td><td class="number">${short(series[i].y[at])}</td><td class="number wide-only">${short(known[0])}</td><td class="number wide-only">${short(known[known.length - 1])}</td>
-        <td><button class="chip" aria-pressed=${base} onClick=${() => toggle(base ? "" : curve.runs[0])}>${base ? "reference" : "subtract"}</button></td></tr>`;
+        <td class="number">${curve.count}</td><td class="number">${short(numberOf(series[i].y[at]))}</td><td class="number wide-only">${short(known[0])}</td><td class="number wide-only">${short(known[known.length - 1])}</td>
+        <td><button class="chip" aria-pressed=${isReference} onClick=${() => (state.difference.value = isReference ? "" : curve.runs[0])}>${isReference ? "reference" : "subtract"}</button></td></tr>`;
     })}</tbody></table>`;
 }
 
@@ -90,11 +99,10 @@ export function Compare() {
   if (!info) return html`<${Heading} title="Compare" note="Reading…" />`;
   if (!quantity) return html`<${Nothing} title="The first run stores nothing to compare"><p>Choose runs with spectra.</p></${Nothing}>`;
   const names = new Map((runList.value?.runs ?? []).map((run) => [run.id, titleOf(run)]));
-  const subtract = (id) => (state.difference.value = id);
   const xLabel = data?.meta.x_label ?? state.align.value;
   const tip = () => {
     const i = nearest(time.x, cursorOf(time));
-    return [[xLabel, when(time.x[i])], ...drawn.series.slice(0, 14).map((one) => [one.label, short(one.y[i]), one.colour])];
+    return [[xLabel, when(time.x[i])], ...drawn.series.slice(0, 14).map((one) => [one.label, short(numberOf(one.y[i])), one.colour])];
   };
   const legend = drawn && drawn.series.length <= 6 && { entries: drawn.series.map(({ label, colour }) => ({ text: label, colour })) };
   return html`<${Heading} title="Compare" note=${`${plural(runs.length, "run")}${state.runs.value.length > MOST ? ` of ${state.runs.value.length}; a comparison has at most ${MOST}` : ""}`} />
@@ -106,11 +114,11 @@ export function Compare() {
       <${Segments} label="Seeds" value=${state.seeds.value} options=${[["seed", "bands over seeds"], ["none", "each run"]]} onChange=${(value) => (state.seeds.value = value)} />
       <span class="push" /><${Segments} label="Axis" value=${kind} options=${[["linear", "linear"], ["log", "log"]]} onChange=${(value) => (state.axis.value = value === "log" ? "log" : "linear")} />
     </div>
-    <${TimePanel} name="compare" title=${`${quantity.label}${state.difference.value ? ", difference" : ""}`} note=${quantity.group} legend=${legend} height=${420} margins=${MARGINS}
+    <${TimePanel} name="compare" title=${`${quantity.label}${data?.meta.reference ? `, difference from ${data.meta.reference}` : ""}`} note=${noteOf(quantity, data)} legend=${legend} height=${420} margins=${MARGINS}
       time=${time} answer=${answer} tip=${drawn && tip} empty=${data && !data.meta.curves.length ? "None of these runs has this measure." : null}
       exports=${{ request: () => ({ panel: "compare", ...request, width: null }) }}
       draw=${drawn && time && ((surface, { plot }, tones) => drawLines(surface, plot, time.scale, { series: drawn.series, kind: state.difference.value ? "linear" : quantity.scale, colours: tones, timeLabel: xLabel }))} />
     ${drawn && time && data.meta.curves.length > 0 && html`<section class="panel" data-panel="curves"><header><div class="titles"><h2>Curves</h2></div>
-        <${ExportMenu} title="Curves" subtitle=${quantity.label} request=${() => ({ panel: "curves", ...request, step: cursorOf(time) })} /></header><div class="scroll" tabindex="0" role="region" aria-label="Curves"><${CurveTable} curves=${data.meta.curves} series=${drawn.series} time=${time} toggle=${subtract} /></div></section>`}
+        <${ExportMenu} title="Curves" subtitle=${quantity.label} request=${() => ({ panel: "curves", ...request, step: cursorOf(time) })} /></header><div class="scroll" tabindex="0" role="region" aria-label="Curves"><${CurveTable} curves=${data.meta.curves} series=${drawn.series} time=${time} /></div></section>`}
     ${data?.meta.unavailable?.length > 0 && html`<p class="notice">${data.meta.unavailable.map(({ run, reason }) => `${names.get(run) ?? run} ${reason}`).join(" · ")}</p>`}`;
 }

@@ -2,11 +2,11 @@
 
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { short, when } from "../data/format.js";
-import { withoutEmptyColumns } from "../data/frame.js";
+import { orNotStored, when } from "../data/format.js";
+import { storedColumns } from "../data/frame.js";
 import { detailOf, formatFor, shownRows, windowOf } from "../data/run.js";
 import { go, state } from "../data/state.js";
-import { MISSING } from "../draw/cells.js";
+import { NOT_STORED } from "../draw/cells.js";
 import { drawHeat, fieldOf, layoutRows, rowAt, topOf } from "../draw/heat.js";
 import { palette } from "../draw/palette.js";
 import { nearest } from "../draw/time.js";
@@ -15,7 +15,7 @@ import { WITH_NAMES } from "../ui/panel.js";
 import { cursorOf, hovered, TimePanel } from "../ui/timepanel.js";
 import { ScalarsPanel } from "./scalars.js";
 
-const FEW = 0.1; // share of snapshots with values below which a row is left out
+const FEW = 0.1; // share of snapshots below which a row that is stored there is left out
 const ORDERS = [["model", "by depth"], ["kind", "by kind"], ["moved", "by movement"]];
 
 /** Return the height of a heat map with so many rows. */
@@ -24,11 +24,11 @@ export const heatHeight = (rows) => Math.max(150, Math.min(620, rows * 19)) + 30
 /** Ratios to chance have their middle at 1 and colours of their own. */
 export const isRatio = (quantity) => /relative_|over_|ratio/.test(quantity.metric);
 
-/** Return the rows of a field that have values, and not only here and there while others have many. */
-function rowsWithValues({ codes, rows, columns }) {
+/** Return the rows of a field that are stored, and not only here and there while others are often. */
+function storedRows({ codes, rows, columns }) {
   const counts = Array.from({ length: rows }, (_, row) => {
     let count = 0;
-    for (let i = row * columns; i < (row + 1) * columns; i++) if (codes[i] !== MISSING) count++;
+    for (let i = row * columns; i < (row + 1) * columns; i++) if (codes[i] !== NOT_STORED) count++;
     return count;
   });
   const least = Math.max(1, Math.max(...counts) > columns / 2 ? columns * FEW : 1);
@@ -56,12 +56,12 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
   const answer = useAnswer(url("heat", request), [run]);
   const drawn = useMemo(() => {
     if (!answer.data?.arrays.values.length) return null;
-    const stored = withoutEmptyColumns(answer.data);
-    const { meta, arrays } = stored;
+    const frame = storedColumns(answer.data);
+    const { meta, arrays } = frame;
     const all = info.axes[meta.axis ?? quantity.axis]?.rows ?? [];
     const ratio = isRatio(quantity) && arrays.values instanceof Float32Array;
-    const field = fieldOf(stored, ratio ? { kind: "log", range: ratioRange(arrays.values) } : { kind: quantity.scale });
-    const indices = Uint32Array.from(rowsWithValues(field));
+    const field = fieldOf(frame, ratio ? { kind: "log", range: ratioRange(arrays.values) } : { kind: quantity.scale });
+    const indices = Uint32Array.from(storedRows(field));
     const shown = Array.from(indices, (i) => all[arrays.rows[i]]);
     if (!shown.length || shown.some((row) => !row)) return null; // of another axis; its answer is on the way
     const groups = shown.map((row) => (order === "moved" ? "" : order === "kind" ? row.kind_label : row.block));
@@ -74,10 +74,10 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     const row = under(x, y, box);
     if (row < 0) return null;
     const { field, shown, indices } = drawn;
-    const value = field.value(indices[row], nearest(drawn.x, cursorOf(time)));
+    const i = nearest(drawn.x, cursorOf(time));
     return [
       [shown[row].label], [shown[row].name],
-      [quantity.label, (field.exact ? "" : "≈ ") + short(value)], [info.along, when(cursorOf(time))],
+      [quantity.label, (field.exact ? "" : "≈ ") + orNotStored(field.value(indices[row], i))], [info.along, when(drawn.x[i])],
     ];
   };
   const open = (x, y, box) => {
@@ -86,7 +86,7 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     if (target) go({ ...target, of: quantity.of, metric: quantity.metric });
   };
   const legend = drawn && { scale: { map: drawn.map, ...drawn.field } };
-  return html`<${TimePanel} name="heat" title=${title} note=${drawn?.empty ? `${note} · ${drawn.empty} with few values or none left out` : note} legend=${legend} height=${height} margins=${margins}
+  return html`<${TimePanel} name="heat" title=${title} note=${drawn?.empty ? `${note} · ${drawn.empty} stored seldom or never, left out` : note} legend=${legend} height=${height} margins=${margins}
     time=${time} answer=${answer} tip=${tip} pick=${open}
     label=${`${quantity.label} of ${rows.length} rows over ${info.along}`}
     empty=${answer.data && !drawn ? `No values of ${quantity.label} are stored here. Choose another measure.` : null}

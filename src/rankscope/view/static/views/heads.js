@@ -2,8 +2,8 @@
 
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { short, when } from "../data/format.js";
-import { withoutEmptyColumns } from "../data/frame.js";
+import { orNotStored, short, when } from "../data/format.js";
+import { storedColumns, valueAt } from "../data/frame.js";
 import { windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { extent } from "../draw/axes.js";
@@ -32,7 +32,7 @@ function cellPlot({ plot }, columns, line, column) {
 function GridPanel({ run, info, time, quantity, selected }) {
   const request = { run, of: quantity.of, metric: quantity.metric, ...windowOf(info, 1024) };
   const answer = useAnswer(url("heads", request), [run]);
-  const data = useMemo(() => answer.data && withoutEmptyColumns(answer.data), [answer.data]);
+  const data = useMemo(() => answer.data && storedColumns(answer.data), [answer.data]);
   const kinds = data?.meta.kinds ?? [];
   const kind = kinds.includes(state.heads.value) ? state.heads.value : kinds[0];
   const cells = (data?.meta.grid ?? []).filter((cell) => cell.kind === kind);
@@ -74,10 +74,10 @@ function GridPanel({ run, info, time, quantity, selected }) {
       const px = plot.x + time.scale.toUnit(at) * plot.width;
       if (px < plot.x - 1 || px > plot.x + plot.width + 1) continue;
       surface.path([px, plot.y, px, plot.y + plot.height], { colour: colours.ink, width: 1, opacity: 0.5 });
-      const value = valuesOf(cell)[i];
+      const value = valueAt(data, cell.row, i);
       if (value === value) surface.dot(px, scaleIn(plot).place(value), 2.5, colours.accent);
       if (plot.width > 52) {
-        const text = short(value), wide = surface.measure(text, 10) + 6;
+        const text = orNotStored(value), wide = surface.measure(text, 10) + 6;
         surface.rect(plot.x + plot.width - wide, plot.y + 1, wide - 1, 15, colours.surface, 0.8);
         surface.text(text, plot.x + plot.width - 4, plot.y + 9, { colour: colours.ink, size: 10, align: "right" });
       }
@@ -91,7 +91,7 @@ function GridPanel({ run, info, time, quantity, selected }) {
     const hit = under(px, py, box);
     if (!hit) return null;
     const i = nearest(x, cursorOf(time));
-    return [[hit.cell.label], [quantity.label, short(valuesOf(hit.cell)[i])], [info.along, when(x[i])]];
+    return [[hit.cell.label], [quantity.label, orNotStored(valueAt(data, hit.cell.row, i))], [info.along, when(x[i])]];
   };
   const legend = data && { entries: [{ text: `all cells from ${short(low)} to ${short(high)}${quantity.scale === "log" ? " (log)" : ""}` }] };
   return html`<div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} allowed=${ofProducts} />

@@ -2,8 +2,8 @@
 
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { count, short, when } from "../data/format.js";
-import { withoutEmptyColumns } from "../data/frame.js";
+import { count, orNotStored, when } from "../data/format.js";
+import { storedColumns, valueAt } from "../data/frame.js";
 import { windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { drawLines } from "../draw/lines.js";
@@ -38,12 +38,12 @@ function MetricPanel({ run, info, time, row }) {
   const quantity = chosenQuantity(info, allowed);
   const request = quantity && { run, of: quantity.of, metric: quantity.metric, matrix: row.name, ...windowOf(info, 2048) };
   const answer = useAnswer(request && url("lines", request), [run]);
-  const data = useMemo(() => answer.data && withoutEmptyColumns(answer.data), [answer.data]);
+  const data = useMemo(() => answer.data && storedColumns(answer.data), [answer.data]);
   if (!quantity) return null;
   const series = data ? [{ x: data.arrays.x, y: data.arrays.values, colour: palette.value.accent, width: 2 }] : [];
   const tip = () => {
     const i = nearest(data.arrays.x, cursorOf(time));
-    return [[info.along, when(data.arrays.x[i])], [quantity.label, short(data.arrays.values[i])]];
+    return [[info.along, when(data.arrays.x[i])], [quantity.label, orNotStored(valueAt(data, 0, i))]];
   };
   return html`<${TimePanel} name="metric" controls=${html`<${QuantitySelect} info=${info} quantity=${quantity} allowed=${allowed} hideLabel />`} title=${quantity.label} note=${quantity.group} height=${196} margins=${{ gutter: 60, narrow: 48 }} time=${time} answer=${answer}
     tip=${data && tip} exports=${{ request: () => ({ panel: "lines", ...request, width: null }), subtitle: row.name }}

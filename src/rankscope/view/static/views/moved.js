@@ -14,6 +14,9 @@ const ROW = 46; // pixels
 const MOST = 2500; // rows of the ranking
 const EXPORTED = 40, LINE = 26; // rows of an exported ranking, and their pixels
 
+/** The last value of a row, unless it broke before. */
+const lastOf = (row) => (row.broke === null ? short(row.last) : "NaN");
+
 const range = (rows) => {
   let low = Infinity, high = -Infinity;
   for (const row of rows) {
@@ -36,7 +39,7 @@ function Ranking({ rows, axis, quantity, most }) {
       <td class="name"><button class="link" data-row data-name=${row.name} onClick=${open}>${row.label}</button><small class="muted">${row.name}</small></td>
       <td><${Spark} values=${row.spark} width=${132} height=${30} /></td>
       <td class="number wide-only">${short(row.first)}</td>
-      <td class="number wide-only">${short(row.last)}</td>
+      <td class="number wide-only">${lastOf(row)}</td>
       <td class="number"><b>${short(row.moved)}</b></td>
       <td class="wide-only share"><div class="extent"><i style=${{ width: `${(100 * (row.moved ?? 0)) / (most || 1)}%` }} /></div></td>
     </tr>`;
@@ -52,14 +55,14 @@ function drawRanking(surface, { plot }, rows, colours) {
     const top = plot.y + i * LINE, middle = top + LINE / 2;
     surface.text(String(i + 1), left, middle, { colour: colours.muted });
     surface.text(row.label, left + 28, middle, { colour: colours.ink });
-    const known = row.spark.filter((value) => Number.isFinite(value) && value !== null);
+    const known = row.spark.filter(Number.isFinite);
     const [low, high] = [Math.min(...known), Math.max(...known)];
     const points = row.spark.flatMap((value, j) => [
       right - 260 + (j / Math.max(1, row.spark.length - 1)) * 110,
       value === null ? NaN : top + LINE - 4 - ((value - low) / (high - low || 1)) * (LINE - 8),
     ]);
     surface.path(points, { colour: colours.accent, width: 1.5 });
-    surface.text(`${short(row.first)} → ${short(row.last)}`, right - 64, middle, { colour: colours.muted, align: "right" });
+    surface.text(`${short(row.first)} → ${lastOf(row)}`, right - 64, middle, { colour: colours.muted, align: "right" });
     surface.text(short(row.moved), right, middle, { colour: colours.ink, align: "right", weight: 600 });
   });
 }

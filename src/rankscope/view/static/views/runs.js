@@ -24,7 +24,7 @@ const COLUMNS = [
   ["seed", "Seed", (run) => run.seed, WIDE, String],
   ["snapshots", "Snapshots", (run) => run.snapshots, "number roomy", count],
   ["last", "Last step", (run) => run.last, WIDE, when],
-  ["loss", "Last loss", (run) => run.last_loss, "number", short],
+  ["loss", "Last loss", (run) => (run.loss_broke ? NaN : run.last_loss), "number", short],
   ["matrices", "Matrices", (run) => run.matrices || null, "number roomy", count],
   ["cost", "Tracker", (run) => run.tracker_share ?? run.tracker_seconds, WIDE, (value, run) => (run.tracker_share === null ? duration(value) : percent(value))],
   ["modified", "Begun", (run) => run.started, "number spare muted", day],
@@ -45,7 +45,7 @@ export function matching(runs, query) {
 }
 
 function compare(a, b) {
-  if (lacks(a) || lacks(b)) return lacks(a) - lacks(b);
+  if (hasNoOrder(a) || hasNoOrder(b)) return hasNoOrder(a) - hasNoOrder(b);
   return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
 }
 
@@ -59,8 +59,8 @@ export function sorted(runs, by) {
   const value = column[2];
   return [...runs].sort((a, b) => {
     const [x, y] = [value(a), value(b)];
-    const gone = lacks(x) - lacks(y);
-    return gone || (descending ? -compare(x, y) : compare(x, y)) || natural(a, b);
+    const last = hasNoOrder(x) - hasNoOrder(y);
+    return last || (descending ? -compare(x, y) : compare(x, y)) || natural(a, b);
   });
 }
 
@@ -70,6 +70,7 @@ function toggle(id) {
 }
 
 const lacks = (value) => value === null || value === undefined;
+const hasNoOrder = (value) => lacks(value) || Number.isNaN(value);
 
 /** Return the columns in which some run has a value. */
 const columnsOf = (runs) => COLUMNS.filter(([name, , value]) => name === state.sort.value.replace("-", "") || runs.some((run) => !lacks(value(run))));

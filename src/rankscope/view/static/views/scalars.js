@@ -36,6 +36,12 @@ export function defaultScalars(info) {
   return first.length ? first : info.scalars.slice(0, 1).map(({ name }) => name);
 }
 
+/** Return the number of a series at a time; a run stores the same where none was logged and for NaN. */
+function numberAt({ x, y }, at) {
+  const value = y[nearest(x, at)];
+  return value === value ? short(value) : "none, or NaN";
+}
+
 function axisKind(series) {
   let low = Infinity, high = -Infinity;
   for (const { y } of series) {
@@ -96,7 +102,7 @@ export function ScalarsPanel({ run, info, time, scalars, margins }) {
     const close = clusters(events, { plot }, time).find((cluster) => Math.abs(cluster.x - x) < CLUSTER / 2)?.events ?? [];
     return [
       [info.along, when(at)],
-      ...series.map((one) => [one.label, short(one.y[nearest(one.x, at)]), one.colour]),
+      ...series.map((one) => [one.label, numberAt(one, at), one.colour]),
       ...close.slice(0, 4).map((event) => [event.label]),
       ...(close.length > 4 ? [[`and ${close.length - 4} more`]] : []),
     ];

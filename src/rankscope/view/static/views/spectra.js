@@ -2,8 +2,8 @@
 
 import { computed, html, signal, useEffect, useMemo, useRef } from "../vendor/index.js";
 import { load, url, useAnswer } from "../data/api.js";
-import { percent, short, when } from "../data/format.js";
-import { withoutEmptyColumns } from "../data/frame.js";
+import { count, orNotStored, percent, short, when } from "../data/format.js";
+import { storedColumns } from "../data/frame.js";
 import { state } from "../data/state.js";
 import { valueScale } from "../draw/axes.js";
 import { fieldOf } from "../draw/heat.js";
@@ -24,26 +24,28 @@ const DASHES = [[], [5, 4], [1, 3]];
 const PAUSE = 120; // milliseconds that the cursor rests before exact numbers are asked for
 const MARGINS = { gutter: 60, narrow: 48 };
 
-/** Return the spectra of one row over time as {x, index, k, field, column(i), percentiles, ...}. */
+/** Return the spectra of one row over time as {x, index, k, field, column(i), energy(i), percentiles, ...}. */
 export function useSpectra(run, info, of, row) {
   const request = of && row ? { run, of, matrix: row.name, width: COLUMNS, height: ROWS, format: "float32",
     ...(info.snapshots > COLUMNS ? { from: state.from.value, to: state.to.value } : {}) } : null;
   const answer = useAnswer(request && url("spectra", request), [run]);
   const spectra = useMemo(() => {
     if (!answer.data) return null;
-    const stored = withoutEmptyColumns(answer.data);
-    const { meta, arrays } = stored;
+    const frame = storedColumns(answer.data);
+    const { meta, arrays } = frame;
     const { x, percentiles } = arrays;
     const index = withValues(arrays, x.length);
-    const field = fieldOf(stored, { kind: "log", range: logRange(arrays.values) });
+    const field = fieldOf(frame, { kind: "log", range: logRange(arrays.values) });
     const column = (i) => Float32Array.from(index, (_, r) => arrays.values[r * x.length + i]);
-    const energies = () => SHARES.map(() => new Float64Array(x.length));
-    const ranks = energies();
+    const energy = (i) => energyShares(index, column(i), arrays.norms?.[i]);
+    const ranks = SHARES.map(() => new Float64Array(x.length));
     for (let i = 0; i < x.length; i++) {
-      const shares = energyShares(index, column(i));
+      const shares = energy(i);
       SHARES.forEach((share, s) => (ranks[s][i] = rankOfShare(index, shares, share)));
     }
-    return { x, index, k: Math.min(meta.k, index[index.length - 1] + 1), field, column, percentiles, ranks, name: meta.name, of };
+    const k = Math.min(meta.k, index[index.length - 1] + 1);
+    const part = meta.k < meta.whole_k ? `the ${meta.k} largest of ${count(meta.whole_k)}` : "";
+    return { x, index, k, part, field, column, energy, percentiles, ranks, name: meta.name, of };
   }, [answer.data]);
   return { answer, spectra: answer.stale && spectra?.name !== row?.name ? null : spectra, request };
 }
@@ -77,7 +79,7 @@ export function ImagePanel({ run, info, time, spectra, answer, request, title })
     const i = nearest(spectra.x, cursorOf(time));
     const row = layout.rowOf(layout.scale.fromUnit(Math.max(0, Math.min(0.9999, (y - plot.y) / plot.height))));
     return [
-      [`value ${spectra.index[row] + 1} of ${spectra.k}`, short(spectra.field.value(row, i))], [info.along, when(spectra.x[i])],
+      [`value ${spectra.index[row] + 1} of ${spectra.k}`, orNotStored(spectra.field.value(row, i))], [info.along, when(spectra.x[i])],
       ...SHARES.map((share, s) => [`${percent(share)} of the energy`, `${short(spectra.ranks[s][i])} values`]),
     ];
   };
@@ -85,7 +87,7 @@ export function ImagePanel({ run, info, time, spectra, answer, request, title })
     entries: SHARES.map((share, i) => ({ text: `${percent(share)}${i === 2 ? " of energy" : ""}`, colour: palette.value.ink, dash: DASHES[i] })),
     scale: { map: "viridis", ...spectra.field, label: "singular value" },
   };
-  return html`<${TimePanel} name="image" title=${title} note="index down, 1 = largest" legend=${legend} height=${300} margins=${MARGINS}
+  return html`<${TimePanel} name="image" title=${title} note=${["index down, 1 = largest", spectra?.part].filter(Boolean).join(" · ")} legend=${legend} height=${300} margins=${MARGINS}
     time=${time} answer=${answer} tip=${tip} label=${`${title} over ${info.along}`}
     exports=${{ request: () => ({ panel: "spectra", ...request, format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawSpectra(surface, plot, time.scale, {
@@ -107,7 +109,7 @@ export function PercentilePanel({ run, info, time, spectra, answer, request }) {
     const i = nearest(x, cursorOf(time));
     return [[info.along, when(x[i])], ["largest", short(p100[i])], ["95%", short(p95[i])], ["median", short(p50[i])], ["5%", short(p5[i])], ["smallest", short(p0[i])]];
   };
-  return html`<${TimePanel} name="percentiles" title="Percentiles of the values" note="bands 0–100, 5–95, 25–75%" height=${236}
+  return html`<${TimePanel} name="percentiles" title="Percentiles of the values" note=${["bands 0–100, 5–95, 25–75%", spectra?.part && `of ${spectra.part}`].filter(Boolean).join(" ")} height=${236}
     margins=${MARGINS} time=${time} answer=${answer} tip=${spectra && tip}
     exports=${{ request: () => ({ panel: "spectra", ...request, format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: "log", range, colours, timeLabel: info.along }))} />`;
@@ -189,7 +191,8 @@ export function SpectrumPanel({ run, info, time, spectra, change, exact, request
       if (change) line(change, warm, 1.5);
       line(spectra, accent, 2);
     });
-    surface.text(`${info.along} ${when(spectra.x[atCursor(spectra, time)])}`, plot.x + plot.width - 2, plot.y + 8, { colour: accent, align: "right", weight: 500 });
+    const i = atCursor(spectra, time), broke = Number.isNaN(spectra.field.value(0, i));
+    surface.text(`${info.along} ${when(spectra.x[i])}${broke ? ": NaN" : ""}`, plot.x + plot.width - 2, plot.y + 8, { colour: accent, align: "right", weight: 500 });
   };
   const tip = (x, y, { plot }) => {
     const index = Math.round(scale.fromUnit(Math.max(0, Math.min(1, (x - plot.x) / plot.width))));
@@ -210,7 +213,7 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
   const scale = spectra && indexScale(Math.max(spectra.k, change?.k ?? 0), state.index.value);
   const valuesOf = (plot) => ({ ...valueScale(0, 1, "linear", plot), ticks: [0, 0.5, 0.9, 0.99] });
   const curve = (surface, plot, values, one, i, colour, width) => {
-    const shares = energyShares(one.index, one.column(i));
+    const shares = one.energy(i);
     surface.path(curvePoints(one.index, shares, scale, values.place, plot), { colour, width });
     return shares;
   };
@@ -244,14 +247,20 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
 
 /** The ranks of the spectrum at the cursor, exactly. */
 export function RankPanel({ run, exact, along }) {
-  const { ranks, of, name, x } = exact.value?.meta ?? {};
+  const { ranks, of, name, x, status, k, whole_k: whole } = exact.value?.meta ?? {};
   const columns = [["start", "start"], ["now", `${along} ${when(x)}`], ["change", "change"]].filter(([part]) => !ranks || ranks[part]);
   const rows = [["50", "50% of energy"], ["90", "90% of energy"], ["99", "99% of energy"], ["effective", "effective rank"], ["stable", "stable rank"], ["numerical", "numerical rank"]];
   const title = "Ranks at the cursor";
+  // The answer has null for a rank that is not a number, and leaves out those it cannot tell.
+  const textOf = (rank) => (rank === null ? "NaN" : short(rank));
   return html`<section class="panel" data-panel="facts"><header><div class="titles"><h2>${title}</h2></div>
       ${ranks && html`<${ExportMenu} title=${title} subtitle=${name} request=${() => ({ panel: "ranks", run, of, matrix: name, step: x })} />`}</header>
     <table class="facts"><caption class="out-of-sight">${title}</caption>
     <thead><tr><td />${columns.map(([, text]) => html`<th scope="col" class="number">${text}</th>`)}</tr></thead>
     <tbody>${rows.map(([key, text]) => html`<tr><th scope="row">${text}</th>${columns.map(([part]) =>
-      html`<td class="number">${ranks?.[part] ? short(ranks[part][key]) : "–"}</td>`)}</tr>`)}</tbody></table></section>`;
+      html`<td class="number">${ranks?.[part] ? textOf(ranks[part][key]) : "–"}</td>`)}</tr>`)}</tbody></table>
+    ${status && status !== "ok" && html`<p class="note">${STATUS[status] ?? status}</p>`}
+    ${k < whole && html`<p class="note">Only leading values are stored; the other ranks need the whole spectrum.</p>`}</section>`;
 }
+
+const STATUS = { zero: "The matrix is zero here.", failed: "The matrix is not finite here." };

@@ -3,7 +3,7 @@
 import { html, useEffect, useMemo } from "../vendor/index.js";
 import { prefetch, url, useAnswer } from "../data/api.js";
 import { plural, short } from "../data/format.js";
-import { withoutEmptyColumns } from "../data/frame.js";
+import { filledColumns } from "../data/frame.js";
 import { state } from "../data/state.js";
 import { shades } from "../draw/colours.js";
 import { drawLines } from "../draw/lines.js";
@@ -71,7 +71,7 @@ export function Theory({ run }) {
     // Coordinates may be stored at fewer times than the loss.
     const rows = (name) => {
       if (!arrays[name]) return null;
-      const stored = withoutEmptyColumns(flow.data, name).arrays;
+      const stored = filledColumns(flow.data, name).arrays;
       return coordinateSeries(rowsOf(stored[name], stored.time.length), stored.time, theory, colours);
     };
     return { z: rows("z"), y: rows("y"), singular: rows("singular_values") };

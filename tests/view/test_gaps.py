@@ -1,0 +1,153 @@
+"""Values that are missing: what is not stored is told from what is not a number, and from zero."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rankscope.view.frames import NOT_A_NUMBER, NOT_STORED
+from rankscope.view.gaps import broken_from
+from view.archived_site import address, exported
+from view.browsing import Watched, chromium, watched
+from view.viewed_runs import NAMES, Server, create, serving, snapshot
+
+STEPS = range(40)
+SPARED, BROKEN, ZERO = range(10, 20), range(30, 40), 5  # steps
+ODD = 1  # row of the matrix that is zero once, and breaks
+NAN = float("nan")
+
+
+def write(path: Path) -> None:
+    """Write a run that stores no spectra at some steps, and a matrix that is zero, then breaks."""
+    with create(path) as writer:
+        for step in STEPS:
+            values, status = snapshot(step), np.zeros(5, np.int8)
+            if step in SPARED:
+                values["singular_values"] = np.full((5, 6), NAN, np.float32)
+            if step == ZERO:
+                values["singular_values"][ODD, :6] = 0
+                status[ODD] = 1
+            if step in BROKEN:
+                values["singular_values"][ODD] = NAN
+                status[ODD] = 1
+            loss = NAN if step in BROKEN else 1 / (1 + step)
+            scalars = {"loss": loss, "rate": 0.1}
+            if step % 8 == 0:
+                scalars["validation_loss"] = 1.0
+            writer.append(step, values | {"status": status}, scalars=scalars)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("gaps")
+    write(folder / "gaps")
+    with serving(folder) as running:
+        yield running
+
+
+@pytest.fixture
+def run(server: Server) -> str:
+    return server.key("gaps")
+
+
+def test_a_heat_map_tells_what_is_missing(server: Server, run: str) -> None:
+    codes = server.get("heat", run=run, metric="stable_rank").array("values")
+    assert set(codes[ODD, list(SPARED)]) == {NOT_STORED}
+    assert set(codes[ODD, [ZERO, *BROKEN]]) == {NOT_A_NUMBER}
+    plain = [step for step in STEPS if step not in SPARED and step != ZERO and step < 30]
+    assert not {NOT_STORED, NOT_A_NUMBER} & set(codes[ODD, plain])
+    floats = server.get("heat", run=run, metric="stable_rank", format="float32")
+    np.testing.assert_array_equal(floats.array("stored") == 0, codes == NOT_STORED)
+    norms = server.get("heat", run=run, metric="frobenius_norm", format="float32").array("values")
+    assert norms[ODD, ZERO] == 0
+
+
+def test_lines_spectra_and_exports_tell_it_too(server: Server, run: str) -> None:
+    lines = server.get("lines", run=run, metric="stable_rank", matrix=NAMES[ODD])
+    spectra = server.get("spectra", run=run, matrix=NAMES[ODD], format="float32")
+    for stored in (lines.array("stored")[0], spectra.array("stored")):
+        assert np.flatnonzero(stored == 0).tolist() == list(SPARED)
+    text = server.get("export", panel="heat", run=run, metric="stable_rank").body.decode()
+    cells = [line.split(",")[1 + ODD] for line in text.splitlines()[1:]]
+    assert [cells[step] for step in (SPARED[0], ZERO, BROKEN[0])] == ["", "nan", "nan"]
+    ranks = server.get("spectrum", run=run, matrix=NAMES[ODD], step=BROKEN[0]).meta["ranks"]
+    assert set(ranks["now"].values()) == {None}
+
+
+def test_a_ranking_uses_what_is_stored_and_says_what_broke(server: Server, run: str) -> None:
+    moved = server.get("moved", run=run, metric="stable_rank").json
+    assert not set(SPARED) & set(moved["x"])
+    rows = {row["name"]: row for row in moved["rows"]}
+    assert rows[NAMES[ODD]]["broke"] == BROKEN[0]
+    assert rows[NAMES[0]]["broke"] is None
+
+
+def test_events_are_of_what_is_stored(server: Server, run: str) -> None:
+    events = [event for event in server.get("events", run=run).json["events"]]
+    broken = {(event["name"], event["x"]) for event in events if event["kind"] == "nan"}
+    assert broken == {("loss", BROKEN[0]), (NAMES[ODD], ZERO)}
+
+
+@pytest.mark.parametrize(
+    ("values", "place"),
+    [
+        ([1, 1, NAN, NAN], 2),
+        ([1, 1, 1, NAN], None),  # a snapshot after training
+        ([1, NAN, NAN, 1, NAN, NAN], None),  # logged now and then
+        ([NAN, 1, 1], None),
+        ([NAN, NAN], None),
+        ([], None),
+    ],
+)
+def test_a_scalar_breaks_where_it_stays_missing(values: list[float], place: int | None) -> None:
+    assert broken_from(np.array(values)) == place
+
+
+def test_a_loss_that_broke_is_no_number_in_the_list(server: Server) -> None:
+    (row,) = server.get("runs").json["runs"]
+    assert row["loss_broke"] is True
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def site(server: Server, browser: Any) -> Iterator[Watched]:
+    with watched(browser, address(server)) as result:
+        yield result
+
+
+def legend(site: Watched, panel: str) -> str:
+    return site.page.locator(f'[data-panel="{panel}"] .legend').inner_text()
+
+
+def test_pictures_say_what_is_missing(site: Watched, run: str, tmp_path: Path) -> None:
+    site.go(view="depth", run=run, of="singular_values", metric="stable_rank")
+    site.settled()
+    assert "NaN" in legend(site, "heat")
+    assert "NaN" in exported(site, "heat", "SVG", tmp_path).decode()
+    site.go(view="depth", run=run, of="surprise", metric="value")
+    site.settled()
+    assert "NaN" not in legend(site, "heat")
+    page = site.go(view="matrix", run=run, matrix=NAMES[ODD], at=str(BROKEN[-1]))
+    site.settled()
+    assert "NaN" in legend(site, "image")
+    page.locator('[data-panel="facts"]').get_by_text("NaN").first.wait_for()
+    assert f"step {BROKEN[-1]}: NaN" in exported(site, "spectrum", "SVG", tmp_path).decode()
+
+
+def test_the_list_of_runs_says_that_a_loss_broke(site: Watched) -> None:
+    assert "NaN" in site.page.locator("tbody tr").inner_text()
+
+
+def test_a_scalar_that_is_logged_seldom_is_drawn(site: Watched, run: str, tmp_path: Path) -> None:
+    site.go(view="depth", run=run, scalars="validation_loss")
+    site.settled()
+    picture = exported(site, "scalars", "SVG", tmp_path).decode()
+    assert picture.count("<circle") == 5  # steps 0, 8, ... 32, each without neighbours
+    assert 'stroke-dasharray="2 4"' in picture
