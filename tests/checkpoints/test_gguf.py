@@ -118,3 +118,31 @@ def test_damaged_files_are_refused(
     with pytest.raises(ValueError, match=match) as refusal:
         open_checkpoint(path)
     assert "\n" not in str(refusal.value)
+
+
+def test_a_scale_beside_a_weight_is_applied_or_refused(tmp_path: Path) -> None:
+    """llama.cpp multiplies what a layer makes by its scale, of BitNet and others."""
+    rng = np.random.default_rng(0)
+    kind, F32 = GGMLQuantizationType.TQ2_0, GGMLQuantizationType.F32
+    data = quantize(rng.normal(size=(4, 256)).astype(np.float32), kind)
+    experts = rng.normal(size=(3, 4, 5)).astype(np.float32)
+    tensors = {
+        "blk.0.attn_q.weight": (data, kind),
+        "blk.0.attn_q.scale": (np.array([0.25], np.float32), F32),
+        "blk.0.ffn_up_exps.weight": (experts, F32),
+        "blk.0.ffn_up_exps.scale": (np.array([1, 2, 3], np.float32), F32),
+        "blk.0.attn_k.weight": (experts[0], F32),
+        "blk.0.attn_k.scale": (np.ones(7, np.float32), F32),
+        "blk.0.attn_v.weight": (experts[1], F32),
+    }
+    checkpoint = open_checkpoint(written(tmp_path / "x.gguf", tensors))
+    expected = 0.25 * torch.from_numpy(dequantize(data, kind))
+    assert torch.equal(checkpoint.read("blk.0.attn_q.weight"), expected)
+    note = "dequantised from TQ2_0 times scale of the whole tensor"
+    assert checkpoint.tensors["blk.0.attn_q.weight"].note == note
+    scaled = torch.from_numpy(experts) * torch.tensor([1.0, 2, 3])[:, None, None]
+    assert torch.equal(checkpoint.read("blk.0.ffn_up_exps.weight"), scaled)
+    assert torch.equal(checkpoint.read_rows("blk.0.ffn_up_exps.weight", 1, 3), scaled[1:])
+    assert torch.equal(checkpoint.read("blk.0.attn_v.weight"), torch.from_numpy(experts[1]))
+    with pytest.raises(ValueError, match="float32 values without a scale that is known"):
+        checkpoint.read("blk.0.attn_k.weight")

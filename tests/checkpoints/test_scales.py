@@ -9,12 +9,20 @@ from safetensors.torch import save_file
 
 import rankscope as rs
 from rankscope.checkpoints import open_checkpoint
+from rankscope.checkpoints import tensors as tensors_module
 
 
 def quantised(W: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
     return (W / scale).to(torch.float8_e4m3fn)
 
 
+@pytest.fixture(params=[None, 700], ids=["at once", "in parts"])
+def rows_at_once(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param is not None:
+        monkeypatch.setattr(tensors_module, "NUMBERS_AT_ONCE", request.param)
+
+
+@pytest.mark.usefixtures("rows_at_once")
 @pytest.mark.parametrize("end", ["_scale", "_scale_inv"])
 @pytest.mark.parametrize("form", ["tensor", "scalar", "row", "column", "block", "uneven"])
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
@@ -60,6 +68,50 @@ def test_float8_is_read_with_its_scale(
         assert coverage[f"a.weight{end}"].how == "in a.weight"
 
 
+@pytest.mark.parametrize("name", ["a.scale", "a.scale_weight"])
+def test_scales_beside_a_float8_weight_are_applied(tmp_path: Path, name: str) -> None:
+    """As DeepSeek's own format and ComfyUI's name them."""
+    weight, scale = torch.randn(6, 4).to(torch.float8_e4m3fn), torch.tensor([2.5])
+    save_file({"a.weight": weight, name: scale}, tmp_path / "x.safetensors")
+    checkpoint = open_checkpoint(tmp_path / "x.safetensors")
+    assert torch.equal(checkpoint.read("a.weight"), weight.float() * 2.5)
+    assert checkpoint.tensors[name].part_of == "a.weight"
+
+
+F8, SCALE = torch.ones(6, 4).to(torch.float8_e4m3fn), torch.ones(1)
+UNCLEAR = {
+    "two scales": ({"weight": F8, "weight_scale": SCALE, "weight_scale_inv": SCALE}, "several"),
+    "a global scale": (
+        {"weight": F8, "weight_scale": SCALE, "weight_global_scale": SCALE},
+        "several",
+    ),
+    "a zero point": ({"weight": F8, "weight_scale": SCALE, "weight_zero_point": SCALE}, "several"),
+    "a second scale": ({"weight": F8, "weight_scale": SCALE, "weight_scale_2": SCALE}, "ModelOpt"),
+    "NVFP4": (
+        {"weight": torch.ones(6, 2).byte(), "weight_scale": F8, "weight_scale_2": SCALE},
+        "ModelOpt",
+    ),
+    "a wide weight": ({"weight": torch.ones(6, 4), "weight_scale": SCALE}, "part of them already"),
+    "a half weight": (
+        {"weight": torch.ones(6, 4).half(), "weight_scale_inv": SCALE},
+        "part of them already",
+    ),
+}
+
+
+@pytest.mark.parametrize(("tensors", "reason"), UNCLEAR.values(), ids=UNCLEAR)
+def test_no_scale_is_ignored(tmp_path: Path, tensors: dict[str, torch.Tensor], reason: str) -> None:
+    named = {f"a.{name}": tensor.clone() for name, tensor in tensors.items()}
+    save_file({**named, "b.weight": torch.ones(3, 3)}, tmp_path / "x.safetensors")
+    scan = rs.scan(tmp_path / "x.safetensors")
+    assert scan.table().index.tolist() == ["b"]
+    assert scan.coverage["a.weight"].status == "not read"
+    assert reason in scan.coverage["a.weight"].how
+    save_file(named, tmp_path / "x.safetensors")
+    with pytest.raises(ValueError, match=f"no matrix to scan: a.weight.*: .*{reason}"):
+        rs.scan(tmp_path / "x.safetensors")
+
+
 def test_the_block_size_of_the_configuration_counts(tmp_path: Path) -> None:
     scale = torch.rand(3, 2) + 0.5
     tensors = {"a.weight": torch.randn(96, 64).to(torch.float8_e4m3fn), "a.weight_scale_inv": scale}
@@ -73,6 +125,7 @@ def test_the_block_size_of_the_configuration_counts(tmp_path: Path) -> None:
         open_checkpoint(tmp_path).read("a.weight")
 
 
+@pytest.mark.usefixtures("rows_at_once")
 def test_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
     mxfp4 = pytest.importorskip("transformers.integrations.mxfp4")
     blocks = torch.randint(0, 256, (3, 8, 4, 16), dtype=torch.uint8)
@@ -82,6 +135,8 @@ def test_mxfp4_is_what_transformers_makes_of_it(tmp_path: Path) -> None:
     tensors = {f"{name}_blocks": blocks, f"{name}_scales": scales}
     save_file(tensors, tmp_path / "x.safetensors")
     checkpoint = open_checkpoint(tmp_path / "x.safetensors")
+    size = blocks.nbytes + scales.nbytes
+    assert checkpoint.tensors[name].bytes == size == checkpoint.bytes
     read = checkpoint.read(name)
     assert read.shape == (3, 8, 128)
     assert torch.equal(read.mT, expected) or torch.equal(read, expected)

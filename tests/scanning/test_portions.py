@@ -12,8 +12,11 @@ import pytest
 import torch
 
 import rankscope as rs
+from lora.adapter_cases import peft_adapter
+from rankscope.checkpoints import open_checkpoint
 from rankscope.scanning import portions as module
-from rankscope.scanning.portions import planned, portions
+from rankscope.scanning.adapters import open_scanned
+from rankscope.scanning.portions import needs_of, planned, portions
 from rankscope.scanning.progress import Lines
 from scanning.cases import saved
 
@@ -35,6 +38,26 @@ def test_portions_hold_every_tensor_once(
             assert torch.equal(portion.tensors[reading.parameter], tensors[reading.parameter])
     next(portions(matrices, plan, sizes)).tensors.clear()  # a caller may stop early
     assert threading.active_count() == threads
+
+
+def test_what_a_measurement_holds_is_counted_in_memory(tmp_path: Path) -> None:
+    """Quantised numbers take more room in memory than on disk, and a base needs the change."""
+    tensors = {
+        "a.weight": torch.ones(64, 64).to(torch.float8_e4m3fn),
+        "a.weight_scale": torch.ones(1),
+        "b_blocks": torch.zeros(4, 64, 2, 16, dtype=torch.uint8),
+        "b_scales": torch.zeros(4, 64, 2, dtype=torch.uint8),
+        "c.weight": torch.ones(64, 64).bfloat16(),
+    }
+    checkpoint = open_checkpoint(saved(tmp_path / "x.safetensors", tensors))
+    needs = needs_of(checkpoint, with_base=False)
+    sizes = {"a.weight": 4 * 64 * 64, "b": 4 * 4 * 64 * 64, "c.weight": 2 * 64 * 64}
+    assert {name: needs[name] for name in sizes} == sizes
+    with_base = needs_of(checkpoint, with_base=True)
+    assert with_base["c.weight"] == sizes["c.weight"] + 4 * 64 * 64
+    product = open_scanned(peft_adapter(tmp_path / "adapter"))
+    (first, *_) = (name for name in product.tensors if "lora_B" in name)
+    assert needs_of(product, with_base=False)[first] == product.tensors[first].bytes
 
 
 def test_progress_names_tensors_speed_and_time_left(capsys: pytest.CaptureFixture[str]) -> None:

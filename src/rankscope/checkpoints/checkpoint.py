@@ -56,7 +56,8 @@ class Checkpoint:
     @property
     def bytes(self) -> int:
         """Number of bytes of all tensors on disk; a tied one counts once."""
-        return sum(t.bytes for t in self.tensors.values() if t.tied_to is None)
+        own = (t for t in self.tensors.values() if t.tied_to is None and t.part_of is None)
+        return sum(tensor.bytes for tensor in own)
 
     def __repr__(self) -> str:
         return f"Checkpoint({self.source}: {len(self.tensors)} tensors, {self.bytes / 1e9:.3g} GB)"

@@ -1,8 +1,8 @@
-"""Numbers of eight bits and fewer: read with their scale, or refused by name.
+"""Numbers that need a scale: read with it, or refused by name.
 
 A weight in float8 is one number times one of a scale beside it: per tensor, per row, or per block.
-MXFP4 has blocks of 32 numbers with one power of two. Without a scale that is known nothing is
-converted, since wrong numbers look like right ones.
+MXFP4 has blocks of 32 numbers with one power of two. A weight of GGUF may have a scale too, of any
+type. Without a scale that is known nothing is converted, since wrong numbers look like right ones.
 """
 
 import re
@@ -15,12 +15,15 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from rankscope.checkpoints.checkpoint import Checkpoint
-from rankscope.checkpoints.tensors import Loader, StoredTensor
+from rankscope.checkpoints.mxfp4 import Mxfp4
+from rankscope.checkpoints.tensors import Loader, StoredTensor, row_ranges
 
 SCALES = ("_scale_inv", "_scale")
+# Names beside `weight` in DeepSeek's own format, and in ComfyUI's.
+SCALES_BESIDE = ("scale", "scale_weight")
+SECOND_SCALES = ("_scale_2", "_global_scale", "_zero_point")
 USUAL_BLOCK = 128
 BLOCKS, EXPONENTS = "_blocks", "_scales"  # MXFP4 in transformers
-FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 UNSCALED = "values without a scale that is known; pass the checkpoint from before the quantisation"
 
 # Formats of packed integers, by the ends of the names beside the weights.
@@ -31,6 +34,7 @@ PACKED = (
     (re.compile(r"(.*)\.(weight_packed|weight_scale|weight_shape|weight_zero_point|weight_g_idx)"),
      "weight_packed", "compressed-tensors"),
     (re.compile(r"(.*)\.(weight|W_q|scale|zero|meta)"), "W_q", "HQQ"),
+    (re.compile(r"(.*)\.(weight|weight_scale|weight_scale_2)"), "weight_scale_2", "ModelOpt"),
 )  # fmt: skip
 
 
@@ -44,8 +48,13 @@ def with_scales(checkpoint: Checkpoint) -> Checkpoint:
             continue
         if name in packed:
             tensors[name] = replace(stored, refusal=packed[name])
+        elif "gguf" in checkpoint.metadata:
+            if f"{name.removesuffix('.weight')}.scale" in tensors and name.endswith(".weight"):
+                _add_scaled(tensors, loaders, stored, None)
         elif stored.dtype.is_floating_point and stored.dtype.itemsize == 1:
             _add_scaled(tensors, loaders, stored, stated)
+        elif stored.dtype.is_floating_point and name.endswith(".weight"):
+            _refuse_scaled(tensors, stored)
         elif name.endswith(BLOCKS) and stored.dtype == torch.uint8:
             _add_mxfp4(tensors, loaders, stored)
     return replace(checkpoint, tensors=tensors, loaders=loaders)
@@ -85,23 +94,45 @@ def _add_scaled(
     stored: StoredTensor,
     stated: tuple[int, ...] | None,
 ) -> None:
-    """Add a float8 weight times its scale, or refuse it."""
-    scale = next(
-        (tensors[stored.name + end] for end in SCALES if stored.name + end in tensors), None
-    )
+    """Add a weight times its scale, or refuse it."""
+    scales = [tensors[name] for name in _scale_names(stored.name) if name in tensors]
+    others = [tensors[stored.name + end] for end in SECOND_SCALES if stored.name + end in tensors]
+    if len(scales) + len(others) > 1:
+        names = " and ".join(scale.name for scale in (*scales, *others))
+        refusal = f"{stored.format} values with several scales, {names}, of which one is known"
+        tensors[stored.name] = replace(stored, refusal=refusal)
+        return
+    scale = scales[0] if scales else None
     blocks = None if scale is None else _blocks(stored.shape, scale.shape, stated)
     if scale is None or blocks is None or not scale.dtype.is_floating_point:
-        shown = str(stored.dtype).removeprefix("torch.")
-        tensors[stored.name] = replace(stored, refusal=f"{shown} {UNSCALED}")
+        tensors[stored.name] = replace(stored, refusal=f"{stored.format} {UNSCALED}")
         return
     owner = scale.name.rpartition(".")[2]
     whole = all(size == 1 for size in scale.shape)
     how = "of the whole tensor" if whole else f"per {' x '.join(map(str, blocks))}"
     tensors[stored.name] = replace(
-        stored, dtype=torch.float32, note=f"{stored.format} times {owner} {how}"
+        stored,
+        dtype=torch.float32,
+        bytes=stored.bytes + scale.bytes,
+        note=f"{stored.note or stored.format} times {owner} {how}",
     )
     tensors[scale.name] = replace(scale, part_of=stored.name)
     loaders[stored.name] = Scaled(loaders[stored.name], loaders[scale.name], blocks)
+
+
+def _scale_names(name: str) -> list[str]:
+    """Return the names that the scale of a weight may have."""
+    names = [f"{name}{end}" for end in SCALES]
+    module, _, own = name.rpartition(".")
+    return [*names, *(f"{module}.{beside}" for beside in SCALES_BESIDE if own == "weight")]
+
+
+def _refuse_scaled(tensors: dict[str, StoredTensor], stored: StoredTensor) -> None:
+    """Refuse a weight of a wide format that has a scale: it may be part of the numbers or not."""
+    scale = next((stored.name + end for end in SCALES if stored.name + end in tensors), None)
+    if scale is not None:
+        refusal = f"{stored.format} values beside {scale}, which may be part of them already"
+        tensors[stored.name] = replace(stored, refusal=refusal)
 
 
 def _blocks(
@@ -146,17 +177,18 @@ class Scaled:
         return self._scaled(self.weight.load_rows(start, stop), start)
 
     def _scaled(self, stored: Tensor, first: int) -> Tensor:
-        W = stored.float()
         scale = self.scale.load().float()
-        scale = scale.reshape(*scale.shape, *[1] * (W.ndim - scale.ndim))
-        if scale.ndim == W.ndim and scale.shape[0] > 1:
-            rows = torch.arange(first, first + W.shape[0]) // self.blocks[0]
-            scale = scale[rows]
-        for axis in range(1, W.ndim):
-            if 1 < scale.shape[axis] < W.shape[axis]:
-                columns = torch.arange(W.shape[axis]) // self.blocks[axis]
-                scale = scale.index_select(axis, columns)
-        return W.mul_(scale)
+        scale = scale.reshape(*scale.shape, *[1] * (stored.ndim - scale.ndim))
+        W = stored if stored.dtype == torch.float32 else torch.empty(stored.shape)
+        for rows in row_ranges(stored):
+            numbers = torch.arange(first + rows.start, first + rows.stop)
+            part = scale[numbers // self.blocks[0]] if scale.shape[0] > 1 else scale
+            for axis in range(1, stored.ndim):
+                if 1 < part.shape[axis] < stored.shape[axis]:
+                    columns = torch.arange(stored.shape[axis]) // self.blocks[axis]
+                    part = part.index_select(axis, columns)
+            torch.mul(stored[rows].float(), part, out=W[rows])
+        return W
 
 
 def _add_mxfp4(
@@ -179,32 +211,7 @@ def _add_mxfp4(
     shape = (*stored.shape[:-2], stored.shape[-2] * 32)
     tensors[stored.name] = replace(stored, part_of=name)
     tensors[scales.name] = replace(scales, part_of=name)
-    tensors[name] = StoredTensor(
-        name, shape, torch.float32, 0, "MXFP4", note="MXFP4, blocks of 32 with one exponent"
-    )
+    size = stored.bytes + scales.bytes
+    note = "MXFP4, blocks of 32 with one exponent"
+    tensors[name] = StoredTensor(name, shape, torch.float32, size, "MXFP4", note=note)
     loaders[name] = Mxfp4(loaders[stored.name], loaders[scales.name])
-
-
-@dataclass(frozen=True)
-class Mxfp4:
-    """Numbers of four bits, two to a byte with the low half first, times a power of two each."""
-
-    blocks: Loader
-    exponents: Loader
-
-    def load(self) -> Shaped[Tensor, "..."]:
-        return _from_mxfp4(self.blocks.load(), self.exponents.load())
-
-    def load_rows(self, start: int, stop: int) -> Shaped[Tensor, "..."]:
-        return _from_mxfp4(
-            self.blocks.load_rows(start, stop), self.exponents.load_rows(start, stop)
-        )
-
-
-def _from_mxfp4(blocks: Tensor, exponents: Tensor) -> Tensor:
-    table = torch.tensor([*FP4, *(-x for x in FP4)])
-    numbers = torch.empty(*blocks.shape, 2)
-    numbers[..., 0] = table[(blocks & 15).long()]
-    numbers[..., 1] = table[(blocks >> 4).long()]
-    scaled = torch.ldexp(numbers.flatten(-2), exponents.to(torch.int32)[..., None] - 127)
-    return scaled.flatten(-2)

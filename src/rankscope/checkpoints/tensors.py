@@ -1,6 +1,7 @@
 """Tensors of a checkpoint: what is stored, and how it is read when it is wanted."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from rankscope.checkpoints.files import File
 
 MOST_TENSORS = 100_000  # of one file
+NUMBERS_AT_ONCE = 2**22  # of a tensor that is computed from what is stored
 # A fresh page costs a fault. NumPy asks for huge ones where it allocates this much or more.
 HUGE_PAGE, LARGE = 2**21, 2**22
 
@@ -21,7 +23,7 @@ class StoredTensor:
     """Description of one tensor of a checkpoint.
 
     dtype: of the tensor that is read; that on disk is in `format`.
-    bytes: number of bytes on disk.
+    bytes: number of bytes on disk, with those of its parts.
     note: how the numbers are computed from those on disk; empty if they are the same.
     tied_to: name under which the same memory is stored first.
     part_of: name of the tensor whose numbers need this one, such as a scale.
@@ -41,6 +43,11 @@ class StoredTensor:
     @property
     def ndim(self) -> int:
         return len(self.shape)
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Number of bytes of the tensor that is read; a quantised one takes up to 30 times more."""
+        return math.prod(self.shape) * self.dtype.itemsize
 
 
 @runtime_checkable
@@ -86,6 +93,13 @@ class Range:
         if count:
             self.file.read_into(memoryview(buffer.numpy().data), offset)
         return buffer.view(self.dtype).reshape(shape)
+
+
+def row_ranges(tensor: Tensor) -> Iterator[slice]:
+    """Yield ranges of the first axis, small enough that what is computed of one needs no room."""
+    step = max(1, NUMBERS_AT_ONCE // max(1, math.prod(tensor.shape[1:])))
+    for start in range(0, tensor.shape[0], step):
+        yield slice(start, min(start + step, tensor.shape[0]))
 
 
 def room_for(count: int) -> Tensor:

@@ -58,6 +58,10 @@ class CheckpointTensors(Mapping[str, Tensor]):
             last = self._last = (stored, self.checkpoint.read(stored))
         return last[1]
 
+    def forget(self) -> None:
+        """Let go of the tensor that was read last."""
+        self._last = None
+
     def __iter__(self) -> Iterator[str]:
         tensors = self.checkpoint.tensors
         return (name for name, stored in self.names.items() if not tensors[stored].refusal)

@@ -21,6 +21,7 @@ from rankscope.spectra.workers import spread
 PREFIXES = re.compile(r"^(?:_orig_mod\.|module\.|base_model\.model\.|model\.|transformer\.)+")
 # Entries that are turned into float64 at a time: on the CPU as many as stay in its cache.
 BLOCK, BLOCK_ELSEWHERE = 2**16, 2**24
+DIFFERENCE = 2**22  # entries whose difference is formed at a time
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,12 @@ class Base:
             name = self._plain.get(PREFIXES.sub("", name), "")
         return self.views[name].W if name else None
 
+    def release(self) -> None:
+        """Forget the tensor that was read last."""
+        stored = self.views.tensors.stored
+        if isinstance(stored, CheckpointTensors):
+            stored.forget()
+
 
 def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
     """Return the scan of each matrix in a portion, without a change where the base has none."""
@@ -84,6 +91,8 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
             notes[reading.name] = note
             continue
         changes[reading.name], notes[reading.name] = change, note
+    if base is not None:
+        base.release()
     norms, change_norms = _norms(weights, options), _norms(changes, options)
     spectra = _spectra(weights, norms, options)
     change_spectra = _spectra(changes, change_norms, options)
@@ -137,7 +146,18 @@ def shared_change(W: Tensor, W0: Tensor) -> tuple[Tensor | None, str]:
         shared = min(W.shape[axes[0]], W0.shape[axes[0]])
         W, W0 = W.narrow(axes[0], 0, shared), W0.narrow(axes[0], 0, shared)
         note = f"change of the first {shared} {('rows', 'columns')[axes[0]]}, which both have"
-    return difference(W, W0), note
+    return _difference_by_rows(W, W0), note
+
+
+def _difference_by_rows(W: Tensor, W0: Tensor) -> Tensor:
+    """Return W - W0, with room for a few rows beside the result and not for copies of both."""
+    step = max(1, DIFFERENCE // max(1, W.shape[1]))
+    rows = zip(W.split(step), W0.split(step), strict=True)
+    first = difference(W[:0], W0[:0])
+    change = torch.empty(W.shape, dtype=first.dtype, device=first.device)
+    for part, (after, before) in zip(change.split(step), rows, strict=True):
+        part.copy_(difference(after, before))
+    return change
 
 
 def _spectra(

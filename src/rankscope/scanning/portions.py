@@ -1,5 +1,6 @@
 """Portions of a checkpoint, in the order in which they are measured; the next is read ahead."""
 
+import math
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,13 +11,15 @@ from itertools import count
 
 from torch import Tensor
 
-from rankscope.checkpoints import natural_order
+from rankscope.checkpoints import Checkpoint, natural_order
 from rankscope.matrices import Product, Reading, Views
-from rankscope.scanning.adapters import changes_in
+from rankscope.matrices.source import CheckpointTensors
+from rankscope.scanning.adapters import Change, changes_in
 
-# Tensors are measured in portions of about this many bytes on disk, so that small ones share the
+# Tensors are measured in portions of about this many bytes in memory, so that small ones share the
 # cores. The next portion is read meanwhile if it is no larger; a large tensor waits its turn.
 PORTION = 2**28
+CHANGE = 4  # bytes of a number of a change since a base
 READERS = 2  # tensors that are read at once, so that the disk has the next request already
 
 
@@ -34,7 +37,24 @@ class Portion:
     refused: tuple[str, ...] = ()
 
 
-def planned(matrices: Views, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+def needs_of(checkpoint: Checkpoint, *, with_base: bool) -> dict[str, int]:
+    """Return the bytes that a measurement holds in memory, by tensor name without wrappers.
+
+    These are the tensor's, dequantised, and those of its change if there is a base. The change that
+    an adapter makes is never multiplied out, so its factors count.
+    """
+    within = CheckpointTensors.within(checkpoint)
+    needs = {}
+    for name, stored in within.stored().items():
+        if isinstance(checkpoint.loaders.get(within.names[name]), Change):
+            needs[name] = stored.bytes
+        else:
+            change = CHANGE * math.prod(stored.shape) if with_base else 0
+            needs[name] = stored.bytes_in_memory + change
+    return needs
+
+
+def planned(matrices: Views, needs: Mapping[str, int]) -> list[tuple[str, ...]]:
     """Return the names of the tensors of each portion, in natural order.
 
     The order is that of the names and not that of the file, so that two formats of one model are
@@ -44,7 +64,7 @@ def planned(matrices: Views, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
     portions: list[list[str]] = []
     room = 0
     for name in names:
-        size = sizes.get(name, 0)
+        size = needs.get(name, 0)
         if not portions or size > room:
             portions.append([])
             room = PORTION
@@ -54,10 +74,10 @@ def planned(matrices: Views, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
 
 
 def portions(
-    matrices: Views, plan: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
+    matrices: Views, plan: Sequence[tuple[str, ...]], needs: Mapping[str, int]
 ) -> Iterator[Portion]:
     """Yield the portions of the plan; the next is read while the caller measures this one."""
-    small = [sum(sizes.get(name, 0) for name in names) <= PORTION for names in plan]
+    small = [sum(needs.get(name, 0) for name in names) <= PORTION for names in plan]
     yield from _ahead([partial(read_portion, matrices, names) for names in plan], small)
 
 

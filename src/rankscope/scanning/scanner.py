@@ -16,7 +16,7 @@ from rankscope.matrices import Views, views
 from rankscope.scanning.adapters import changes_in, matrices_of, open_scanned
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.measuring import Base, Measured, Options, measure, sizes_of
-from rankscope.scanning.portions import planned, portions
+from rankscope.scanning.portions import needs_of, planned, portions
 from rankscope.scanning.progress import Progress, Silent
 from rankscope.scanning.results import CheckpointScan, Scan
 from rankscope.scanning.tasks import Task, Workers
@@ -151,8 +151,9 @@ class Scanner:
                 raise ValueError(f"{checkpoint.source} has no matrix to scan: {_why(matrices)}")
         except ValueError as refusal:
             return Job(member, refusal=refusal)
-        sizes = sizes_of(checkpoint)
-        job = Job(member, checkpoint, matrices, sizes, planned(matrices, sizes))
+        needs = needs_of(checkpoint, with_base=self._base is not None)
+        plan = planned(matrices, needs)
+        job = Job(member, checkpoint, matrices, sizes_of(checkpoint), needs, plan)
         if self._workers is not None:
             job.sent += [self._workers.submit(self._task(member, names)) for names in job.plan]
         return job
@@ -166,7 +167,7 @@ class Scanner:
         if self._workers is not None:
             yield from map(self._workers.result, job.sent)
             return
-        for portion in portions(matrices, job.plan, job.sizes):
+        for portion in portions(matrices, job.plan, job.needs):
             measured = measure(portion, self._options, self._base)
             del portion  # a large tensor that is read next needs the room
             yield measured
@@ -195,6 +196,7 @@ class Scanner:
 class Job:
     """One checkpoint that is opened, and what workers were sent of it; or why it is refused.
 
+    sizes, needs: bytes on disk and in memory by tensor.
     remaining: number of checkpoints after it.
     """
 
@@ -202,6 +204,7 @@ class Job:
     checkpoint: Checkpoint | None = None
     matrices: Views | None = None
     sizes: dict[str, int] = field(default_factory=dict)
+    needs: dict[str, int] = field(default_factory=dict)
     plan: list[tuple[str, ...]] = field(default_factory=list)
     sent: list[Any] = field(default_factory=list)
     refusal: ValueError | None = None
@@ -215,8 +218,9 @@ def _require(device: torch.device) -> None:
 
 def _why(matrices: Views) -> str:
     """Say why a checkpoint has no matrices, by the first tensor that is not read."""
-    reasons = [f"{line.tensor}: {line.how}" for line in matrices.coverage if not line.matrices]
-    return reasons[0] if reasons else "no tensor has two axes"
+    lines = [line for line in matrices.coverage if not line.matrices]
+    lines.sort(key=lambda line: line.status != "not read")
+    return f"{lines[0].tensor}: {lines[0].how}" if lines else "no tensor has two axes"
 
 
 def compared(before: CheckpointScan, after: CheckpointScan) -> list[str]:
