@@ -23,7 +23,10 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.folder = folder
         self.sent: list[tuple[str, int]] = []
+        self.authorizations: list[str | None] = []
         self.ranges = True
+        self.failures: list[int] = []  # status of the next answers; 0 ends one in its middle
+        self.files_at = ""  # another server, to which requests for files are sent on
 
     @property
     def endpoint(self) -> str:
@@ -57,8 +60,21 @@ class Handler(BaseHTTPRequestHandler):
             wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
             assert wanted is not None
             part = data[int(wanted[1]) : int(wanted[2]) + 1]
-            self.server.sent.append((match[2], len(part)))
-            self.answer(206, part) if self.server.ranges else self.answer(200, data)
+            self.server.authorizations.append(self.headers.get("Authorization"))
+            if self.server.files_at:
+                self.answer(302, b"", {"Location": f"{self.server.files_at}{self.path}"})
+                return
+            failure = self.server.failures.pop(0) if self.server.failures else None
+            if failure == 0:
+                half = part[: len(part) // 2]
+                self.server.sent.append((match[2], len(half)))
+                self.answer(206, half, {"Content-Length": str(len(part))})
+                self.close_connection = True
+            elif failure is not None:
+                self.answer(failure, b"{}")
+            else:
+                self.server.sent.append((match[2], len(part)))
+                self.answer(206, part) if self.server.ranges else self.answer(200, data)
         else:
             self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
 

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -92,6 +93,75 @@ def test_what_the_hub_lacks_is_one_sentence(server: Hub) -> None:
     server.ranges = False
     with pytest.raises(ValueError, match="does not answer range requests"):
         open_checkpoint("org/model")
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub, "PAUSE", 0.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_connection_that_breaks_is_tried_again_from_there(server: Hub) -> None:
+    tensor = torch.randn(600, 500)
+    path = server.folder / COMMITS["main"] / "model.safetensors"
+    save_file({"a.weight": tensor}, path)
+    checkpoint = open_checkpoint("org/model")
+    del server.sent[:]
+    server.failures += [0, 503, 0]
+    assert torch.equal(checkpoint.read("a.weight"), tensor)
+    assert sum(size for _, size in server.sent) == tensor.nbytes and len(server.sent) == 3
+    server.failures += [0, 429, 500, 0, 0]
+    with pytest.raises(ValueError, match=r"sent \d+ of 1200000 bytes .* in 4 tries \(.*; run it"):
+        checkpoint.read("a.weight")
+    del server.failures[:]
+    assert torch.equal(checkpoint.read("a.weight"), tensor)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_refusal_is_not_tried_again(server: Hub) -> None:
+    path = server.folder / COMMITS["main"] / "model.safetensors"
+    save_file({"a.weight": torch.randn(600, 500)}, path)
+    checkpoint = open_checkpoint("org/model")
+    server.failures += [403, 500]
+    with pytest.raises(ValueError, match=r"model.safetensors of org/model cannot be read \(.*403"):
+        checkpoint.read("a.weight")
+    assert server.failures == [500]
+
+
+def test_another_server_does_not_get_the_token(
+    server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    tensor = torch.randn(5, 4)
+    save_file({"a.weight": tensor}, server.folder / COMMITS["main"] / "model.safetensors")
+    with Hub(server.folder) as store:
+        threading.Thread(target=store.serve_forever, daemon=True).start()
+        server.files_at = store.endpoint
+        assert torch.equal(open_checkpoint("org/model").read("a.weight"), tensor)
+        store.shutdown()
+    assert set(server.authorizations) == {"Bearer hf_secret"}
+    assert set(store.authorizations) == {None}
+
+
+def test_the_cache_is_read_in_offline_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import huggingface_hub.constants
+
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    repo, tensors = tmp_path / "models--org--model", {"a.weight": torch.randn(5, 4)}
+    for part in ("blobs", "refs", f"snapshots/{COMMITS['main']}"):
+        (repo / part).mkdir(parents=True)
+    (repo / "refs" / "main").write_text(COMMITS["main"])
+    save_file(tensors, repo / "blobs" / "0123")
+    link = repo / "snapshots" / COMMITS["main"] / "model.safetensors"
+    link.symlink_to("../../blobs/0123")
+    for name in ("org/model", "org/model@main", f"org/model@{COMMITS['main']}"):
+        checkpoint = open_checkpoint(name)
+        assert torch.equal(checkpoint.read("a.weight"), tensors["a.weight"])
+        assert checkpoint.source == name
+    for name in ("org/model@step10", "org/other"):
+        with pytest.raises(ValueError, match=r"in the hub's cache, .* unset HF_HUB_OFFLINE"):
+            open_checkpoint(name)
 
 
 def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:

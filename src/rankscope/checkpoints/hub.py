@@ -1,12 +1,15 @@
 """Models on the Hugging Face hub: tensors by range request, nothing else is downloaded.
 
-The address of the hub is the library's own setting, HF_ENDPOINT.
+The address of the hub is the library's own setting, HF_ENDPOINT. With HF_HUB_OFFLINE the library's
+cache is read instead.
 """
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -15,6 +18,8 @@ from rankscope.checkpoints.folders import CONFIGURATIONS, WEIGHTS
 HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+))?")
 MOST_WINDOW = 2**16  # bytes fetched at a time while a header is read
 SECONDS = 60.0  # without an answer
+TRIES = 4  # for one tensor
+PAUSE = 0.5  # seconds before the second try; more before later ones
 
 
 def hub_id(path: str) -> tuple[str, str | None] | None:
@@ -56,27 +61,59 @@ class HubFile:
             buffer[:] = window[: len(buffer)]
 
     def _fetch(self, buffer: memoryview, offset: int) -> None:
+        """Fill the buffer by a range request; what a broken connection lacks is asked for again."""
+        position, reason = 0, ""
+        for attempt in range(TRIES):
+            if position == len(buffer):
+                return
+            time.sleep(PAUSE * (2**attempt - 1))
+            try:
+                for piece in self._pieces(offset + position, len(buffer) - position):
+                    buffer[position : position + len(piece)] = piece
+                    position += len(piece)
+                reason = "the answer was cut short"
+            except Exception as error:  # each version of the library has another client's errors
+                if _is_final(error):
+                    raise ValueError(f"{self.name} cannot be read ({_shown(error)})") from None
+                reason = _shown(error)
+        if position < len(buffer):
+            raise ValueError(
+                f"the hub sent {position} of {len(buffer)} bytes of {self.name} in {TRIES} tries "
+                f"({reason}); run it again"
+            )
+
+    def _pieces(self, offset: int, count: int) -> Iterator[bytes]:
         from huggingface_hub import hf_hub_url
         from huggingface_hub.utils import build_hf_headers, get_session  # type: ignore[attr-defined]
 
-        if not len(buffer):
-            return
         headers = build_hf_headers()
-        headers["Range"] = f"bytes={offset}-{offset + len(buffer) - 1}"
+        headers |= {"Range": f"bytes={offset}-{offset + count - 1}", "Accept-Encoding": "identity"}
         url = hf_hub_url(self.repo, self.file, revision=self.commit)
         options: dict[str, Any] = {"headers": headers, "timeout": SECONDS, "follow_redirects": True}
-        position = 0
-        with explained(self.repo), get_session().stream("GET", url, **options) as answer:
+        with get_session().stream("GET", url, **options) as answer:
             answer.raise_for_status()
             if answer.status_code != 206:
-                raise ValueError(f"the hub does not answer range requests for {self.name}")
+                raise _Refused("the hub does not answer range requests for it")
             for piece in answer.iter_raw():
-                if position + len(piece) > len(buffer):
-                    raise ValueError(f"the hub sent more of {self.name} than was asked for")
-                buffer[position : position + len(piece)] = piece
-                position += len(piece)
-        if position < len(buffer):
-            raise ValueError(f"the hub sent only a part of {self.name}; try again")
+                count -= len(piece)
+                if count < 0:
+                    raise _Refused("the hub sent more than was asked for")
+                yield piece
+
+
+class _Refused(Exception):
+    """An answer that would be the same if it was asked for again."""
+
+
+def _is_final(error: Exception) -> bool:
+    """Tell whether another try has no use: the hub has understood the request and refused it."""
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    refused = isinstance(status, int) and 400 <= status < 500 and status not in (408, 429)
+    return refused or isinstance(error, _Refused)
+
+
+def _shown(error: Exception) -> str:
+    return str(error).partition("\n")[0][:200] or type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -124,6 +161,24 @@ class HubFolder:
                 yield name, self.open(f"{name}.json")
 
 
+def cached(repo: str, revision: str | None) -> Path | None:
+    """Return the folder of a repository in the library's cache, in offline mode; else None."""
+    try:
+        from huggingface_hub import is_offline_mode, snapshot_download
+        from huggingface_hub.errors import LocalEntryNotFoundError
+    except ModuleNotFoundError:
+        return None
+    if not is_offline_mode():
+        return None
+    try:
+        return Path(snapshot_download(repo, revision=revision, local_files_only=True))
+    except LocalEntryNotFoundError:
+        raise ValueError(
+            f"{repo!r} does not exist here nor, at this revision, in the hub's cache, and the hub "
+            "is not asked in offline mode; unset HF_HUB_OFFLINE"
+        ) from None
+
+
 @contextmanager
 def explained(repo: str) -> Iterator[None]:
     """Turn errors of the hub into a ValueError that says what to do."""
@@ -143,7 +198,6 @@ def explained(repo: str) -> Iterator[None]:
     except ValueError:
         raise
     except Exception as error:  # each version of the library has another client's errors
-        reason = str(error).partition("\n")[0][:200] or type(error).__name__
         raise ValueError(
-            f"{repo!r} does not exist here, and cannot be read from the hub ({reason})"
+            f"{repo!r} does not exist here, and cannot be read from the hub ({_shown(error)})"
         ) from None

@@ -19,7 +19,7 @@ from rankscope.checkpoints.folders import (
     weights_in,
 )
 from rankscope.checkpoints.gguf import MAGIC, open_gguf
-from rankscope.checkpoints.hub import HubFolder, hub_id
+from rankscope.checkpoints.hub import HubFolder, cached, hub_id
 from rankscope.checkpoints.json_text import read_json
 from rankscope.checkpoints.safetensors import open_safetensors
 from rankscope.checkpoints.scales import with_scales
@@ -140,13 +140,15 @@ def _with_configurations(checkpoint: Checkpoint, folder: Path) -> Checkpoint:
 
 
 def _open_hub(repo: str, revision: str | None) -> Checkpoint:
+    source = f"{repo}@{revision}" if revision else repo
+    if (snapshot := cached(repo, revision)) is not None:
+        return replace(_open_folder(snapshot), source=source)
     folder = HubFolder.at(repo, revision)
     files = weights_in(folder.names)
     if not files:
         raise ValueError(f"{repo!r} holds no checkpoint that is known on the hub")
     index = shard_index(folder.open(files[0])) if files[0].endswith(INDEX) else None
     shards = files if index is None else sorted(set(index.values()))
-    source = f"{repo}@{revision}" if revision else repo
     if index is None and len(shards) == 1 and not SHARD.fullmatch(shards[0]):
         checkpoint = replace(open_file(folder.open(shards[0])), source=source)
     else:
