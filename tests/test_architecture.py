@@ -11,6 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "rankscope"
 
 MAY_IMPORT = {
     "extras": set(),
+    "environment": set(),
     "checkpoints": {"extras"},
     "matrices": {"checkpoints"},
     "metrics": set(),
@@ -19,7 +20,7 @@ MAY_IMPORT = {
     "xarray_hook": set(),
     "plain_names": set(),
     "pairs": {"matrices"},
-    "spectra": {"matrices"},
+    "spectra": {"environment", "matrices"},
     "theory": {"matrices", "spectra"},
     "overlaps": {"pairs", "spectra"},
     "leading_spectra": {"metrics"},
@@ -45,6 +46,7 @@ MAY_IMPORT = {
     "lora": {"matrices", "spectra", "metrics", "checkpoints"},
     "scanning": {
         "checkpoints",
+        "environment",
         "extras",
         "lora",
         "matrices",

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rankscope.matrices.product import Product, product_change
 from rankscope.matrices.reading import View
-from rankscope.spectra import decompose, engine, singular_values, svd, tasks
+from rankscope.spectra import decompose, fastest, singular_values, svd, tasks
 
 DTYPES = pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
@@ -256,7 +256,7 @@ def test_product_that_overflows() -> None:
 @pytest.fixture
 def by_torch(monkeypatch) -> None:
     """Decompose by torch's functions on any processor."""
-    monkeypatch.setattr(engine, "_of_cpu", engine.Torch)
+    monkeypatch.setattr(fastest, "_of_cpu", fastest.Torch)
 
 
 def fail(*_: object, **__: object) -> None:

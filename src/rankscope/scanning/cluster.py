@@ -16,6 +16,7 @@ import ray
 import torch
 
 from rankscope.checkpoints import open_checkpoint
+from rankscope.environment import environment
 from rankscope.matrices import Views, views
 from rankscope.scanning.adapters import matrices_of, open_scanned
 from rankscope.scanning.measuring import Base, Measured, measure
@@ -23,6 +24,7 @@ from rankscope.scanning.portions import read_portion
 from rankscope.scanning.tasks import Task
 
 OBJECT_MEMORY = 100 * 2**20  # bytes; only names and spectra travel
+USAGE = "RAY_USAGE_STATS_ENABLED"
 
 
 class Cluster:
@@ -55,10 +57,12 @@ def cluster() -> Iterator[Cluster]:
         return
     address = os.environ.get("RAY_ADDRESS") or "local"
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
+    settings = {}
     if address == "local":
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        settings = {USAGE: os.environ.get(USAGE, "0")}  # no report, unless the user asked for it
         quiet |= {"include_dashboard": False, "object_store_memory": OBJECT_MEMORY}
-    ray.init(address, **quiet)
+    with environment(settings):
+        ray.init(address, **quiet)
     try:
         yield Cluster()
     finally:

@@ -17,7 +17,8 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-from rankscope.spectra.engine import COLUMNS, Engine, engine_of
+from rankscope.spectra.engine import COLUMNS, Engine
+from rankscope.spectra.fastest import engine_of
 
 # A Gram matrix squares the spectrum; its small eigenvalues are off by up to 1e-15 of the largest.
 # With the largest singular value as 1, one of 1e-5 is off by 1e-11, and one of 1e-8 is all noise.

@@ -19,11 +19,13 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import NamedTuple, Protocol, runtime_checkable
 
+from rankscope.environment import environment
 from rankscope.lab.running.run_key import Progress
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.tracker.defaults import cores
 
-THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# What a child inherits and libraries read.
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 PROGRESS_SECONDS = 0.1  # between two messages of a process
 
 
@@ -100,7 +102,7 @@ class Worker:
         ours, theirs = context.Pipe()
         # Not a daemon, since daemons may not start the process in which a run may measure.
         process = context.Process(target=_serve, args=(theirs,))
-        with _one_thread(), _ctrl_c_blocked():
+        with environment(ONE_THREAD), _ctrl_c_blocked():
             process.start()
         theirs.close()  # then the pipe ends when the process does
         return cls(process, ours)
@@ -196,21 +198,6 @@ def throttled(send: Callable[[Step], None], *, seconds: float) -> Progress:
             send(Step(float(fraction), note))
 
     return progress
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Ask for one thread in the environment that a child inherits and libraries read."""
-    before = {name: os.environ.get(name) for name in THREADS}
-    os.environ.update(dict.fromkeys(THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager

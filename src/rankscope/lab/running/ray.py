@@ -17,7 +17,8 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankscope.lab.running.processes import THREADS, Ended, Step, Watcher, attempt, throttled
+from rankscope.environment import environment
+from rankscope.lab.running.processes import ONE_THREAD, Ended, Step, Watcher, attempt, throttled
 from rankscope.lab.running.stored_run import StoredRun
 from rankscope.store.lock import wait_until_free
 
@@ -26,6 +27,7 @@ PROGRESS_SECONDS = 0.5  # between two messages of a run, and between two looks a
 OBJECT_MEMORY = 100 * 2**20  # bytes; only declarations and a few numbers travel
 LOST_SECONDS = 120.0  # after which a file server has freed the locks of a machine that is lost
 CANCEL_SECONDS = 10.0  # that cancelled runs have to close their stores
+USAGE = "RAY_USAGE_STATS_ENABLED"
 
 
 def execute(
@@ -65,7 +67,7 @@ class _Sweep:
             num_cpus=1,
             num_gpus=gpus_per_run,
             max_retries=RETRIES,
-            runtime_env={"env_vars": dict.fromkeys(THREADS, "1")},
+            runtime_env={"env_vars": ONE_THREAD},
         )
         # On the driver's node, so that losing another node does not lose the mailbox.
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
@@ -173,7 +175,8 @@ def _connected(address: str | None, *, jobs: int | None, gpus_per_run: float) ->
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if address == "local":
-        with _no_usage_report():
+        # A Ray that we start reports no usage, unless the user asked for it.
+        with environment({USAGE: os.environ.get(USAGE, "0")}):
             ray.init(
                 address,
                 num_cpus=jobs,  # None: the cores that Ray may use
@@ -199,15 +202,3 @@ def _require_gpus(gpus_per_run: float) -> None:
             f"each run was to have {gpus_per_run:g} GPUs, but this machine has {gpus:g}; run on "
             "the CPU, or give the address of a cluster in RAY_ADDRESS"
         )
-
-
-@contextmanager
-def _no_usage_report() -> Iterator[None]:
-    """Keep a Ray that we start from reporting usage, unless the user asked for it."""
-    chosen = "RAY_USAGE_STATS_ENABLED" in os.environ
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        yield
-    finally:
-        if not chosen:
-            del os.environ["RAY_USAGE_STATS_ENABLED"]

@@ -1,0 +1,130 @@
+"""A second instance of the OpenBLAS that NumPy's wheels ship, on one core of the CPU.
+
+It is loaded from memory and has one thread, so that neither NumPy's threads nor torch's change.
+"""
+
+import ctypes
+import os
+from dataclasses import dataclass
+from glob import glob
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Num
+from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
+
+from rankscope.environment import environment
+from rankscope.spectra.engine import COLUMNS, Torch
+
+# Eigenvalues are right to this share of the largest.
+RIGHT = 1e-13
+AVX512 = {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+
+
+@dataclass(frozen=True)
+class OpenBlas:
+    """Engine of an OpenBLAS library with 64-bit integers, on one core of the CPU."""
+
+    library: ctypes.CDLL
+
+    def gram(self, W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]:
+        batch, m, _ = W.shape
+        G = torch.zeros(batch, m, m, dtype=torch.float64)
+        for index in range(batch):
+            for block in torch.split(W[index], COLUMNS, dim=-1):
+                D = block.double()
+                # Row by row, D is D^T for Fortran, and a lower half is an upper one.
+                is_tall = D.mT.is_contiguous()
+                D = D if is_tall else D.contiguous()
+                order, leading = (b"N", m) if is_tall else (b"T", D.shape[1])
+                _call(
+                    self.library.scipy_dsyrk_64_,
+                    *(b"U", order, m, D.shape[1], 1.0, D, max(1, leading), 1.0, G[index]),
+                    max(1, m),
+                )
+        return G
+
+    def eigenvalues(self, G: Float[Tensor, "batch m m"]) -> Float[Tensor, "batch m"]:
+        return self._solve(b"N", G)[0]
+
+    def eigenvectors(
+        self, G: Float[Tensor, "batch m m"]
+    ) -> tuple[Float[Tensor, "batch m"], Float[Tensor, "batch m m"]]:
+        values, vectors = self._solve(b"V", G)
+        return values, vectors.mT
+
+    def _solve(self, job: bytes, G: Tensor) -> tuple[Tensor, Tensor]:
+        G = G.clone(memory_format=torch.contiguous_format)
+        batch, m, _ = G.shape
+        values = G.new_empty(batch, m)
+        number, whole = 1 + 6 * m + 2 * m * m, 3 + 5 * m
+        length = number if job == b"V" else 1 + 2 * m * 33  # room for blocks of dsytrd
+        work, integers = G.new_empty(length), torch.empty(whole, dtype=torch.int64)
+        failure = torch.zeros(1, dtype=torch.int64)
+        for index in range(batch if m else 0):
+            _call(
+                self.library.scipy_dsyevd_64_,
+                *(job, b"U", m, G[index], m, values[index]),
+                *(work, length, integers, whole, failure),
+            )
+            if failure.item():
+                raise LinAlgError(f"dsyevd: the algorithm failed ({failure.item()})")
+        return values, G
+
+
+def _call(function: Any, *arguments: bytes | int | float | Tensor) -> None:
+    """Call a Fortran routine, which takes all by reference, while other Python threads run."""
+    references: list[Any] = []
+    for argument in arguments:
+        match argument:
+            case Tensor():
+                references.append(ctypes.c_void_p(argument.data_ptr()))
+            case bytes():
+                references.append(argument)
+            case int():
+                references.append(ctypes.byref(ctypes.c_int64(argument)))
+            case float():
+                references.append(ctypes.byref(ctypes.c_double(argument)))
+    function(*references)
+
+
+def load_openblas(processor: set[str]) -> OpenBlas | None:
+    """Load a second instance of NumPy's OpenBLAS, or None if there is none that computes right."""
+    files = glob(os.path.join(os.path.dirname(np.__file__), "..", "numpy.libs", "*openblas64_*"))
+    if len(files) != 1 or not hasattr(os, "memfd_create"):
+        return None
+    settings = {"OPENBLAS_NUM_THREADS": "1"}
+    if processor >= AVX512:  # which it does not recognise on processors newer than itself
+        settings["OPENBLAS_CORETYPE"] = "SkylakeX"
+    try:
+        with environment(settings):
+            engine = OpenBlas(ctypes.CDLL(_copy_in_memory(files[0]), os.RTLD_DEEPBIND))
+        return engine if _is_right(engine) else None
+    except (OSError, AttributeError):
+        return None
+
+
+def _copy_in_memory(path: str) -> str:
+    """Return a path to a copy, since a file that is loaded already is not loaded again."""
+    descriptor = os.memfd_create("rankscope-openblas")
+    with open(path, "rb") as source:
+        size = os.fstat(source.fileno()).st_size
+        while size > os.lseek(descriptor, 0, os.SEEK_CUR):
+            os.sendfile(descriptor, source.fileno(), None, size)
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _is_right(engine: OpenBlas) -> bool:
+    """Compare with torch on one matrix whose spectrum spans three decades."""
+    generator = torch.Generator().manual_seed(0)
+    W = torch.randn(1, 70, 200, generator=generator) * torch.logspace(0, -3, 70)[:, None]
+    exact = Torch().eigenvalues(Torch().gram(W))
+    values, vectors = engine.eigenvectors(engine.gram(W))
+    alone = engine.eigenvalues(engine.gram(W))
+    error = max((values - exact).abs().max(), (alone - exact).abs().max())
+    image = Torch().gram(W).tril()
+    symmetric = image + image.mT - torch.diag_embed(image.diagonal(dim1=-2, dim2=-1))
+    residual = (symmetric @ vectors - vectors * values[:, None]).abs().max()
+    return bool(max(error, residual) <= RIGHT * exact.max())
