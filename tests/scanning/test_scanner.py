@@ -131,9 +131,22 @@ def test_accidents_in_a_series_are_named_and_the_rest_goes_on(tmp_path: Path) ->
         "step 40 has in another shape: 3",
         "step 50 lacks: 0 and 1 more",
         "step 50 has in another shape: 3",
-    ) or all("step" in note for note in scan.notes)
+    )
+    assert scan.checkpoints[-1].source == str(tmp_path / "step050.safetensors")
     table = scan.table()
     assert table[table["step"] == 30].loc["1", "stands_out"] == "NaN or Inf"
+
+
+def test_equal_checkpoints_are_named_wherever_they_are(tmp_path: Path) -> None:
+    states = series(tmp_path, 4)
+    states[10]["1.weight"][0, 0] = torch.nan
+    for step, same in ((10, 10), (40, 0), (50, 10), (60, 0)):
+        saved(tmp_path / f"step{step}.safetensors", states[same])
+    notes = [note for note in rs.scan(tmp_path).notes if "same weights" in note]
+    pairs = ((40, 0), (50, 10), (60, 0))
+    assert notes == [f"step {new} holds the same weights as step {old}" for new, old in pairs]
+    norms = rs.scan(tmp_path, leading=0)
+    assert [note for note in norms.notes if "same weights" in note] == notes
 
 
 def test_a_checkpoint_that_cannot_be_read_costs_a_sentence(tmp_path: Path) -> None:

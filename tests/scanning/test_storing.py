@@ -89,6 +89,8 @@ def test_what_stays_damaged_is_named_each_time(tmp_path: Path) -> None:
     states[20]["1.weight"] = torch.full((24, 16), torch.nan)
     saved(tmp_path / "series" / "step20.safetensors", states[20])
     (tmp_path / "series" / "step10.safetensors").write_bytes(b"")
+    other = {**states[30], "3.weight": torch.ones(7, 5), "new.weight": torch.eye(3)}
+    saved(tmp_path / "series" / "step30.safetensors", other)
     whole = run_scan([str(tmp_path / "series")])
     first = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
     again = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
@@ -98,7 +100,11 @@ def test_what_stays_damaged_is_named_each_time(tmp_path: Path) -> None:
         assert scan.coverage.summary == whole.coverage.summary
         pd.testing.assert_frame_equal(scan.table(), whole.table(), rtol=1e-5)
     assert whole.problems[0].startswith("step 10 is left out: ")
-    assert whole.notes == ("step 20 has NaN or Inf in 1",)
+    assert whole.notes == (
+        "step 20 has NaN or Inf in 1",
+        "step 30 has in addition: new",
+        "step 30 has in another shape: 3",
+    )
 
 
 def test_shards_that_stay_missing_are_named_each_time(tmp_path: Path) -> None:
@@ -108,7 +114,7 @@ def test_shards_that_stay_missing_are_named_each_time(tmp_path: Path) -> None:
         saved(shards / f"model-{number:05}-of-00005.safetensors", {name: tensor})
     (shards / "model-00002-of-00005.safetensors").unlink()  # 1.weight
     first, again = (run_scan([str(tmp_path / "series")], out=tmp_path / "run") for _ in range(2))
-    assert first.problems == again.problems == ("1 of 5 shards are missing: 2",)
+    assert first.problems == again.problems == ("step 10: 1 of 5 shards are missing: 2",)
     assert first.notes == again.notes == ("step 10 lacks: 1",)
     assert [m.name for m in again.checkpoints[1].matrices] == ["0", "3"]
 
@@ -120,7 +126,7 @@ def test_a_stored_checkpoint_that_is_damaged_later_stays(tmp_path: Path) -> None
     again = run_scan([str(tmp_path / "series")], out=tmp_path / "run")
     pd.testing.assert_frame_equal(again.table(), first.table(), rtol=1e-5)
     (problem,) = again.problems
-    assert problem.startswith("step 10 is stored, and cannot be read again: ")
+    assert problem.startswith("step 10: it is stored, and cannot be read again: ")
 
 
 def test_other_runs_and_other_settings_are_refused(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def in_order(paths: Iterable[Path]) -> tuple[list[Member], list[str]]:
         step = len(members) if step is None else step
         if step in members:
             problems.append(
-                f"{path.name} and {Path(members[step].path).name} are both of step {step}; the "
+                f"{Path(members[step].path).name} and {path.name} are both of step {step}; the "
                 "second is left out"
             )
             continue

@@ -13,7 +13,6 @@ from rankscope.extras import needed_by
 from rankscope.matrices import Coverage, Views
 from rankscope.scanning.adapters import matrices_of, open_scanned
 from rankscope.scanning.measuring import Options
-from rankscope.scanning.portions import read_portion
 from rankscope.scanning.progress import Lines
 from rankscope.scanning.results import CheckpointScan, Scan
 from rankscope.scanning.scanner import Scanner, members_of
@@ -48,7 +47,7 @@ def run_scan(
         first = _first_readable(members, include, exclude)
         with StoredScan(out, first, settings) as run:
             earlier = [
-                _stored(out, member, include, exclude)
+                _stored(out, member, scanner, include, exclude)
                 for member in members
                 if member.step in run.steps
             ]
@@ -78,23 +77,28 @@ def _workers(on: Literal["here", "ray"]) -> AbstractContextManager[Workers | Non
 
 
 def _stored(
-    out: Path, member: Member, include: Sequence[str] | None, exclude: Sequence[str] | None
+    out: Path,
+    member: Member,
+    scanner: Scanner,
+    include: Sequence[str] | None,
+    exclude: Sequence[str] | None,
 ) -> CheckpointScan:
-    """Return a checkpoint that an earlier scan has stored, with what could not be read of it."""
+    """Return a checkpoint that an earlier scan has stored, with what could not be read of it.
+
+    Matrices for which the run has no room, as they came later or have other shapes, and those that
+    are not finite are measured again.
+    """
     stored = {matrix.name: matrix for matrix in stored_matrices(out, member.step)}
     try:
         checkpoint = open_scanned(member.path)
         matrices = matrices_of(checkpoint, include=include, exclude=exclude)
     except ValueError as refusal:
-        problem = f"step {member.step} is stored, and cannot be read again: {refusal}"
+        problem = f"it is stored, and cannot be read again: {refusal}"
         return CheckpointScan(
             member.step, member.path, tuple(stored.values()), Coverage(()), (problem,)
         )
-    problems = list(checkpoint.problems)
-    for name in [name for name, matrix in stored.items() if np.isnan(matrix.norm)]:
-        if name not in matrices:
-            del stored[name]
-        elif refused := read_portion(matrices, (matrices.readings[name].parameter,)).refused:
-            problems += refused
-            del stored[name]
+    stored = {name: matrix for name, matrix in stored.items() if not np.isnan(matrix.norm)}
+    again = scanner.again(matrices, [name for name in matrices if name not in stored])
+    stored |= {matrix.name: matrix for matrix in again.matrices if matrix.name not in stored}
+    problems = (*checkpoint.problems, *again.refused)
     return CheckpointScan.of(member.step, checkpoint.source, matrices, stored, problems)

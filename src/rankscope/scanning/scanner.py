@@ -3,20 +3,19 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from rankscope.checkpoints import Checkpoint, open_checkpoint
 from rankscope.checkpoints.series import Member, given_in_order, series_in
 from rankscope.matrices import Views, views
 from rankscope.scanning.adapters import changes_in, matrices_of, open_scanned
+from rankscope.scanning.comparison import notes_on
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.measuring import Base, Measured, Options, measure, sizes_of
-from rankscope.scanning.portions import needs_of, planned, portions
+from rankscope.scanning.portions import needs_of, planned, portions, read_portion
 from rankscope.scanning.progress import Progress, Silent
 from rankscope.scanning.results import CheckpointScan, Scan
 from rankscope.scanning.tasks import Task, Workers
@@ -119,11 +118,16 @@ class Scanner:
         if not scans:
             raise ValueError(problems[-1])
         scans.sort(key=lambda scan: scan.step)
-        notes = [*left_out, *scans[0].notes]
-        for before, after in pairwise(scans):
-            notes += [*after.notes, *compared(before, after)]
-        problems += [problem for scan in scans for problem in scan.problems]
-        return Scan(tuple(scans), self._base_name, tuple(problems), tuple(notes))
+        for scan in scans:
+            place = f"step {scan.step}: " if len(scans) > 1 else ""
+            problems += [f"{place}{problem}" for problem in scan.problems]
+        notes = (*left_out, *notes_on(scans))
+        return Scan(tuple(scans), self._base_name, tuple(problems), notes)
+
+    def again(self, matrices: Views, names: Sequence[str]) -> Measured:
+        """Measure some matrices of a checkpoint that was scanned before."""
+        parameters = dict.fromkeys(matrices.readings[name].parameter for name in names)
+        return measure(read_portion(matrices, tuple(parameters)), self._options, self._base)
 
     def _jobs(self, members: Sequence[Member]) -> Iterator["Job"]:
         """Yield the checkpoints in order; on a cluster, with the work on the next ones sent."""
@@ -221,29 +225,3 @@ def _why(matrices: Views) -> str:
     lines = [line for line in matrices.coverage if not line.matrices]
     lines.sort(key=lambda line: line.status != "not read")
     return f"{lines[0].tensor}: {lines[0].how}" if lines else "no tensor has two axes"
-
-
-def compared(before: CheckpointScan, after: CheckpointScan) -> list[str]:
-    """Return sentences on what two checkpoints of a series should not have in common, or should."""
-    shapes = {matrix.name: (matrix.m, matrix.n) for matrix in before.matrices}
-    now = {matrix.name: (matrix.m, matrix.n) for matrix in after.matrices}
-    sentences = []
-    lost = [name for name in shapes if name not in now]
-    new = [name for name in now if name not in shapes]
-    other = [name for name in now if name in shapes and now[name] != shapes[name]]
-    for names, what in ((lost, "lacks"), (new, "has in addition"), (other, "has in another shape")):
-        if names:
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            sentences.append(f"step {after.step} {what}: {names[0]}{more}")
-    spectra = {matrix.name: matrix for matrix in before.matrices}
-    if shapes == now and all(
-        m.norm == spectra[m.name].norm and _same_values(m.S, spectra[m.name].S)
-        for m in after.matrices
-    ):
-        sentences.append(f"step {after.step} holds the same weights as step {before.step}")
-    return sentences
-
-
-def _same_values(S: np.ndarray, other: np.ndarray) -> bool:
-    """Tell whether spectra are equal, as far as a run stores them."""
-    return np.array_equal(S.astype(np.float32), other.astype(np.float32), equal_nan=True)
