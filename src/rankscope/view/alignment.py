@@ -29,7 +29,7 @@ def _diagonal(query: Query, opened: Opened, of: str, axis: str, row: int) -> byt
     inside = positions - (positions[0] if len(positions) else 0)
     values = opened.read(of, **{opened.along: part, axis: row})[inside]
     background = opened.read(f"{of}_background", **{opened.along: part, axis: row})[inside]
-    stored = ~np.isnan(values).all(1) | opened.is_odd(positions, axis, row)
+    stored = ~np.isnan(values) | opened.is_odd(positions, axis, row)[:, None]
     known = ~np.isnan(values).all(0) if len(values) else np.zeros(values.shape[1], bool)
     size = int(np.flatnonzero(known)[-1]) + 1 if known.any() else 0
     first = values[:, :10]
@@ -39,7 +39,7 @@ def _diagonal(query: Query, opened: Opened, of: str, axis: str, row: int) -> byt
         "values": values[:, :size].T.astype(np.float32),
         "background": background.astype(np.float32),
         "mean": mean.astype(np.float32),
-        "stored": stored.astype(np.uint8),
+        "stored": stored[:, :size].T.astype(np.uint8),
         "x": opened.x[positions].astype(np.float64),
         "positions": positions.astype(np.int32),
         "index": opened.ds["i"].to_numpy()[:size].astype(np.int32),

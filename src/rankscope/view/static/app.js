@@ -1,6 +1,6 @@
 /** The page: a bar of views, the open one below it, and news from the server. */
 
-import { effect, html, render, signal, useEffect, useRef } from "./vendor/index.js";
+import { effect, html, render, useEffect, useRef } from "./vendor/index.js";
 import { load, url } from "./data/api.js";
 import { failed, follow, listVersion } from "./data/live.js";
 import { useRun } from "./data/run.js";
@@ -8,6 +8,7 @@ import { dark, followAddress, state, theme } from "./data/state.js";
 import { Heading, Nothing } from "./ui/controls.js";
 import { Dialogs } from "./ui/dialogs.js";
 import { followKeys, openDialog } from "./ui/keys.js";
+import { followPlay } from "./ui/play.js";
 import { Alignment } from "./views/alignment.js";
 import { Compare } from "./views/compare.js";
 import { Depth } from "./views/depth.js";
@@ -23,8 +24,6 @@ const NAMES = {
   runs: "Runs", moved: "What moved", depth: "Depth × time", matrix: "Matrix", alignment: "Alignment",
   heads: "Heads", theory: "Theory", compare: "Compare", papers: "Papers",
 };
-
-const context = signal({ time: null, views: [] }); // for keys
 
 function viewsOf(info) {
   const has = (axis) => !info || (info.axes[axis]?.size ?? 0) > 0;
@@ -71,15 +70,23 @@ function View({ run, info, time, scalars, error }) {
   if (error && !info) {
     return html`<${Nothing} title="This run cannot be read"><p>${error}</p><p><button class="button" onClick=${() => (state.view.value = "runs")}>Show all runs</button></p></${Nothing}>`;
   }
+  if (info && !info.snapshots) {
+    const isRunning = info.summary?.status === "running";
+    return html`<${Nothing} title=${isRunning ? "No snapshot yet" : "No snapshot"}><p>${isRunning
+      ? "The run has begun. Its first snapshot shows here by itself."
+      : "The run ended before its first snapshot. Call tracker.observe at every step of the training."}</p></${Nothing}>`;
+  }
   if (!time) return html`<${Heading} title=${NAMES[view]} note="Reading…" />`;
   const Chosen = OF_A_RUN[view];
   return html`<${Chosen} key=${`${view} ${run}`} run=${run} info=${info} time=${time} scalars=${scalars} />`;
 }
 
+const shown = { views: [] }; // for keys
+
 function App() {
   const opened = useRun();
   const views = viewsOf(opened.info);
-  context.value = { time: opened.time, views };
+  shown.views = views;
   return html`<a class="skip" href="#main">Skip to the view</a>
     <${Bar} views=${views} />
     <main id="main">
@@ -91,7 +98,8 @@ function App() {
 }
 
 followAddress();
-followKeys(() => context.peek());
+followKeys(() => shown.views);
+followPlay();
 follow();
 effect(() => {
   void listVersion.value;

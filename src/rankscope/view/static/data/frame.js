@@ -42,6 +42,14 @@ export function filledColumns(frame, name) {
   return withColumns(frame, values.shape[values.shape.length - 1], values.length, (i) => values[i] === values[i]);
 }
 
+/** Return a frame with the first `count` rows of its values. */
+export function firstRows({ meta, arrays }, count) {
+  const { values, stored, x } = arrays;
+  const cut = (array) => Object.assign(array.subarray(0, count * x.length), { shape: [count, x.length] });
+  const isOfCells = stored?.length === values.length;
+  return { meta, arrays: { ...arrays, values: cut(values), ...(isOfCells ? { stored: cut(stored) } : {}) } };
+}
+
 /** Return the value of a row of a frame at a column; undefined where nothing is stored. */
 export function valueAt({ arrays: { values, stored, x } }, row, column) {
   const i = row * x.length + column;

@@ -3,7 +3,7 @@
 import { signal } from "../vendor/index.js";
 import { state, theme } from "../data/state.js";
 import { playing } from "./play.js";
-import { moveCursor, panBy, resetZoom, zoomBy } from "./timepanel.js";
+import { moveCursor, panBy, resetZoom, shownTime, zoomBy } from "./timepanel.js";
 
 /** The dialog that is open: "search", "keys" or "". */
 export const openDialog = signal("");
@@ -68,8 +68,8 @@ const ANYWHERE = {
   t: () => (theme.value = document.documentElement.dataset.theme === "dark" ? "light" : "dark"),
 };
 
-/** Answer keys; `current()` returns {time, views}. */
-export function followKeys(current) {
+/** Answer keys; `views()` returns those of the page, in the order of their numbers. */
+export function followKeys(views) {
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (openDialog.peek() || document.querySelector("dialog[open]")) return;
@@ -77,8 +77,8 @@ export function followKeys(current) {
     if (target.closest("input:not([type=checkbox]):not([type=range]), textarea, select")) return;
     if (target.closest("input[type=range]") && /Arrow|Home|End/.test(event.key)) return;
     if (event.key === " " && target.closest("button, summary, input, a")) return;
-    const { time, views } = current();
-    const view = views[Number(event.key) - 1];
+    const time = shownTime.peek();
+    const view = views()[Number(event.key) - 1];
     const action = ANYWHERE[event.key] ?? (time && overTime(time)[event.key]);
     if (event.key >= "1" && event.key <= "9") {
       if (view && !view.disabled) state.view.value = view.name;

@@ -14,6 +14,8 @@ export function plotOf(width, height, { gutter = 64, narrow = 48, top = 6, botto
   return { x: left, y: top, width: Math.max(1, width - left - right), height: Math.max(1, height - top - bottom) };
 }
 
+const UNREADABLE = "Parts of this run are damaged and cannot be read.";
+
 /** The margins of panels with row names, and of those that stand above or below one. */
 export const WITH_NAMES = { gutter: 148, narrow: 96 };
 
@@ -29,10 +31,11 @@ export const WITH_NAMES = { gutter: 148, narrow: 96 };
 export function Panel(props) {
   const { title, note, legend, controls, height, margins, answer, empty, exports, label } = props;
   const [ref, width] = useWidth();
-  const tip = useRef(null);
+  const tip = useRef(null), pressed = useRef(null);
   const size = typeof height === "function" ? height(width) : height;
   const box = { width, height: size, plot: plotOf(width, size, margins) };
-  const problem = answer?.error ?? (!answer?.loading && empty) ?? null;
+  const damage = (answer?.data?.meta ?? answer?.data)?.damage;
+  const problem = answer?.error ?? (!answer?.loading && empty && (damage ? UNREADABLE : empty)) ?? null;
   const waiting = answer?.loading && !answer?.data;
   const ready = width && !problem && !waiting && props.draw;
   const done = answer?.data?.meta?.done ?? answer?.data?.done;
@@ -47,6 +50,7 @@ export function Panel(props) {
         <h2>${title}</h2>
         ${note && html`<p class="note">${note}</p>`}
       </div>
+      ${damage && !problem && html`<span class="damage" role="status" title=${damage}>${UNREADABLE}</span>`}
       ${partial && html`<span class="partial" role="status">reading ${Math.floor(100 * done)}%</span>`}
       ${(controls || legend) && html`<div class="legend">${controls ?? html`<${Legend} ...${legend} />`}</div>`}
       ${exports && ready && html`<${ExportMenu} ...${exports} title=${title} legend=${legend} draw=${props.draw} overlay=${exports.above && props.overlay} box=${box} />`}
@@ -59,7 +63,7 @@ export function Panel(props) {
         label=${label ?? title}
         draw=${(surface) => props.draw(surface, box, palette.value)}
         overlay=${overlay}
-        handlers=${handlersOf(props, box, tip)}
+        handlers=${handlersOf(props, box, tip, pressed)}
       />`}
       ${waiting && html`<p class="state" role="status">Reading…</p>`}
       ${problem && html`<p class="state ${answer?.error ? "error" : ""}" role="status">${problem}</p>`}
@@ -73,7 +77,9 @@ function place(event) {
   return [event.clientX - left, event.clientY - top];
 }
 
-function handlersOf(props, box, tip) {
+export const LEAST_DRAG = 6; // pixels from which a press is no click
+
+function handlersOf(props, box, tip, pressed) {
   const { onMove, onLeave, onDown, onUp, pick, onDouble } = props;
   return {
     onPointerMove: (event) => {
@@ -85,10 +91,16 @@ function handlersOf(props, box, tip) {
       onLeave?.(event);
       showTip(tip.current, null);
     },
-    onPointerDown: (event) => onDown?.(...place(event), box, event),
+    onPointerDown: (event) => {
+      pressed.current = place(event);
+      onDown?.(...pressed.current, box, event);
+    },
     onPointerUp: (event) => {
       const [x, y] = place(event);
-      if (!onUp?.(x, y, box, event)) pick?.(x, y, box, event);
+      const [fromX, fromY] = pressed.current ?? [x, y];
+      pressed.current = null;
+      onUp?.(x, y, box, event);
+      if (Math.hypot(x - fromX, y - fromY) < LEAST_DRAG) pick?.(x, y, box, event);
     },
     onDblClick: () => onDouble?.(),
   };

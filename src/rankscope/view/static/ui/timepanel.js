@@ -1,18 +1,18 @@
 /** A panel over time: one cursor for all of them, and a window that a drag selects. */
 
-import { html, signal } from "../vendor/index.js";
+import { html, signal, useEffect } from "../vendor/index.js";
 import { state } from "../data/state.js";
 import { nearest } from "../draw/time.js";
 import { palette } from "../draw/palette.js";
-import { Panel } from "./panel.js";
-
-const LEAST_DRAG = 6; // pixels
+import { LEAST_DRAG, Panel } from "./panel.js";
 
 /** The drag in progress, in units of the axis: {from, to}, shown in all panels. */
 const brush = signal(null);
 let dragStart = null; // pixels
 /** The panel and place under the pointer. */
 export const hovered = signal(null);
+/** The time axis of the view that is open, or null: keys move along it. */
+export const shownTime = signal(null);
 
 /** Return the cursor's value on the axis: the last snapshot unless somebody moved it. */
 export function cursorOf(time) {
@@ -54,6 +54,12 @@ export function drawCursor(surface, { plot }, time) {
 /** A panel whose horizontal axis is `time` = {x, positions, scale}. */
 export function TimePanel(props) {
   const { time, name } = props;
+  useEffect(() => {
+    shownTime.value = time ?? null;
+    return () => {
+      if (shownTime.peek() === time) shownTime.value = null;
+    };
+  }, [time]);
   const valueAt = (x, { plot }) =>
     time.scale.fromUnit(Math.max(0, Math.min(1, (x - plot.x) / plot.width)));
   const drag = (x, box) => {
@@ -83,11 +89,9 @@ export function TimePanel(props) {
       setCursor(time, valueAt(x, box));
     }}
     onUp=${(x, y, box) => {
-      const dragged = dragStart !== null && drag(x, box);
+      if (dragStart !== null && drag(x, box)) zoomTo(time, brush.value);
       dragStart = null;
-      if (dragged) zoomTo(time, brush.value);
       brush.value = null;
-      return dragged;
     }}
     onDouble=${resetZoom}
   />`;

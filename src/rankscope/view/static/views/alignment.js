@@ -3,7 +3,7 @@
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { orNotStored, short, when } from "../data/format.js";
-import { storedColumns } from "../data/frame.js";
+import { firstRows, storedColumns } from "../data/frame.js";
 import { windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { fieldOf } from "../draw/heat.js";
@@ -29,8 +29,8 @@ function DiagonalPanel({ info, time, answer, request, row }) {
     if (!answer.data) return null;
     const filled = storedColumns(answer.data);
     const { arrays } = filled;
-    const field = fieldOf(filled, { kind: "linear" });
     const directions = withValues(arrays, arrays.x.length, FEW); // from 1
+    const field = fieldOf(firstRows(filled, directions.length), { kind: "linear" });
     const index = directions.map((i) => i - 1);
     return { field, index, x: arrays.x, order: Uint32Array.from(index, (_, i) => i), k: index[index.length - 1] + 1 };
   }, [answer.data]);

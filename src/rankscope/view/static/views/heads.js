@@ -12,7 +12,7 @@ import { palette } from "../draw/palette.js";
 import { nearest } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, TimeControls } from "../ui/controls.js";
 import { Panel } from "../ui/panel.js";
-import { PlayButton, usePlay } from "../ui/play.js";
+import { PlayButton } from "../ui/play.js";
 import { cursorOf, setCursor } from "../ui/timepanel.js";
 import { chosenRow, RowSelect } from "./matrix.js";
 import { EnergyPanel, ImagePanel, SpectrumPanel, useExact, useSpectra } from "./spectra.js";
@@ -117,7 +117,6 @@ export function Heads({ run, info, time }) {
   const main = useSpectra(run, info, whole?.of, row);
   const change = useSpectra(run, info, changes?.of, row);
   const exact = useExact(run, time, main.spectra, row);
-  usePlay(time);
   if (!row || !quantity) {
     return html`<${Nothing} title="This run has no products of heads"><p>Track them to see each head by itself:</p>
       <p class="code">rs.Tracker(model, path, products=rs.products(model))</p></${Nothing}>`;

@@ -10,7 +10,7 @@ import { drawLines } from "../draw/lines.js";
 import { palette } from "../draw/palette.js";
 import { nearest } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, Select, TimeControls } from "../ui/controls.js";
-import { PlayButton, usePlay } from "../ui/play.js";
+import { PlayButton } from "../ui/play.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
 import { EnergyPanel, ImagePanel, PercentilePanel, RankPanel, SpectrumPanel, useExact, useSpectra } from "./spectra.js";
 
@@ -60,7 +60,6 @@ export function Matrix({ run, info, time }) {
   const main = useSpectra(run, info, weights?.of, row);
   const change = useSpectra(run, info, row?.part_of ? null : changes?.of, row);
   const exact = useExact(run, time, main.spectra, row);
-  usePlay(time);
   if (!row || !weights) return html`<${Nothing} title="This run stores no spectra of matrices"><p>Choose another view.</p></${Nothing}>`;
   const image = shown === changes && change.spectra ? change : main;
   const title = shown === changes && change.spectra ? "Singular values of the change" : "Singular values";

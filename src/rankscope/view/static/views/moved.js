@@ -98,6 +98,7 @@ export function Moved(context) {
     <div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} />${quantity.axis === "matrix" && html`<${PartsToggle} info=${info} />`}<span class="push" /><${TimeControls} along=${info.along} /></div>
     <${ScalarsPanel} ...${context} />
     ${answer.error && html`<p class="notice" role="alert">${answer.error}</p>`}
+    ${data?.damage && html`<p class="notice" role="alert" title=${data.damage}>Parts of this run are damaged and cannot be read.</p>`}
     <div class="moved ${answer.loading ? "loading" : ""}">
       <section class="panel flush ranking" data-panel="moved">
         ${data?.rows?.length > 0 && html`<header><div class="titles"><h2>Ranking</h2><p class="note">click one to open it</p></div>

@@ -3,7 +3,7 @@
 import { computed, html, signal, useEffect, useMemo, useRef } from "../vendor/index.js";
 import { load, url, useAnswer } from "../data/api.js";
 import { count, orNotStored, percent, short, when } from "../data/format.js";
-import { storedColumns } from "../data/frame.js";
+import { firstRows, storedColumns } from "../data/frame.js";
 import { state } from "../data/state.js";
 import { valueScale } from "../draw/axes.js";
 import { fieldOf } from "../draw/heat.js";
@@ -35,7 +35,7 @@ export function useSpectra(run, info, of, row) {
     const { meta, arrays } = frame;
     const { x, percentiles } = arrays;
     const index = withValues(arrays, x.length);
-    const field = fieldOf(frame, { kind: "log", range: logRange(arrays.values) });
+    const field = fieldOf(firstRows(frame, index.length), { kind: "log", range: logRange(arrays.values) });
     const column = (i) => Float32Array.from(index, (_, r) => arrays.values[r * x.length + i]);
     const energy = (i) => energyShares(index, column(i), arrays.norms?.[i]);
     const ranks = SHARES.map(() => new Float64Array(x.length));

@@ -1,0 +1,157 @@
+"""Keys and fingers in every view, in a real browser."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from view.archived_site import address, archive, wait_for_paint
+from view.browsing import Watched, chromium, watched
+from view.viewed_runs import Server, create, serving
+
+GROK = "yunis2024/grok/grok/decay-1/seed-0"
+VIT = "boix2023/vit-cifar10/vit/scale-0.1/seed-0"
+FLOW = "boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with archive(tmp_path_factory.mktemp("results")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def site(server: Server, browser: Any) -> Iterator[Watched]:
+    with watched(browser, address(server)) as result:
+        yield result
+
+
+@pytest.fixture
+def phone(server: Server, browser: Any) -> Iterator[Watched]:
+    touch = {"has_touch": True, "is_mobile": True}
+    with watched(browser, address(server), width=390, height=800, **touch) as result:
+        yield result
+
+
+def cursor(page: Any) -> float | None:
+    """Return where the address says that the cursor is."""
+    place = page.evaluate("() => new URLSearchParams(location.search).get('at')")
+    return None if place is None else float(place)
+
+
+def wait_for_cursor(page: Any, before: float | None) -> float:
+    """Wait until the cursor is elsewhere."""
+    page.wait_for_function(
+        """before => { const at = new URLSearchParams(location.search).get('at');
+           return at !== null && Number(at) !== before }""",
+        arg=before,
+    )
+    place = cursor(page)
+    assert place is not None
+    return place
+
+
+TIMED = [
+    ("moved", GROK, "scalars"),
+    ("depth", GROK, "heat"),
+    ("matrix", GROK, "image"),
+    ("alignment", GROK, "heat"),
+    ("heads", VIT, "image"),
+    ("theory", FLOW, "z"),
+    ("compare", GROK, "compare"),
+]
+
+
+@pytest.mark.parametrize(("view", "run", "panel"), TIMED, ids=[view for view, *_ in TIMED])
+def test_keys_move_the_cursor_and_play_in_every_view(
+    site: Watched, server: Server, view: str, run: str, panel: str
+) -> None:
+    key = server.key(run)
+    # A comparison needs no open run.
+    page = site.go(view=view, **({"runs": [key]} if view == "compare" else {"run": key}))
+    site.settled()
+    wait_for_paint(page, panel)
+    page.keyboard.press("ArrowLeft")
+    last = wait_for_cursor(page, None)
+    page.keyboard.press("Home")
+    first = wait_for_cursor(page, last)
+    assert first < last
+    page.keyboard.press(" ")
+    assert wait_for_cursor(page, first) > first
+    page.keyboard.press(" ")
+    page.keyboard.press("+")
+    page.wait_for_function("() => location.search.includes('to=')")
+    page.keyboard.press("0")
+    page.wait_for_function("() => !location.search.includes('to=')")
+
+
+def test_playing_ends_with_the_view(site: Watched, server: Server) -> None:
+    page = site.go(view="depth", run=server.key(GROK), at="0")
+    wait_for_paint(page, "heat")
+    page.keyboard.press(" ")
+    wait_for_cursor(page, 0)
+    page.keyboard.press("4")
+    wait_for_paint(page, "image")
+    page.get_by_role("button", name="Play").wait_for()
+    page.wait_for_timeout(400)  # the address follows the cursor
+    place = cursor(page)
+    page.wait_for_timeout(600)
+    assert cursor(page) == place
+
+
+def touch(page: Any, panel: str, *shares: float) -> None:
+    """Put a finger on a panel and move it to further shares of its width."""
+    box = page.locator(f'[data-panel="{panel}"] .canvas').bounding_box()
+    points = [{"x": box["x"] + share * box["width"], "y": box["y"] + 60} for share in shares]
+    session = page.context.new_cdp_session(page)
+
+    def send(kind: str, points: list[dict[str, float]]) -> None:
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+
+    send("touchStart", points[:1])
+    for point in points[1:]:
+        send("touchMove", [point])
+    send("touchEnd", [])
+
+
+def test_a_finger_moves_the_cursor_and_a_tap_opens(phone: Watched, server: Server) -> None:
+    page = phone.go(view="depth", run=server.key(GROK))
+    wait_for_paint(page, "heat")
+    page.locator('[data-panel="heat"]').scroll_into_view_if_needed()
+    touch(page, "heat", 0.9, 0.8, 0.7, 0.5)
+    page.wait_for_function("() => location.search.includes('at=')")
+    assert "view=depth" in page.url
+    touch(page, "heat", 0.5)
+    page.wait_for_function("() => location.search.includes('view=matrix')")
+
+
+@pytest.mark.parametrize("dialog", ["Search", "Keys", "Python"])
+def test_dialogs_fit_a_phone(phone: Watched, server: Server, dialog: str) -> None:
+    page = phone.go(view="depth", run=server.key(GROK))
+    wait_for_paint(page, "heat")
+    if dialog == "Python":
+        page.locator('[data-panel="heat"] details.menu summary').tap()
+        page.get_by_role("button", name="Python").tap()
+    else:
+        page.get_by_role("button", name=dialog, exact=True).tap()
+    shown = page.get_by_role("dialog")
+    shown.wait_for()
+    box = shown.bounding_box()
+    assert box and box["x"] >= 0 and box["x"] + box["width"] <= 390
+    assert box["y"] >= 0 and box["y"] + box["height"] <= 800
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+
+
+def test_a_run_without_a_snapshot_says_what_to_do(browser: Any, tmp_path: Path) -> None:
+    create(tmp_path / "begun").close()
+    with serving(tmp_path) as server, watched(browser, address(server)) as site:
+        for view in ("moved", "depth", "matrix"):
+            page = site.go(view=view, run=server.key("begun"))
+            page.get_by_text("Call tracker.observe").wait_for()
