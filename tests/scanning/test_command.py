@@ -1,5 +1,6 @@
 """The command `rankscope scan`: tables, JSON, CSV, exit codes."""
 
+import csv
 import io
 import json
 import sys
@@ -155,6 +156,20 @@ def test_a_base_without_a_shard_is_a_problem(
     ran = Ran(capsys, tuned, "--base", tmp_path / "base", "--csv")
     assert ran.code == 2 and ran.out.count("not in the base") == 2
     assert ran.err == "rankscope: base: 1 of 2 shards are missing: 2\n"
+    rows = {row["matrix"]: row for row in csv.DictReader(io.StringIO(ran.out))}
+    assert float(rows["1"]["norm"]) > 0 and rows["0"]["stands_out"] == "not in the base"
+    unknown = {"norm", "effective_rank", "stable_rank", "rank_50", "tail_exponent", "change"}
+    assert {rows["0"][column] for column in unknown} == {""}
+
+
+def test_a_base_of_another_model_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned = saved(tmp_path / "tuned.safetensors", weights(1))
+    base = saved(tmp_path / "base.safetensors", {"other.weight": torch.ones(3, 4)})
+    ran = Ran(capsys, tuned, "--base", base)
+    assert (ran.code, ran.out) == (2, "")
+    assert "have no matrix in common; the first are '0' and 'other'" in ran.err
 
 
 def test_many_problems_are_counted_and_json_has_all(

@@ -197,6 +197,13 @@ def test_folders_that_hold_several_series_or_none(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     with pytest.raises(ValueError, match="several series: 'a_\\*', 'b_\\*'; choose one by"):
         members_of([str(tmp_path)], pattern=None)
+    for number, parts in enumerate(
+        (("consolidated.00.pth", "consolidated.01.pth"), ("mp_rank_00", "mp_rank_01"))
+    ):
+        for name in parts:
+            (tmp_path / str(number) / name).mkdir(parents=True)
+        with pytest.raises(ValueError, match=rf"parts of one checkpoint, such as {parts[0]} and"):
+            members_of([str(tmp_path / str(number))], pattern=None)
     with pytest.raises(ValueError, match="pattern chooses within one folder"):
         members_of(["a", "b"], pattern="a*")
 

@@ -107,6 +107,18 @@ def test_what_stays_damaged_is_named_each_time(tmp_path: Path) -> None:
     )
 
 
+def test_what_the_base_lacks_is_named_each_time(tmp_path: Path) -> None:
+    series(tmp_path / "series")
+    part = {name: tensor for name, tensor in weights(0).items() if not name.startswith("1.")}
+    base = str(saved(tmp_path / "base.safetensors", part))
+    paths = [str(tmp_path / "series")]
+    whole, _, again = (
+        run_scan(paths, base=base, out=out) for out in (None, tmp_path / "run", tmp_path / "run")
+    )
+    assert again.table().loc["1", "stands_out"].tolist() == ["not in the base"] * 4
+    pd.testing.assert_frame_equal(again.table(), whole.table(), rtol=1e-5)
+
+
 def test_shards_that_stay_missing_are_named_each_time(tmp_path: Path) -> None:
     shards = tmp_path / "series" / "step10"
     saved(tmp_path / "series" / "step0" / "model.safetensors", weights(0))

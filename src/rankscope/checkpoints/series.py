@@ -15,6 +15,8 @@ STEP = re.compile(
     r"(?P<before>.*?)(?P<number>\d+)(?P<after>(?:[-_.]?(?:k|steps?|iters?|epochs?|ckpt|model|pt))*)",
     re.IGNORECASE,
 )
+# Words before a number that counts the parts of one checkpoint.
+PARTS = re.compile(r"(.*[-_.])?(rank|consolidated|shard|part)[-_.]?", re.IGNORECASE)
 MOST = 100_000  # checkpoints of a series
 
 
@@ -52,6 +54,14 @@ def series_in(folder: Path, *, pattern: str | None = None) -> tuple[list[Member]
             + (f" among those that match {pattern!r}" if pattern else "")
             + "; pass a file, a folder with model.safetensors, or one with checkpoints such as "
             "step1000 or checkpoint-500"
+        )
+    parts = [
+        name for name in candidates if (match := _match(name)) and PARTS.fullmatch(match["before"])
+    ]
+    if len(parts) > 1:
+        raise ValueError(
+            f"{str(folder)!r} holds parts of one checkpoint, such as {parts[0]} and {parts[1]}, "
+            "which are no series and are not joined; save it whole, or as a distributed checkpoint"
         )
     largest = max(skeletons.values(), key=len)
     others = [skeleton for skeleton, named in skeletons.items() if named is not largest]

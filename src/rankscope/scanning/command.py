@@ -86,7 +86,7 @@ def _stored(
     """Return a checkpoint that an earlier scan has stored, with what could not be read of it.
 
     Matrices for which the run has no room, as they came later or have other shapes, and those that
-    are not finite are measured again.
+    are not finite or not in the base are measured again.
     """
     stored = {matrix.name: matrix for matrix in stored_matrices(out, member.step)}
     try:
@@ -97,7 +97,7 @@ def _stored(
         return CheckpointScan(
             member.step, member.path, tuple(stored.values()), Coverage(()), (problem,)
         )
-    stored = {name: matrix for name, matrix in stored.items() if not np.isnan(matrix.norm)}
+    stored = {name: matrix for name, matrix in stored.items() if not np.isnan(matrix.size)}
     again = scanner.again(matrices, [name for name in matrices if name not in stored])
     stored |= {matrix.name: matrix for matrix in again.matrices if matrix.name not in stored}
     problems = (*checkpoint.problems, *again.refused)

@@ -11,9 +11,10 @@ class MatrixScan:
 
     S: all singular values, or the leading ones; empty if only norms were asked for.
     norm: Frobenius norm, which does not need S.
-    change: singular values of W - W0; None without a base that has the matrix.
+    change: singular values of W - W0; None without a base, or if the base lacks the matrix.
     change_norm: Frobenius norm of W - W0.
     note: what to know about the change, such as that only shared rows were compared.
+    compared: whether the scan has a base, so that the table is about changes.
     """
 
     name: str
@@ -26,8 +27,19 @@ class MatrixScan:
     change: np.ndarray | None = None
     change_norm: float = np.nan
     note: str = ""
+    compared: bool = False
 
     @property
     def spectrum(self) -> np.ndarray:
-        """Singular values that the table is about: those of the change if there is a base."""
-        return self.S if self.change is None else self.change
+        """Singular values that the table is about: of the change if there is a base.
+
+        Empty if the base lacks the matrix.
+        """
+        if not self.compared:
+            return self.S
+        return np.empty(0) if self.change is None else self.change
+
+    @property
+    def size(self) -> float:
+        """Frobenius norm of what the table is about."""
+        return self.change_norm if self.compared else self.norm

@@ -21,6 +21,7 @@ from rankscope.spectra.workers import spread
 PREFIXES = re.compile(r"^(?:_orig_mod\.|module\.|base_model\.model\.|model\.|transformer\.)+")
 # Entries that are turned into float64 at a time: on the CPU as many as stay in its cache.
 BLOCK, BLOCK_ELSEWHERE = 2**16, 2**24
+NOT_IN_BASE = "not in the base"
 DIFFERENCE = 2**22  # entries whose difference is formed at a time
 
 
@@ -84,7 +85,7 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
             refused.append(str(refusal))
             continue
         if W0 is None:
-            notes[reading.name] = "not in the base"
+            notes[reading.name] = NOT_IN_BASE
             continue
         change, note = shared_change(weights[reading.name], W0.to(options.device))
         if change is None:
@@ -108,6 +109,7 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
             change=change_spectra.get(reading.name),
             change_norm=change_norms.get(reading.name, np.nan),
             note=notes.get(reading.name, ""),
+            compared=base is not None,
         )
         for reading in readings
     )

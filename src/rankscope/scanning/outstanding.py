@@ -31,7 +31,7 @@ def remarks(matrices: Sequence[MatrixScan]) -> dict[str, str]:
         if len(peers) < PEERS:
             continue
         for what, values in (
-            ("norm", [_norm(m) for m in peers]),
+            ("norm", [m.size for m in peers]),
             ("stable rank", [_stable_rank(m) for m in peers]),
         ):
             for matrix, remark in zip(peers, _against(np.array(values), what), strict=True):
@@ -42,15 +42,17 @@ def remarks(matrices: Sequence[MatrixScan]) -> dict[str, str]:
 
 def _alone(matrix: MatrixScan) -> Iterable[str]:
     """Yield remarks that need no peers."""
-    norm, S = _norm(matrix), matrix.spectrum
+    norm, S = matrix.size, matrix.spectrum
+    if matrix.note:
+        yield matrix.note
+    if matrix.compared and matrix.change is None:
+        return
     if not np.isfinite(norm):
         yield "NaN or Inf"
         return
     if norm == 0:
-        yield "all zero" if matrix.change is None else "unchanged"
+        yield "unchanged" if matrix.compared else "all zero"
         return
-    if matrix.note:
-        yield matrix.note
     if len(S) < LEAST or not np.isfinite(S).all():
         return
     share = float((S[0] / norm) ** 2)
@@ -77,10 +79,6 @@ def _against(values: np.ndarray, what: str) -> list[str]:
     return texts
 
 
-def _norm(matrix: MatrixScan) -> float:
-    return matrix.norm if matrix.change is None else matrix.change_norm
-
-
 def _stable_rank(matrix: MatrixScan) -> float:
-    S, norm = matrix.spectrum, _norm(matrix)
-    return (norm / float(S[0])) ** 2 if len(S) and S[0] > 0 else np.nan
+    S = matrix.spectrum
+    return (matrix.size / float(S[0])) ** 2 if len(S) and S[0] > 0 else np.nan

@@ -146,8 +146,7 @@ def _rows(checkpoint: CheckpointScan) -> list[dict[str, object]]:
 
 def numbers(matrix: MatrixScan) -> dict[str, float]:
     """Return the metrics of one matrix; those that need all singular values may be NaN."""
-    S = matrix.spectrum
-    norm = matrix.norm if matrix.change is None else matrix.change_norm
+    S, norm = matrix.spectrum, matrix.size
     row = {"norm": norm}
     whole = len(S) == min(matrix.m, matrix.n) and len(S) > 0
     row["effective_rank"] = float(metrics.effective_rank(S)) if whole else np.nan

@@ -14,7 +14,7 @@ from rankscope.matrices import Views, views
 from rankscope.scanning.adapters import changes_in, matrices_of, open_scanned
 from rankscope.scanning.comparison import notes_on
 from rankscope.scanning.matrix import MatrixScan
-from rankscope.scanning.measuring import Base, Measured, Options, measure, sizes_of
+from rankscope.scanning.measuring import NOT_IN_BASE, Base, Measured, Options, measure, sizes_of
 from rankscope.scanning.portions import needs_of, planned, portions, read_portion
 from rankscope.scanning.progress import Progress, Silent
 from rankscope.scanning.results import CheckpointScan, Scan
@@ -193,6 +193,12 @@ class Scanner:
         self._progress.finish()
         if not results:
             raise ValueError(problems[-1])
+        if self._base is not None and all(m.note == NOT_IN_BASE for m in results.values()):
+            first = next(iter(self._base.views.readings), None)
+            raise ValueError(
+                f"{job.checkpoint.source} and the base {self._base_name} have no matrix in common; "
+                f"the first are {next(iter(results))!r} and {first!r}"
+            )
         return CheckpointScan.of(member.step, job.checkpoint.source, matrices, results, problems)
 
 

@@ -119,7 +119,8 @@ def stored_matrices(path: Path, step: int) -> tuple[MatrixScan, ...]:
 
 def _matrix(row: Any) -> MatrixScan:
     m, n = int(row["m"]), int(row["n"])
-    change = "change_singular_values" in row and not np.isnan(float(row["change_norm"]))
+    compared = "change_singular_values" in row
+    change = compared and not np.isnan(float(row["change_norm"]))
     return MatrixScan(
         name=str(row["matrix"].item()),
         kind=str(row["kind"].item()),
@@ -130,6 +131,7 @@ def _matrix(row: Any) -> MatrixScan:
         norm=float(row["norm"]),
         change=_values(row["change_singular_values"].to_numpy(), min(m, n)) if change else None,
         change_norm=float(row["change_norm"]) if change else np.nan,
+        compared=compared,
     )
 
 
