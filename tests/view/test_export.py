@@ -214,6 +214,44 @@ def test_exported_flows_are_those_of_the_panel(flow: str) -> None:
         np.testing.assert_allclose(stored.squeeze(), shown.array(name).squeeze(), rtol=1e-6)
 
 
+def test_the_exported_loss_of_a_flow_stands_beside_the_staircase() -> None:
+    with serving(RESULTS / "boix2023/toy-diag/teacher-1") as server:
+        places = server.library.search().places
+        by_name = {place.name: key for key, place in places.items()}
+        run = by_name["alpha-1e-8/seed-0"]
+        rows, computed = exported(server, "theory/flow", run=run, part="loss", to=6)
+        one, _ = exported(server, "theory/flow", run=run, part="z")
+        stairs = server.get("theory", run=run).json["staircase"]
+    assert rows[0] == ["time", "loss", "Algorithm 1"]
+    time, loss, staircase = np.array(rows[1:], float).T
+    assert time[-1] <= 6 and len(time) > 10
+    corners = zip(stairs["time"][::2], stairs["time"][1::2], stairs["loss"][::2], strict=True)
+    for begin, end, expected in corners:
+        np.testing.assert_array_equal(staircase[(time >= begin) & (time < end)], expected)
+    np.testing.assert_array_equal(computed["flow"]["loss"], loss)
+    np.testing.assert_array_equal(computed["staircase"], staircase)
+    assert {name.split()[0] for name in one[0]} == {"time", "z"}
+
+
+def test_a_comparison_is_cut_to_what_is_shown(seeds: Server) -> None:
+    keys = [seeds.key(f"decay-0/seed-{seed}") for seed in (0, 1)]
+    chosen = {"run": keys, "metric": "stable_rank", "align": "epoch", "from": 2.2, "to": 5}
+    rows, computed = exported(seeds, "compare", **chosen)
+    grid = [float(row[0]) for row in rows[1:]]
+    assert 2.2 <= grid[0] < 2.5 and grid[-1] == 5
+    np.testing.assert_allclose(computed["grid"], grid)
+
+
+def test_every_value_of_a_long_spectrum_is_exported() -> None:
+    with serving(RESULTS / "yunis2024/vgg/vgg/decay-0.001") as server:
+        run = server.key("seed-0")
+        chosen = {"run": run, "of": "singular_values", "matrix": "conv11"}
+        rows, computed = exported(server, "spectra", **chosen)
+    assert rows[0][1:513] == [str(index) for index in range(512)]
+    known = np.array([row[513:] for row in rows[1:] if row[1]], float)
+    np.testing.assert_allclose(computed["percentiles"].T, known, rtol=1e-6)
+
+
 def table(server: Server, panel: str, **parameters: Any) -> list[dict[str, str]]:
     """Return the rows of an exported table."""
     text = server.get("export", panel=panel, **parameters).body.decode()

@@ -108,6 +108,14 @@ def test_the_table_of_runs_exports_what_the_filter_leaves(site: Watched, tmp_pat
     assert all("grok" in row for row in rows[1:])
 
 
+def test_what_is_exported_is_what_is_shown(site: Watched, server: Server, tmp_path: Path) -> None:
+    site.go(view="depth", run=server.key("tracked"), **{"from": "10", "to": "30"})
+    site.settled()
+    for panel in ("scalars", "heat"):
+        rows = exported(site, panel, "CSV", tmp_path).decode().splitlines()
+        assert [row.split(",")[0] for row in rows[1:]] == [f"{step}.0" for step in range(10, 31, 2)]
+
+
 def test_an_exported_spectrum_is_the_one_at_the_cursor(
     site: Watched, server: Server, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from rankscope.view.columns import Span
 from rankscope.view.frames import packed
 from rankscope.view.library import Unknown
 from rankscope.view.opened import Opened
@@ -33,7 +34,7 @@ class Curve:
 def compare(query: Query) -> bytes:
     """Return one curve per run, or per group of seeds with a band, on a grid they share.
 
-    difference: a run; the mean of its group is subtracted from all.
+    difference: a run; the mean of its group is subtracted from all. from, to: ends of the grid.
     """
     keys = compared_keys(query)
     align = alignment_of(query)
@@ -75,7 +76,7 @@ def _curve(query: Query, key: str, align: str, summary: dict[str, Any], runs: in
     opened = query.library.open(key)
     quantity = query.quantity(opened)
     rows = rows_together(query, opened, quantity.axis)
-    positions = query.span().positions(opened.x)
+    positions = Span(width=query.span().width).positions(opened.x)
     known = query.library.tables.values(opened, quantity, positions, patience=PATIENCE / runs)
     values = known.values[:, rows].astype(np.float64)
     finite = np.isfinite(values)
@@ -140,8 +141,10 @@ def _epoch_length(opened: Opened) -> float:
 
 
 def _grid(curves: list[Curve], query: Query) -> np.ndarray:
-    width = query.span().width
+    span = query.span()
     together: np.ndarray = np.unique(np.concatenate([*(curve.x for curve in curves), []]))
+    inside = span.inside(together)
+    together, width = together[inside.start : inside.stop], span.width
     if len(together) > width:
         together = together[np.linspace(0, len(together) - 1, width).round().astype(int)]
     return together

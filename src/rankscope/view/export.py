@@ -16,7 +16,8 @@ from rankscope.view.opened import TooLarge
 from rankscope.view.panels import PANELS
 from rankscope.view.python_lines import python_lines
 from rankscope.view.query import Query
-from rankscope.view.theory import FLOW
+from rankscope.view.spectra import MOST_HEIGHT
+from rankscope.view.theory import flow_parts, staircase_at
 
 MOST_CELLS = 2_000_000
 PATIENCE, PAUSE = 60.0, 0.05  # seconds
@@ -45,14 +46,18 @@ def _listed(query: Query, panel: str) -> Iterator[Sequence[Any]]:
 
 def _table(query: Query, panel: str) -> Iterator[Sequence[Any]]:
     parameters = dict(query.parameters.multi_items())
-    full = {} if "width" in parameters else {"width": str(MOST_COLUMNS)}
+    fitting = MOST_CELLS // (2 * MOST_HEIGHT)  # times of spectra
+    most = {"width": fitting if panel == "spectra" else MOST_COLUMNS, "height": MOST_HEIGHT}
+    full = {name: str(size) for name, size in most.items() if name not in parameters}
     items = [item for item in query.parameters.multi_items() if item[0] not in ("format", "file")]
     wanted = [*items, ("format", "float32"), *full.items()]
     whole = Query(type(query.parameters)(wanted), query.library)
     picture = PANELS[DRAWN.get(panel, panel)]
     arrays, meta = _complete(lambda: unpacked(picture(whole)), lambda answer: answer[1])
     if sum(array.size for array in arrays.values()) > MOST_CELLS:
-        raise TooLarge(f"that is more than {MOST_CELLS} numbers; give a smaller width=")
+        raise TooLarge(
+            f"that is more than {MOST_CELLS} numbers; zoom in, or use the lines of Python"
+        )
     yield from _rows(panel, arrays, meta, query)
 
 
@@ -105,8 +110,11 @@ def _rows(
         bands = np.stack([arrays["values"], arrays["low"], arrays["high"]], axis=1)
         yield from np.column_stack([arrays["x"], bands.reshape(-1, len(arrays["x"])).T]).tolist()
     elif panel == "theory/flow":
-        yield ["time", *_flow_names(arrays, meta, query)]
-        curves = [np.atleast_2d(arrays[name]) for name in FLOW if name in arrays]
+        shown = [name for name in flow_parts(query) if name in arrays]
+        yield ["time", *_flow_names(shown, arrays, meta, query)]
+        curves = [np.atleast_2d(arrays[name]) for name in shown]
+        if (staircase := staircase_at(query, arrays["time"])) is not None:
+            curves.append(staircase[None])
         yield from np.column_stack([arrays["time"], *(curve.T for curve in curves)]).tolist()
     else:
         values = arrays["values"]
@@ -122,16 +130,20 @@ def _rows(
         yield from np.column_stack([arrays["x"], *columns]).tolist()
 
 
-def _flow_names(arrays: dict[str, np.ndarray], meta: dict[str, Any], query: Query) -> Iterator[str]:
-    """Yield a name for each row of the arrays of a flow."""
-    for name in FLOW:
-        if name in arrays and name == "singular_values":
+def _flow_names(
+    shown: list[str], arrays: dict[str, np.ndarray], meta: dict[str, Any], query: Query
+) -> Iterator[str]:
+    """Yield a name for each column of the table of a flow."""
+    for name in shown:
+        if name == "singular_values":
             yield from (f"{part} {k + 1}" for part in meta["products"] for k in range(meta["k"]))
-        elif name in arrays and arrays[name].ndim == 2:
+        elif arrays[name].ndim == 2:
             names = query.run().names["coordinate"][: len(arrays[name])]
             yield from (f"{name} {coordinate}" for coordinate in names)
-        elif name in arrays:
+        else:
             yield name
+    if staircase_at(query, arrays["time"]) is not None:
+        yield "Algorithm 1"
 
 
 def _column_names(

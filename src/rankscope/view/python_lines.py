@@ -18,7 +18,7 @@ from rankscope.view.quantities import LEADING, VALUE, Quantity
 from rankscope.view.query import Mistake, Query
 from rankscope.view.spectra import LEVELS, norm_of, spectrum_of
 from rankscope.view.spectrum import SHARES, change_of
-from rankscope.view.theory import FLOW, theory
+from rankscope.view.theory import flow_parts, staircase_at, theory
 
 CHOICES = ("rows", "row", "matrix", "pair", "kind", "block")  # of rows, in an address
 
@@ -74,6 +74,11 @@ def _comparison(query: Query, panel: str) -> Iterator[str]:
     yield "    x, first = np.unique(x[order], return_index=True)"
     yield "    curves[place] = (x, y[order][first])"
     yield "grid = np.unique(np.concatenate([x for x, _ in curves]))"
+    first, last = query.number("from"), query.number("to")
+    if first is not None:
+        yield f"grid = grid[grid >= {first}]"
+    if last is not None:
+        yield f"grid = grid[grid <= {last}]"
     yield "rows = np.array([np.interp(grid, x, y, left=np.nan, right=np.nan) for x, y in curves])"
     reference = reference_of(groups, [row["id"] for row in known], query)
     if reference is not None:
@@ -96,8 +101,7 @@ def _code(query: Query, opened: Opened, panel: str) -> Iterator[str]:
     if panel not in ("spectrum", "ranks", "stages"):
         yield from _interval(query, opened.along)
     if panel == "theory/flow":
-        yield f"flow = run[{[name for name in FLOW if name in opened.ds]!r}]"
-        yield "print(flow)"
+        yield from _flow(query, opened)
     elif panel == "stages":
         yield from _stages(opened)
     elif panel == "ranks":
@@ -157,6 +161,18 @@ def _moved(query: Query, opened: Opened, panel: str, quantity: Quantity) -> Iter
     yield "    print(group, len(names), moved.sel(rows).mean().item(), mean[:1], mean[-1:])"
 
 
+def _flow(query: Query, opened: Opened) -> Iterator[str]:
+    """Yield lines for a flow; beside its loss, the one that Algorithm 1 predicts."""
+    yield f"flow = run[{[name for name in flow_parts(query) if name in opened.ds]!r}]"
+    yield "print(flow)"
+    if staircase_at(query, opened.x) is not None:
+        predicted = query.library.open(theory(query)["predicted"])
+        yield f"predicted = rs.open({str(predicted.place.path)!r})"
+        yield "stage = np.searchsorted(predicted['stage_time'], flow['time'], 'right') - 1"
+        yield "staircase = predicted['stage_loss'].values[stage.clip(0)]"
+        yield "print(staircase)"
+
+
 def _stages(opened: Opened) -> Iterator[str]:
     """Yield lines for the stages that Algorithm 1 predicts; winners by their names."""
     arrays = opened.ds.data_vars.items()
@@ -209,7 +225,8 @@ def _spectra(query: Query, opened: Opened, panel: str) -> Iterator[str]:
     length = str(opened.ds[stored].dims[2])
     if panel == "spectra":
         shares = [level / 100 for level in LEVELS]
-        yield f"percentiles = spectra.quantile({shares}, {length!r}, method='nearest')"
+        yield f"known = spectra.dropna({opened.along!r}, how='all')"
+        yield f"percentiles = known.quantile({shares}, {length!r}, method='nearest')"
         yield "print(spectra.values, percentiles.values)"
         return
     yield f"spectrum = spectra.{_at_cursor(query, opened)}"

@@ -73,6 +73,22 @@ def flow(query: Query) -> bytes:
     return packed(arrays, meta)
 
 
+def flow_parts(query: Query) -> list[str]:
+    """Return the arrays that a panel shows: one of them, or all."""
+    part = query.choice("part", "", *FLOW)
+    return [part] if part else list(FLOW)
+
+
+def staircase_at(query: Query, time: np.ndarray) -> np.ndarray | None:
+    """Return the loss that Algorithm 1 predicts at some times; None beside another array."""
+    predicted = query.library.open(theory(query)["predicted"]).ds
+    if flow_parts(query) != ["loss"] or not {"stage_time", "stage_loss"} <= predicted.keys():
+        return None
+    stage = np.searchsorted(predicted["stage_time"].to_numpy(), time, "right") - 1
+    losses: np.ndarray = predicted["stage_loss"].to_numpy()[stage.clip(0)]
+    return losses
+
+
 def _siblings(query: Query, opened: Opened) -> list[dict[str, Any]]:
     """Return the runs of other alphas and the algorithm's, with the same seed and task."""
     places = query.library.search().places

@@ -32,6 +32,9 @@ export function windowOf(info, width = MOST_COLUMNS) {
   return { width, ...(whole ? {} : { from: state.from.value, to: state.to.value }) };
 }
 
+/** Return the interval that pictures show now, for exports. */
+export const shownInterval = () => ({ from: state.from.peek(), to: state.to.peek() });
+
 /** Return the format in which to ask for so many rows. */
 export function formatFor(info, rows) {
   return rows * Math.min(info.snapshots, MOST_COLUMNS) <= MOST_FLOATS ? "float32" : "uint8";

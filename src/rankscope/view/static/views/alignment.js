@@ -4,7 +4,7 @@ import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { orNotStored, short, when } from "../data/format.js";
 import { firstRows, storedColumns } from "../data/frame.js";
-import { windowOf } from "../data/run.js";
+import { shownInterval, windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { fieldOf } from "../draw/heat.js";
 import { drawLines } from "../draw/lines.js";
@@ -43,7 +43,7 @@ function DiagonalPanel({ info, time, answer, request, row }) {
   const legend = drawn && { scale: { map: "viridis", ...drawn.field, label: "overlap" } };
   return html`<${TimePanel} name="diagonal" title="Diagonal of the overlap matrix" note=${`direction i of ${row.earlier ?? "the earlier"} with i of ${row.later ?? "the later"}`}
     legend=${legend} height=${280} margins=${WITH_NAMES} time=${time} answer=${answer} tip=${drawn && tip}
-    exports=${{ request: () => ({ panel: "alignment", ...request, width: null }), subtitle: row.name }}
+    exports=${{ request: () => ({ panel: "alignment", ...request, ...shownInterval(), width: null }), subtitle: row.name }}
     draw=${drawn && ((surface, { plot }, colours) => drawSpectra(surface, plot, time.scale, {
       ...drawn, layout, lines: [], colours, timeLabel: info.along,
     }))} />`;
@@ -65,7 +65,7 @@ function MeanPanel({ info, time, answer, request, row }) {
   };
   const legend = { entries: series.toReversed().map(({ label, colour, dash }) => ({ text: label, colour, dash })) };
   return html`<${TimePanel} name="mean" title="Mean alignment" note=${row.label} legend=${legend} height=${180} margins=${WITH_NAMES} time=${time} answer=${answer}
-    tip=${data && tip} exports=${{ request: () => ({ panel: "alignment", ...request, width: null }), subtitle: row.name }}
+    tip=${data && tip} exports=${{ request: () => ({ panel: "alignment", ...request, ...shownInterval(), width: null }), subtitle: row.name }}
     draw=${data && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: "linear", colours, timeLabel: info.along }))} />`;
 }
 

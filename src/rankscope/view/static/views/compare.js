@@ -3,6 +3,7 @@
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { plural, short, when } from "../data/format.js";
+import { shownInterval } from "../data/run.js";
 import { go, openRun, state } from "../data/state.js";
 import { shades } from "../draw/colours.js";
 import { drawLines } from "../draw/lines.js";
@@ -116,7 +117,7 @@ export function Compare() {
     </div>
     <${TimePanel} name="compare" title=${`${quantity.label}${data?.meta.reference ? `, difference from ${data.meta.reference}` : ""}`} note=${noteOf(quantity, data)} legend=${legend} height=${420} margins=${MARGINS}
       time=${time} answer=${answer} tip=${drawn && tip} empty=${data && !data.meta.curves.length ? "None of these runs has this measure." : null}
-      exports=${{ request: () => ({ panel: "compare", ...request, width: null }) }}
+      exports=${{ request: () => ({ panel: "compare", ...request, ...shownInterval(), width: null }) }}
       draw=${drawn && time && ((surface, { plot }, tones) => drawLines(surface, plot, time.scale, { series: drawn.series, kind: state.difference.value ? "linear" : quantity.scale, colours: tones, timeLabel: xLabel }))} />
     ${drawn && time && data.meta.curves.length > 0 && html`<section class="panel" data-panel="curves"><header><div class="titles"><h2>Curves</h2></div>
         <${ExportMenu} title="Curves" subtitle=${quantity.label} request=${() => ({ panel: "curves", ...request, step: cursorOf(time) })} /></header><div class="scroll" tabindex="0" role="region" aria-label="Curves"><${CurveTable} curves=${data.meta.curves} series=${drawn.series} time=${time} /></div></section>`}

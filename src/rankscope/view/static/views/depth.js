@@ -4,7 +4,7 @@ import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { orNotStored, when } from "../data/format.js";
 import { storedColumns } from "../data/frame.js";
-import { detailOf, formatFor, shownRows, windowOf } from "../data/run.js";
+import { detailOf, formatFor, shownInterval, shownRows, windowOf } from "../data/run.js";
 import { go, state } from "../data/state.js";
 import { NOT_STORED } from "../draw/cells.js";
 import { drawHeat, fieldOf, layoutRows, rowAt, topOf } from "../draw/heat.js";
@@ -90,7 +90,7 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     time=${time} answer=${answer} tip=${tip} pick=${open}
     label=${`${quantity.label} of ${rows.length} rows over ${info.along}`}
     empty=${answer.data && !drawn ? `No values of ${quantity.label} are stored here. Choose another measure.` : null}
-    exports=${{ request: () => ({ panel: "heat", ...request, format: null, width: null }), subtitle: info.summary.name }}
+    exports=${{ request: () => ({ panel: "heat", ...request, ...shownInterval(), format: null, width: null }), subtitle: info.summary.name }}
     draw=${drawn && ((surface, { plot }, colours) => drawHeat(surface, plot, time.scale, {
       ...drawn, layout, order: drawn.indices, labels: drawn.shown.map(rowLabel), colours, timeLabel: info.along,
     }))}

@@ -4,7 +4,7 @@ import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { orNotStored, short, when } from "../data/format.js";
 import { storedColumns, valueAt } from "../data/frame.js";
-import { windowOf } from "../data/run.js";
+import { shownInterval, windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { extent } from "../draw/axes.js";
 import { linePoints } from "../draw/lines.js";
@@ -103,7 +103,7 @@ function GridPanel({ run, info, time, quantity, selected }) {
         const hit = under(px, py, box);
         if (hit) state.product.value = hit.cell.name;
       }}
-      exports=${{ request: () => ({ panel: "heads", ...request, width: null }), subtitle: info.summary.name, above: true }}
+      exports=${{ request: () => ({ panel: "heads", ...request, ...shownInterval(), width: null }), subtitle: info.summary.name, above: true }}
       signals=${[state.at]} overlay=${data && overlay} draw=${data && draw} label=${`${quantity.label} of every head`} />`;
 }
 

@@ -4,7 +4,7 @@ import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { count, orNotStored, when } from "../data/format.js";
 import { storedColumns, valueAt } from "../data/frame.js";
-import { windowOf } from "../data/run.js";
+import { shownInterval, windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { drawLines } from "../draw/lines.js";
 import { palette } from "../draw/palette.js";
@@ -46,7 +46,7 @@ function MetricPanel({ run, info, time, row }) {
     return [[info.along, when(data.arrays.x[i])], [quantity.label, orNotStored(valueAt(data, 0, i))]];
   };
   return html`<${TimePanel} name="metric" controls=${html`<${QuantitySelect} info=${info} quantity=${quantity} allowed=${allowed} hideLabel />`} title=${quantity.label} note=${quantity.group} height=${196} margins=${{ gutter: 60, narrow: 48 }} time=${time} answer=${answer}
-    tip=${data && tip} exports=${{ request: () => ({ panel: "lines", ...request, width: null }), subtitle: row.name }}
+    tip=${data && tip} exports=${{ request: () => ({ panel: "lines", ...request, ...shownInterval(), width: null }), subtitle: row.name }}
     draw=${data && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: quantity.scale, colours, timeLabel: info.along }))} />`;
 }
 

@@ -3,7 +3,7 @@
 import { html } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { short, when } from "../data/format.js";
-import { MOST_COLUMNS } from "../data/run.js";
+import { MOST_COLUMNS, shownInterval } from "../data/run.js";
 import { state } from "../data/state.js";
 import { drawLines } from "../draw/lines.js";
 import { palette } from "../draw/palette.js";
@@ -118,7 +118,7 @@ export function ScalarsPanel({ run, info, time, scalars, margins }) {
     time=${time} tip=${tip} label=${`Scalars over ${info.along}: ${series.map(({ label }) => label).join(", ")}`}
     empty=${series.length ? null : "Choose a scalar above."}
     legend=${{ entries: series.map(({ label, colour }) => ({ text: label, colour })) }}
-    exports=${{ request: () => ({ panel: "scalars", run, name: wanted, width: MOST_COLUMNS }), subtitle: info.summary.name }}
+    exports=${{ request: () => ({ panel: "scalars", run, name: wanted, width: MOST_COLUMNS, ...shownInterval() }), subtitle: info.summary.name }}
     draw=${(surface, box, colours) => {
       drawLines(surface, box.plot, time.scale, { series, kind, colours, timeLabel: info.along });
       drawEvents(surface, box, events, time, colours);

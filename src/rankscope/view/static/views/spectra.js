@@ -4,6 +4,7 @@ import { computed, html, signal, useEffect, useMemo, useRef } from "../vendor/in
 import { load, url, useAnswer } from "../data/api.js";
 import { count, orNotStored, percent, short, when } from "../data/format.js";
 import { firstRows, storedColumns } from "../data/frame.js";
+import { shownInterval } from "../data/run.js";
 import { state } from "../data/state.js";
 import { valueScale } from "../draw/axes.js";
 import { fieldOf } from "../draw/heat.js";
@@ -89,7 +90,7 @@ export function ImagePanel({ run, info, time, spectra, answer, request, title })
   };
   return html`<${TimePanel} name="image" title=${title} note=${["index down, 1 = largest", spectra?.part].filter(Boolean).join(" · ")} legend=${legend} height=${300} margins=${MARGINS}
     time=${time} answer=${answer} tip=${tip} label=${`${title} over ${info.along}`}
-    exports=${{ request: () => ({ panel: "spectra", ...request, format: null, height: null, width: null }), subtitle: request?.matrix }}
+    exports=${{ request: () => ({ panel: "spectra", ...request, ...shownInterval(), format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawSpectra(surface, plot, time.scale, {
       ...spectra, layout, order, lines, colours, timeLabel: info.along,
     }))} />`;
@@ -111,7 +112,7 @@ export function PercentilePanel({ run, info, time, spectra, answer, request }) {
   };
   return html`<${TimePanel} name="percentiles" title="Percentiles of the values" note=${["bands 0–100, 5–95, 25–75%", spectra?.part && `of ${spectra.part}`].filter(Boolean).join(" ")} height=${236}
     margins=${MARGINS} time=${time} answer=${answer} tip=${spectra && tip}
-    exports=${{ request: () => ({ panel: "spectra", ...request, format: null, height: null, width: null }), subtitle: request?.matrix }}
+    exports=${{ request: () => ({ panel: "spectra", ...request, ...shownInterval(), format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: "log", range, colours, timeLabel: info.along }))} />`;
 }
 

@@ -4,6 +4,7 @@ import { html, useEffect, useMemo } from "../vendor/index.js";
 import { prefetch, url, useAnswer } from "../data/api.js";
 import { plural, short } from "../data/format.js";
 import { filledColumns } from "../data/frame.js";
+import { shownInterval } from "../data/run.js";
 import { state } from "../data/state.js";
 import { shades } from "../draw/colours.js";
 import { drawLines } from "../draw/lines.js";
@@ -97,7 +98,7 @@ export function Theory({ run }) {
   const panel = (name, title, note, series, height) => html`<${TimePanel} ...${common} name=${name} title=${title} note=${note} height=${height}
     tip=${() => [["time", short(cursorOf(time))], ...series.filter((one) => one.label).slice(-12).map((one) => [one.label, short(one.y[nearest(one.x, cursorOf(time))]), one.colour])]}
     legend=${name === "loss" && { entries: series.map(({ label, colour }) => ({ text: label, colour })) }}
-    exports=${{ request: () => ({ panel: "theory/flow", run }) }} draw=${time && ((surface, { plot }, tones) => {
+    exports=${{ request: () => ({ panel: "theory/flow", run, part: name, ...shownInterval() }) }} draw=${time && ((surface, { plot }, tones) => {
       drawLines(surface, plot, time.scale, { series, kind: "linear", marks, colours: tones, timeLabel: "time" });
       labelMarks(surface, plot);
     })} />`;
@@ -108,7 +109,7 @@ export function Theory({ run }) {
     ${losses.length > 0 && panel("loss", "Loss", "T_k as marks; time over log(1/α)", losses, 230)}
     ${lines.z && panel("z", "Coordinates z = u v", "coloured in the order in which they become active", lines.z, 320)}
     ${lines.y && panel("y", "Their logarithms y", "straight on a plateau: dy/dt = g", lines.y, 240)}
-    ${lines.singular && panel("values", "Singular values of the products", (names ?? []).join(", "), lines.singular, 320)}
+    ${lines.singular && panel("singular_values", "Singular values of the products", (names ?? []).join(", "), lines.singular, 320)}
     ${count > 0 && html`<section class="panel" data-panel="stages"><header><div class="titles"><h2>Stages</h2></div>
         <${ExportMenu} title="Stages" request=${() => ({ panel: "stages", run })} /></header><div class="scroll" tabindex="0" role="region" aria-label="Stages">
       <table class="facts"><thead><tr><th scope="col" class="number">stage</th><th scope="col" class="number">T_k</th><th scope="col" class="number">until</th><th scope="col" class="number">loss</th><th scope="col">winner</th><th scope="col" class="number">margin</th><th scope="col">remarks</th></tr></thead>
