@@ -84,7 +84,7 @@ def _fitted(
 def with_points_aligned(content: "Table") -> "Table":
     """Return the table as text whose numbers have their decimal points below each other."""
     from rankscope.lab.judging.verdict import Table
-    from rankscope.lab.reporting.terminal import cell_text
+    from rankscope.lab.reporting.numbers import cell_text
 
     columns = [[cell_text(cell) for cell in column] for column in zip(*content.rows, strict=True)]
     aligned = [_aligned([UNKNOWN if text == "nan" else text for text in c]) for c in columns]

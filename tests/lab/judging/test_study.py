@@ -148,7 +148,12 @@ def test_variants_and_parts_are_told_apart_and_exceptions_listed(runs: Available
     assert (verdict.headline, verdict.ours) == ("P0", True)
     assert [n.label for n in verdict.networks] == ["fast, rate 2, K-Q", "slow, rate 1, K-Q"]
     assert (verdict.reason, verdict.remarks) == ("a reason", ("once",))
-    assert verdict.tables[-1].rows[0] == ("fast, rate 2, K-Q", "falls", "seed 1 2: m2", "-")
+    assert verdict.tables[-1].rows[0] == (
+        "slow-decay: fast, rate 2, K-Q",
+        "falls",
+        "seed 1 2: m2",
+        "-",
+    )
 
 
 def test_verdicts_are_written_whole_and_read_back(runs: AvailableRuns, tmp_path: Path) -> None:

@@ -82,7 +82,13 @@ def test_a_label_names_variant_and_part() -> None:
 
 def test_a_missing_run_is_named_with_its_reason() -> None:
     lack = Missing("paper/x", "net", ("net, decay 0",), (1, 2), "was not run")
-    assert str(lack) == "net, seeds 1, 2: net, decay 0: was not run"
+    assert str(lack) == "x: net, seeds 1, 2: net, decay 0: was not run"
+
+
+def test_networks_of_one_name_are_told_apart_by_their_experiment() -> None:
+    titles = [NetworkVerdict("net", (), f"paper/{name}", part="K-Q").title for name in "xy"]
+    assert titles == ["x: net, K-Q", "y: net, K-Q"]
+    assert NetworkVerdict("net", (), "paper/net", {"decay": 0.1}).title == "net, decay 0.1"
 
 
 def test_a_verdict_survives_json() -> None:

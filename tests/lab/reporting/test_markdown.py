@@ -79,7 +79,7 @@ def test_a_claims_block_has_every_rule_and_what_is_missing() -> None:
     text = claim_block(STUDY, [first, Verdict("P1-first", "it falls", "< 2", "share")])
     assert "*P1* · share. Bound: < 1." in text and "*P1-first*" in text
     assert "| vit, scale 1, K-Q | ✔ holds (3 seeds) | 0.25 | 0, 1, 2 |" in text
-    assert "Missing: b, seed 0: b: was not run." in text
+    assert "Missing: e: b, seed 0: b: was not run." in text
 
 
 def test_outcomes_are_ranges_over_seeds() -> None:

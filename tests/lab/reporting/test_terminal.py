@@ -1,7 +1,6 @@
 from dataclasses import replace
 from io import StringIO
 
-import pytest
 from rich.console import Console
 from rich.table import Table
 
@@ -12,13 +11,9 @@ from rankscope.lab.judging import verdict
 from rankscope.lab.judging.verdict import NetworkVerdict, SeedOutcome, Verdict
 from rankscope.lab.reporting.terminal import (
     OWN_CLAIMS,
-    cell_text,
-    duration,
     experiment_table,
     filled_table,
     mark_tables,
-    number,
-    span,
     verdict_table,
 )
 
@@ -91,16 +86,3 @@ def test_evidence_is_printed_as_it_is() -> None:
     content = verdict.Table(("a", "b"), ((True, None), (0.123456, "x [y]")))
     text = shown(filled_table(content, title="the [title]"))
     assert "the [title]" in text and "yes" in text and "0.1235" in text and "x [y]" in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(None, "?"), (40, "40 s"), (360, "6 min"), (10800, "3 h"), (89, "89 s")]
-)
-def test_durations_are_rounded(seconds: float | None, text: str) -> None:
-    assert duration(seconds) == text
-
-
-def test_numbers_and_ranges() -> None:
-    assert (number(None), number(3), number(0.12345)) == ("-", "3", "0.123")
-    assert span(None) == "-" and span((0.1, 0.30001)) == "0.1 to 0.3" and span((0.5, 0.5)) == "0.5"
-    assert cell_text(False) == "no"

@@ -205,7 +205,9 @@ def _tables(rule: Rule, measurements: list[Measured]) -> list[Table]:
 
 
 def _title(measured: Measured) -> str:
-    return NetworkVerdict(measured.network, (), variant=measured.variant, part=measured.part).label
+    return NetworkVerdict(
+        measured.network, (), measured.experiment, measured.variant, measured.part
+    ).title
 
 
 def _draw(

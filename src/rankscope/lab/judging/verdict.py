@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, Literal, SupportsFloat
 
-from rankscope.lab.running.run_key import Value, variant_title
+from rankscope.lab.running.run_key import Value, variant_title, with_experiment
 
 Word = Literal["holds", "fails", "mixed", "holds so far", "fails so far", "mixed so far", "no data"]
 MARKS: dict[Word, str] = {
@@ -95,6 +95,11 @@ class NetworkVerdict:
         return ", ".join(filter(None, (self.network, variant_title(self.variant), self.part)))
 
     @property
+    def title(self) -> str:
+        """The label after the experiment, where the network does not imply it: "toy: head"."""
+        return with_experiment(self.label, self.experiment, self.network)
+
+    @property
     def value(self) -> float | None:
         """Median over seeds."""
         return median(self._values) if self._values else None
@@ -124,7 +129,8 @@ class Missing:
 
     def __str__(self) -> str:
         seeds = f"seed{'' if len(self.seeds) == 1 else 's'} {', '.join(map(str, self.seeds))}"
-        return f"{self.network}, {seeds}: {'; '.join(self.runs)}: {self.reason}"
+        network = with_experiment(self.network, self.experiment, self.network)
+        return f"{network}, {seeds}: {'; '.join(self.runs)}: {self.reason}"
 
 
 @dataclass(frozen=True)

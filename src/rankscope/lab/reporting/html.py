@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from html import escape
 
 from rankscope.lab.judging.verdict import Table
+from rankscope.lab.reporting.numbers import cell_text
 from rankscope.lab.reporting.page_style import STYLE
-from rankscope.lab.reporting.terminal import cell_text
 
 
 def document(title: str, body: Iterable[str]) -> str:

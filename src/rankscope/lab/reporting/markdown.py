@@ -7,14 +7,8 @@ from textwrap import wrap
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging.selected_runs import Seeds
 from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Table, Verdict
-from rankscope.lab.reporting.terminal import (
-    OWN_CLAIMS,
-    cell_text,
-    label,
-    number,
-    span,
-    variants_by_title,
-)
+from rankscope.lab.reporting.numbers import cell_text, number, span
+from rankscope.lab.reporting.terminal import OWN_CLAIMS, label, variants_by_title
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 

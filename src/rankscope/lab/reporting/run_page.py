@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from rankscope import figures
 from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.reporting.html import document, image_html, list_html, table_html
-from rankscope.lab.reporting.terminal import duration, number
+from rankscope.lab.reporting.numbers import duration, number
 from rankscope.store.files import replace_file
 from rankscope.tables import movement, summary
 from rankscope.view.overview import STYLE, overview_frame, page_script

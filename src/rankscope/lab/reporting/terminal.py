@@ -1,6 +1,6 @@
 """Verdicts and lists of experiments as tables for a terminal."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
 
 from rich.box import SIMPLE_HEAD
@@ -11,6 +11,7 @@ from rankscope.lab.catalogue import Entry
 from rankscope.lab.experiment import Study
 from rankscope.lab.judging import verdict
 from rankscope.lab.judging.verdict import NetworkVerdict, Verdict, Word
+from rankscope.lab.reporting.numbers import cell_text, duration, span
 from rankscope.lab.running.run_key import variant_title
 
 COLOURS: dict[Word, str] = {
@@ -90,7 +91,7 @@ def label(study: Study, network: NetworkVerdict) -> str:
 def _network_line(network: NetworkVerdict) -> str:
     colour = COLOURS[network.word]
     value = f" {span(network.interval)}" if network.interval else ""
-    return f"[{colour}]{network.mark} {network.words}[/] {escape(network.label)}{value}"
+    return f"[{colour}]{network.mark} {network.words}[/] {escape(network.title)}{value}"
 
 
 def experiment_table(entries: Iterable[Entry], *, verbose: bool = False) -> Table:
@@ -129,16 +130,6 @@ def _stored(entries: Sequence[Entry]) -> str:
     return ", ".join(filter(None, words)) or "-"
 
 
-def duration(seconds: float | int | None) -> str:
-    """Return about how long: "40 s", "6 min", "3 h"; "?" for None."""
-    if seconds is None:
-        return "?"
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= 1.5 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"
-
-
 def plain_table(*columns: str) -> Table:
     """Return an empty table in the style of all others; short columns are not broken."""
     table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
@@ -156,25 +147,3 @@ def filled_table(content: verdict.Table, *, title: str) -> Table:
     for row in content.rows:
         table.add_row(*(escape(cell_text(cell)) for cell in row))
     return table
-
-
-def cell_text(cell: verdict.Cell) -> str:
-    """Return a cell of a table of evidence as text."""
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    return cell if isinstance(cell, str) else number(cell, digits=4)
-
-
-def number(value: float | int | None, *, digits: int = 3) -> str:
-    """Return a number to `digits` digits; "-" for None."""
-    if value is None:
-        return "-"
-    return str(value) if isinstance(value, int) else f"{value:.{digits}g}"
-
-
-def span(interval: tuple[float, float] | None, show: Callable[[float], str] = number) -> str:
-    """Return an interval: "0.1 to 0.3"; one number where both ends look the same."""
-    if interval is None:
-        return "-"
-    low, high = map(show, interval)
-    return low if low == high else f"{low} to {high}"

@@ -60,6 +60,15 @@ def _words(name: str, value: Value) -> tuple[str, str]:
     return name, f"{value:g}"
 
 
+def with_experiment(text: str, experiment: str, network: str) -> str:
+    """Return the text after the last word of the experiment's name, unless the network has it.
+
+    Networks of two experiments may have the same name: "toy-small: head" and "toy-large: head".
+    """
+    name = experiment.rpartition("/")[2]
+    return text if name in ("", network) else f"{name}: {text}"
+
+
 @runtime_checkable
 class Progress(Protocol):
     """Takes the finished fraction, 0 to 1, any number of times, and a short note."""

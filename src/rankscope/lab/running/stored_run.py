@@ -28,7 +28,7 @@ from rankscope import store
 from rankscope.lab.archive.archived_files import archive_path, is_archive
 from rankscope.lab.experiment import Experiment
 from rankscope.lab.running.identity import changes, declaration, identity_of
-from rankscope.lab.running.run_key import ResumableRun, Run, RunKey
+from rankscope.lab.running.run_key import ResumableRun, Run, RunKey, with_experiment
 from rankscope.provenance import origin
 from rankscope.store.archive import SUFFIX, archive_attrs
 from rankscope.store.creation import read_contents
@@ -52,9 +52,8 @@ class StoredRun:
     @property
     def title(self) -> str:
         """Title as people read it; names the experiment if the network does not imply it."""
-        experiment = self.key.experiment.rpartition("/")[2]
-        prefix = "" if experiment in ("", self.key.network) else f"{experiment}: "
-        return f"{prefix}{self.key.title}, seed {self.seed}"
+        title = with_experiment(self.key.title, self.key.experiment, self.key.network)
+        return f"{title}, seed {self.seed}"
 
     @cached_property
     def declaration(self) -> Any:

@@ -34,7 +34,7 @@ def test_ranks_that_grow_in_every_block(rule: Rule) -> None:
     assert both(judged) == ("holds", 1.0)
     assert all(network.experiment == EXPERIMENT for network in judged.networks)
     assert len(judged.tables[0].rows) == 2 * 3 * 6
-    place = ("vit, scale 1, K-Q", 0, 1, "epoch 1")
+    place = ("vit-cifar10: vit, scale 1, K-Q", 0, 1, "epoch 1")
     cells = (1.0, 5.0, 5.0, 1.0) if rule is B7 else (1.0, "epoch 5", 5.0, 5.0, 1.0)
     assert judged.tables[0].rows[0] == (*place, *cells)
 
@@ -176,7 +176,7 @@ def test_a_scale_at_which_every_seed_collapsed_has_no_data_and_is_shown() -> Non
     assert [network.word for network in judged.networks] == ["holds"] * 2 + ["no data"] * 2
     well_row, ill_row = judged.tables[0].rows[0], judged.tables[0].rows[6]
     assert well_row[-1] is None
-    assert ill_row == ("vit, scale 0.01, K-Q", *well_row[1:-1], "collapsed")
+    assert ill_row == ("vit-cifar10: vit, scale 0.01, K-Q", *well_row[1:-1], "collapsed")
     assert judged.remarks[-3:] == tuple(
         f"{EXPERIMENT}: vit, scale 0.01, seed {seed} is left out: "
         "training loss 1, a constant predictor's is 1"

@@ -50,7 +50,7 @@ def test_smaller_scales_have_lower_ranks(
         judged = by_scale(ends, rule=rule)
         assert words(judged) == {"vit, K-Q": word, "vit, V-O": word}
         row, final = judged.tables[0].rows[0], tuple(float(ends[scale]) for scale in sorted(ends))
-        assert row[:3] == ("vit, K-Q", 0, 1) and row[3:7] == final
+        assert row[:3] == ("vit-cifar10: vit, K-Q", 0, 1) and row[3:7] == final
         assert row[-1] == pytest.approx(spearman)
     columns = by_scale(ends).tables[0].columns
     scales = [f"at scale {scale:g}" for scale in (0.03, 0.1, 0.3, 1)]

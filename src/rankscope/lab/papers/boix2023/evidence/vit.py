@@ -7,7 +7,7 @@ from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.papers.boix2023.claims.low_rank import LOWER
 from rankscope.lab.papers.boix2023.runs import by_network, change_ranks, initial_ranks, times
-from rankscope.lab.reporting import terminal
+from rankscope.lab.reporting import numbers
 from rankscope.lab.reporting.evidence import Row
 from rankscope.lab.running.run_key import RunKey
 
@@ -28,7 +28,7 @@ def at_epoch(ds: xr.Dataset, epoch: int) -> int:
 
 def span(values: np.ndarray) -> str:
     """Return "1.1 to 1.3", one number if both look the same, "-" without values."""
-    return terminal.span((float(values.min()), float(values.max())) if values.size else None)
+    return numbers.span((float(values.min()), float(values.max())) if values.size else None)
 
 
 def early_ranks(runs: Runs) -> Table:

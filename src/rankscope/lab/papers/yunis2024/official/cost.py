@@ -10,7 +10,7 @@ from rankscope.lab.judging.selected_runs import Runs
 from rankscope.lab.judging.verdict import Table
 from rankscope.lab.papers.yunis2024.official.evaluation import read_cost
 from rankscope.lab.reporting.evidence import Row
-from rankscope.lab.reporting.terminal import duration
+from rankscope.lab.reporting.numbers import duration
 
 MEASURED = "yunis2024/vgg"  # the only experiment of theirs that was timed
 
