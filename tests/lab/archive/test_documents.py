@@ -1,11 +1,19 @@
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from lab.toy_study import experiment
 from rankscope.lab.archive.documents import _with_runs
+from rankscope.lab.catalogue import load_studies
 from rankscope.lab.experiment import study_of
 from rankscope.lab.judging.verdict import NetworkVerdict, SeedOutcome, Verdict
+from rankscope.lab.reporting.page_values import MARKER
+
+ROOT = Path(__file__).parents[3]
+PAGES = (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+FIGURE = re.compile(r"\(figures/\w+/(figure-[\w-]+)\.png\)\n\n(?P<next>.*)")
 
 
 @pytest.mark.parametrize("seeds", [(), (SeedOutcome(0, 0.25, True),)])
@@ -14,3 +22,19 @@ def test_the_readme_leaves_out_our_claims_that_nothing_was_run_for(seeds, ours: 
     study = replace(study_of(experiment("small")), ours=ours)
     verdict = Verdict("P3", "it stays", networks=(NetworkVerdict("vit", seeds),), ours=ours)
     assert _with_runs((study, (verdict,))) == (study, () if ours and not seeds else (verdict,))
+
+
+def test_numbers_in_sentences_are_declared_and_declared_numbers_are_shown() -> None:
+    declared = [value.name for study in load_studies("paper") for value in study.page_values]
+    shown = {match["name"] for page in PAGES for match in MARKER.finditer(page.read_text())}
+    assert len(declared) == len(set(declared)) and set(declared) == shown
+
+
+@pytest.mark.parametrize("study", ["yunis2024", "boix2023"])
+def test_every_figure_of_a_paper_is_compared_with_the_papers(study: str) -> None:
+    text = (ROOT / f"docs/papers/{study}.md").read_text()
+    figures = FIGURE.findall(text)
+    assert len(figures) >= 7
+    for name, following in figures:
+        number = name.split("-")[1]
+        assert following.startswith((f"*Figure {number} ", "<!-- end")), f"{name}: {following}"

@@ -1,9 +1,10 @@
 """The generated parts of README and documentation: tables of claims and runs, and figures.
 
-Tables stand between markers. A document gets the figures it shows: an image at
-"figures/<study>/<figure>.png" is drawn by that figure of that study. Markers named "figure <name>"
-hold the image of a figure whose runs may not be there yet; it appears with them. A paper has one
-page. A study of our own has a folder of pages, one per experiment: docs/<study>/<experiment>.md.
+Tables stand between markers, and so do numbers in sentences (`page_values`). A document gets the
+figures it shows: an image at "figures/<study>/<figure>.png" is drawn by that figure of that study.
+Markers named "figure <name>" hold the image of a figure whose runs may not be there yet; it appears
+with them. A paper has one page. A study of our own has a folder of pages, docs/<study>, with
+<experiment>.md for each experiment.
 """
 
 import re
@@ -28,7 +29,8 @@ from rankscope.lab.reporting.markdown import (
     table,
     tables_block,
 )
-from rankscope.lab.reporting.terminal import duration
+from rankscope.lab.reporting.numbers import duration
+from rankscope.lab.reporting.page_values import fill_values
 from rankscope.lab.running.stored_run import runs_on_disk
 
 README = "README.md"
@@ -92,8 +94,13 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
             for page in _pages(root, report.study)
         },
     }
+    values = {
+        value.name: value.text(report.verdicts)
+        for report in reports
+        for value in report.study.page_values
+    }
     paths = {root / name: made for name, made in blocks.items() if (root / name).exists()}
-    return {path: fill(path.read_text(), made) for path, made in paths.items()}
+    return {path: fill_values(fill(path.read_text(), made), values) for path, made in paths.items()}
 
 
 def _with_runs(judged: tuple[Study, tuple[Verdict, ...]]) -> tuple[Study, tuple[Verdict, ...]]:

@@ -20,6 +20,7 @@ from rankscope.lab.papers.yunis2024.claims.ranks import Y2, Y12
 from rankscope.lab.papers.yunis2024.claims.truncation import Y6, Y6_FIRST
 from rankscope.lab.papers.yunis2024.official.cost import cost_tables
 from rankscope.lab.papers.yunis2024.official.tables import official_tables
+from rankscope.lab.papers.yunis2024.page_values import VALUES
 from rankscope.lab.papers.yunis2024.runs import base_runs_of
 
 CLAIMS = (
@@ -49,6 +50,7 @@ def study(scale: Scale) -> Study:
         claims=CLAIMS,
         figures=FIGURES,
         page_tables=PAGE_TABLES,
+        page_values=VALUES,
         network_titles={("", name): title for name, title in (TITLES | {"mlp": "MLP"}).items()},
         highlights=("figure-1", "figure-2", "rank-by-decay"),
         seen={f"yunis2024/{n}": s for n, s in SEEN.items()} if scale == "paper" else {},
