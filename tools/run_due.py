@@ -1,6 +1,6 @@
 """Run what the archive lacks of experiments at scale paper, or list it.
 
-    python tools/run_due.py                                  # list all that is due
+    python tools/run_due.py                                  # list all that is due, with its time
     python tools/run_due.py yunis2024/vgg --seed 5 --data FOLDER --out runs
     rankscope results keep runs
 
@@ -11,26 +11,15 @@ names others. An interrupted run continues. Nothing is judged.
 
 import argparse
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 from rich.console import Console
 
+from rankscope.lab.archive.due import due_runs, expected_seconds
 from rankscope.lab.catalogue import load_studies
 from rankscope.lab.commands import check_folder, name_failures, run_missing
-from rankscope.lab.experiment import Experiment
+from rankscope.lab.reporting.numbers import duration
 from rankscope.lab.running.placement import choose_placement, placed
-from rankscope.lab.running.stored_run import StoredRun, runs_on_disk, stored_runs
-
-
-def due(
-    experiment: Experiment, archive: Path, out: Path, *, seeds: Iterable[int] = ()
-) -> list[StoredRun]:
-    """Return the runs below `out` that the archive lacks."""
-    archived = {(run.key, run.seed) for run in runs_on_disk(experiment, archive)}
-    wanted = seeds or sorted({*experiment.seeds, *(seed for _, seed in archived)})
-    runs = stored_runs(experiment, out, seeds=tuple(wanted))
-    return [run for run in runs if (run.key, run.seed) not in archived]
 
 
 def main(given: argparse.Namespace) -> int:
@@ -39,15 +28,19 @@ def main(given: argparse.Namespace) -> int:
         raise SystemExit(f"no experiment {', '.join(unknown)}; there are: {', '.join(known)}")
     if not given.experiments:
         for experiment in known.values():
-            for run in due(experiment, given.results, given.out, seeds=given.seed):
-                print(f"{experiment.name}: {run.title}")
+            runs = due_runs(experiment, given.results, given.out, seeds=given.seed)
+            seconds = expected_seconds(experiment, given.results, runs)
+            if runs:
+                print(f"{experiment.name}: {duration(seconds)}, {experiment.expected_on}")
+            for run in runs:
+                print(f"    {run.title}")
         return 0
     check_folder(given.out)
     placement = choose_placement(device=given.device, data=given.data)
     wanted = [
         run
         for name in given.experiments
-        for run in due(
+        for run in due_runs(
             placed(known[name], placement.machine), given.results, given.out, seeds=given.seed
         )
     ]

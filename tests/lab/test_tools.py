@@ -7,8 +7,6 @@ from types import ModuleType
 
 import pytest
 
-from lab.toy_study import SLOW, experiment
-from rankscope.lab.archive.archived_files import archive_path
 from rankscope.lab.archive.compaction import BITS, CoarseTails, Compaction, Leading, Thinned, Way
 from rankscope.lab.running.identity import declaration
 
@@ -21,22 +19,6 @@ def tool(name: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def test_what_is_due_is_what_the_archive_lacks(tmp_path: Path) -> None:
-    declared, archive, out = experiment("paper"), tmp_path / "results", tmp_path / "runs"
-    due = tool("run_due").due
-    (slow,) = (key for key in declared.runs if key.variant == SLOW.variant)
-    for seed in (0, 1, 7):  # 7 is not declared, and the archive has one of its two runs
-        file = archive_path(archive, slow, seed)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch()
-    places = [(run.key.network, run.seed) for run in due(declared, archive, out)]
-    assert sorted(places) == [*(("fast", seed) for seed in (0, 1, 2, 7)), ("slow", 2)]
-    assert [run.seed for run in due(declared, archive, out, seeds=(1,))] == [1]
-    assert [run.seed for run in due(declared, archive, out, seeds=(9,))] == [9, 9]
-    assert all(out in run.path.parents for run in due(declared, archive, out))
-    assert len(due(declared, tmp_path / "none", out)) == 2 * len(declared.seeds)
 
 
 FINE, COARSE = Compaction(), Compaction(bits={**BITS, "singular_values": 7})

@@ -17,6 +17,7 @@ from typing import Any
 
 from PIL import Image
 
+from rankscope.lab.archive.due import due_table
 from rankscope.lab.experiment import Experiment, FigureRule, Study
 from rankscope.lab.judging.selected_runs import Seeds, all_runs
 from rankscope.lab.judging.study import StudyReport, judge_study
@@ -36,18 +37,22 @@ from rankscope.lab.running.stored_run import runs_on_disk
 README = "README.md"
 PAGES = "docs/papers"
 INDEX = f"{PAGES}/index.md"
+RUNNING = "docs/howto/papers.md"
 FIGURES = f"{PAGES}/figures"
 DPI = 120
 COLOURS = 256
 
 
-def write_documents(archive: Path, reports: Sequence[StudyReport]) -> list[str]:
+def write_documents(
+    archive: Path, reports: Sequence[StudyReport], experiments: Sequence[Experiment]
+) -> list[str]:
     """Fill the tables of the documents beside the archive, and draw the figures they show.
 
     Return the tracebacks of figures that raised.
+    experiments: all that are declared, of which some may have no archived run.
     """
     root, faults = archive.resolve().parent, list[str]()
-    for path, text in _filled(root, archive, reports).items():
+    for path, text in _filled(root, archive, reports, experiments).items():
         path.write_text(text)
     for report in reports:
         names = _shown_figures(root, report.study)
@@ -58,13 +63,15 @@ def write_documents(archive: Path, reports: Sequence[StudyReport]) -> list[str]:
     return faults
 
 
-def outdated_documents(archive: Path, reports: Sequence[StudyReport]) -> list[str]:
+def outdated_documents(
+    archive: Path, reports: Sequence[StudyReport], experiments: Sequence[Experiment]
+) -> list[str]:
     """Return a sentence on each document whose tables or figures are not those of the archive."""
     root = archive.resolve().parent
     advice = f"run rankscope results keep {archive}"
     stale = [
         f"{path.name}: its tables are out of date; {advice}"
-        for path, text in _filled(root, archive, reports).items()
+        for path, text in _filled(root, archive, reports, experiments).items()
         if path.read_text() != text
     ]
     wanted = {
@@ -75,7 +82,12 @@ def outdated_documents(archive: Path, reports: Sequence[StudyReport]) -> list[st
     return stale + [f"{path} is missing; {advice}" for path in sorted(wanted) if not path.exists()]
 
 
-def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[Path, str]:
+def _filled(
+    root: Path,
+    archive: Path,
+    reports: Sequence[StudyReport],
+    experiments: Sequence[Experiment],
+) -> dict[Path, str]:
     """The new text of every document that exists."""
     verdicts = [(report.study, report.verdicts) for report in reports]
     blocks = {
@@ -84,6 +96,7 @@ def _filled(root: Path, archive: Path, reports: Sequence[StudyReport]) -> dict[P
             "trainings": outcome_table(_trainings(reports)),
             "runs": table(*archive_table([report.study for report in reports], archive)),
         },
+        RUNNING: {"due": table(*due_table(experiments, archive))},
         **{
             page: {
                 **_claim_blocks(report, page),

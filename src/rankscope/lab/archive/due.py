@@ -1,0 +1,60 @@
+"""Runs that are declared at scale paper and that the archive lacks, and what they will take."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean
+
+from rankscope.lab.experiment import Experiment
+from rankscope.lab.reporting.numbers import duration
+from rankscope.lab.running.run_key import RunKey
+from rankscope.lab.running.stored_run import StoredRun, runs_on_disk, stored_runs
+
+
+def due_runs(
+    experiment: Experiment, archive: Path, out: Path, *, seeds: Iterable[int] = ()
+) -> list[StoredRun]:
+    """Return the runs below `out` that the archive lacks.
+
+    seeds: by default the declared ones and those of which the archive has a run already.
+    """
+    archived = {(run.key, run.seed) for run in runs_on_disk(experiment, archive)}
+    wanted = seeds or sorted({*experiment.seeds, *(seed for _, seed in archived)})
+    runs = stored_runs(experiment, out, seeds=tuple(wanted))
+    return [run for run in runs if (run.key, run.seed) not in archived]
+
+
+def expected_seconds(
+    experiment: Experiment, archive: Path, runs: Iterable[StoredRun]
+) -> float | None:
+    """Return how long these runs take of what the experiment expects; None if that is not known.
+
+    Runs count by the time that they took in the archive, and alike if one of them is not there.
+    """
+    if experiment.expected_seconds is None:
+        return None
+    taken: dict[RunKey, list[float]] = {key: [] for key in experiment.runs}
+    for run in runs_on_disk(experiment, archive):
+        taken[run.key].append(float(run.attrs["wall_seconds"]))
+    known = all(taken.values())
+    weights = {key: mean(seconds) if known else 1.0 for key, seconds in taken.items()}
+    share = sum(weights[run.key] for run in runs) / sum(weights.values())
+    return float(experiment.expected_seconds / len(experiment.seeds) * share)
+
+
+def due_table(
+    experiments: Iterable[Experiment], archive: Path
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Return columns and rows of what is due: experiment, number of runs, seeds and time."""
+    columns = ("experiment", "runs due", "seeds", "expected time")
+    due = ((experiment, due_runs(experiment, archive, Path())) for experiment in experiments)
+    return columns, [_row(experiment, archive, runs) for experiment, runs in due if runs]
+
+
+def _row(experiment: Experiment, archive: Path, runs: Sequence[StoredRun]) -> tuple[str, ...]:
+    seconds = expected_seconds(experiment, archive, runs)
+    return (
+        experiment.name,
+        str(len(runs)),
+        ", ".join(map(str, sorted({run.seed for run in runs}))),
+        f"{duration(seconds)}, {experiment.expected_on}" if seconds else "not measured",
+    )
