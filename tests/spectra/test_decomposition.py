@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from rankscope.matrices.change import Change
 from rankscope.matrices.product import Product, product_change
 from rankscope.matrices.reading import View
 from rankscope.spectra import decompose, fastest, singular_values, svd, tasks
@@ -251,6 +252,20 @@ def test_product_that_overflows() -> None:
     huge = torch.full((2, 2), 1e300, dtype=torch.float64)
     with pytest.warns(RuntimeWarning, match="'x'"):
         assert singular_values(Product(huge, huge)).isnan().all()
+
+
+def test_finite_entries_may_have_a_sum_that_is_not() -> None:
+    W = torch.full((5, 8), 3e38)
+    assert W.sum().isinf()
+    assert_values(singular_values({"W": W})["W"], exact_values(W))
+
+
+def test_a_change_may_sum_to_zero() -> None:
+    W0, W = torch.ones(3, 3), torch.ones(3, 3)
+    W[0] += torch.tensor([1.0, -1.0, 0.0])
+    values = decompose({"moved": Change(W, W0), "still": Change(W0, W0.clone())})
+    assert_values(values["moved"].S, torch.tensor([2**0.5, 0, 0], dtype=torch.float64))
+    assert values["still"].S.eq(0).all()
 
 
 @pytest.fixture

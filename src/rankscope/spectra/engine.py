@@ -1,5 +1,6 @@
 """Gram matrices and their eigenvalues, by a linear algebra library."""
 
+from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -31,8 +32,7 @@ class Torch:
         batch, m, _ = W.shape
         G = torch.zeros(batch, m, m, dtype=torch.float64)
         for index in range(batch):
-            for block in torch.split(W[index], COLUMNS, dim=-1):
-                D = block.double()
+            for D in panels(W[index]):
                 for start in range(0, m, ROWS):
                     stop = min(start + ROWS, m)
                     G[index, start:stop, :stop].addmm_(D[start:stop], D[:stop].mT)
@@ -49,3 +49,18 @@ class Torch:
         """Return the eigenvalues, ascending, and their vectors as columns."""
         values, vectors = torch.linalg.eigh(G)
         return values, vectors
+
+
+def panels(W: Num[Tensor, "m n"]) -> Iterator[Float[Tensor, "m c"]]:
+    """Yield W in float64, COLUMNS columns at a time, each panel in the memory of the one before.
+
+    Memory that is new to the process would cost as much time as the copy. Columns that are
+    contiguous stay so.
+    """
+    m, n = W.shape
+    memory = torch.empty(m * min(n, COLUMNS), dtype=torch.float64)
+    for block in torch.split(W, COLUMNS, dim=-1):
+        place = memory[: block.numel()]
+        is_tall = W.mT.is_contiguous()
+        panel = place.view(block.shape[::-1]).mT if is_tall else place.view(block.shape)
+        yield panel.copy_(block)
