@@ -81,10 +81,15 @@ def test_an_exported_spectrum_has_its_energy(server: Server, run: str) -> None:
         *("energy now", "energy start", "energy change"),
     ]
     k = shown.meta["k"]
-    for column, name, code in ((1, "now", "spectrum"), (5, "energy_now", "energy")):
-        numbers = [float(row[column]) for row in rows[1:]]
-        np.testing.assert_allclose(numbers, shown.array(name), rtol=1e-6)
-        np.testing.assert_allclose(computed[code].to_numpy()[:k], shown.array(name), rtol=1e-5)
+    numbers = dict(zip(rows[0], np.array(rows[1:], float).T, strict=True))
+    for part in ("now", "start", "change"):
+        np.testing.assert_allclose(numbers[part], shown.array(part), rtol=1e-6)
+        np.testing.assert_allclose(computed["spectra"][part][:k], shown.array(part), rtol=1e-6)
+        energy = shown.array(f"energy_{part}")
+        np.testing.assert_allclose(numbers[f"energy {part}"], energy, rtol=1e-6)
+        np.testing.assert_allclose(computed["energy"][part][:k], energy, rtol=1e-5)
+    np.testing.assert_allclose(numbers["chance"], shown.array("chance"), rtol=1e-6)
+    np.testing.assert_allclose(computed["chance"], shown.array("chance"), rtol=1e-6)
 
 
 def test_exported_spectra_have_their_percentiles(server: Server, run: str) -> None:

@@ -1,6 +1,5 @@
 """The lines of Python that compute what a panel shows; every name in them is a string."""
 
-import keyword
 from collections.abc import Iterator
 
 from rankscope.view.compare import (
@@ -14,10 +13,14 @@ from rankscope.view.compare import (
 )
 from rankscope.view.library import Unknown
 from rankscope.view.opened import Opened
-from rankscope.view.quantities import LEADING, VALUE, Quantity
+from rankscope.view.python_spectra import (
+    argument,
+    ranks_lines,
+    spectra_lines,
+    spectrum_lines,
+)
+from rankscope.view.quantities import VALUE, Quantity
 from rankscope.view.query import Mistake, Query
-from rankscope.view.spectra import LEVELS, norm_of, spectrum_of
-from rankscope.view.spectrum import SHARES, change_of
 from rankscope.view.theory import flow_parts, staircase_at, theory
 
 CHOICES = ("rows", "row", "matrix", "pair", "kind", "block")  # of rows, in an address
@@ -105,9 +108,11 @@ def _code(query: Query, opened: Opened, panel: str) -> Iterator[str]:
     elif panel == "stages":
         yield from _stages(opened)
     elif panel == "ranks":
-        yield from _ranks(query, opened)
-    elif panel in ("spectra", "spectrum"):
-        yield from _spectra(query, opened, panel)
+        yield from ranks_lines(query, opened)
+    elif panel == "spectrum":
+        yield from spectrum_lines(query, opened)
+    elif panel == "spectra":
+        yield from spectra_lines(query, opened)
     elif panel == "alignment" and (query.has("row") or query.has("pair")):
         yield from _diagonal(query, opened)
     else:
@@ -123,7 +128,7 @@ def _interval(query: Query, along: str) -> Iterator[str]:
     """Yield the line that cuts the run to the interval that is asked for."""
     first, last = query.number("from"), query.number("to")
     if first is not None or last is not None:
-        yield f"run = run.sel({_argument(along, f'slice({first}, {last})')})"
+        yield f"run = run.sel({argument(along, f'slice({first}, {last})')})"
 
 
 def _scalars(query: Query, opened: Opened) -> Iterator[str]:
@@ -184,60 +189,6 @@ def _stages(opened: Opened) -> Iterator[str]:
     yield "print(stages)"
 
 
-def _ranks(query: Query, opened: Opened) -> Iterator[str]:
-    """Yield lines for the ranks of one spectrum, at the start and now, and of the change."""
-    stored, axis = spectrum_of(query, opened)
-    name = opened.names[axis][query.row(opened, axis)]
-    changed = change_of(opened, stored)
-    leading = bool(norm_of(stored))
-    whole = [of and of.replace(LEADING, "singular_values") for of in (stored, changed)]
-    yield f"chosen = run.sel({_argument(axis, repr(name))})"
-    yield f"now = chosen.{_at_cursor(query, opened)}"
-    yield f"start = chosen.isel({_argument(opened.along, '0')})"
-    yield f"parts = {{'start': (start, {whole[0]!r}), 'now': (now, {whole[0]!r})}}"
-    if changed:
-        yield f"parts['change'] = (now, {whole[1]!r})"
-    yield "ranks = {}"
-    yield "for name, (part, of) in parts.items():"
-    known = ["stable"] if leading else ["effective", "stable", "numerical"]
-    for rank in known:
-        yield f"    {rank} = part.rankscope.{rank}_rank(of=of).item()"
-    shares = [share / 100 for share in SHARES]
-    yield f"    energy = [part.rankscope.energy_rank(of=of, fraction=f).item() for f in {shares}]"
-    yield f"    ranks[name] = [{', '.join(known)}, *energy]"
-    yield "print(ranks)"
-
-
-def _at_cursor(query: Query, opened: Opened) -> str:
-    """Return the selection of the snapshot that is asked for, or nearest to it."""
-    wanted, end = query.number("step"), max(0, len(opened.x) - 1)
-    if wanted is not None:
-        return f"sel({_argument(opened.along, str(wanted))}, method='nearest')"
-    position = str(query.integer("at", end, most=end))
-    return f"isel({_argument(opened.along, position)})"
-
-
-def _spectra(query: Query, opened: Opened, panel: str) -> Iterator[str]:
-    stored = query.text("of", "singular_values")
-    axis = str(opened.ds[stored].dims[1]) if stored in opened.ds else "matrix"
-    name = opened.names[axis][query.row(opened, axis)]
-    yield f"spectra = run[{stored!r}].sel({_argument(axis, repr(name))})"
-    length = str(opened.ds[stored].dims[2])
-    if panel == "spectra":
-        shares = [level / 100 for level in LEVELS]
-        yield f"known = spectra.dropna({opened.along!r}, how='all')"
-        yield f"percentiles = known.quantile({shares}, {length!r}, method='nearest')"
-        yield "print(spectra.values, percentiles.values)"
-        return
-    yield f"spectrum = spectra.{_at_cursor(query, opened)}"
-    total = "(spectrum**2).sum()"
-    if norm := norm_of(stored):
-        selected = f"run[{norm!r}].sel({_argument(axis, repr(name))})"
-        total = f"{selected}.{_at_cursor(query, opened)}.item() ** 2"
-    yield f"energy = (spectrum**2).cumsum({length!r}) / {total}"
-    yield "print(spectrum.values, energy.values)"
-
-
 def _diagonal(query: Query, opened: Opened) -> Iterator[str]:
     """Yield lines for the alignment of one pair: direction by direction, and its mean."""
     stored = query.text("of", "alignment")
@@ -263,13 +214,7 @@ def _values(query: Query, opened: Opened, quantity: Quantity) -> Iterator[str]:
     if any(query.has(name) for name in CHOICES):
         rows = rows_together(query, opened, axis)
         names = repr([opened.names[axis][row] for row in rows])
-        yield f"values = values.sel({_argument(axis, names)})"
+        yield f"values = values.sel({argument(axis, names)})"
     elif query.text("parts", "0") == "0" and len(opened.whole(axis)) < opened.ds.sizes[axis]:
         whole = "(run['part_of'] == '').values"
-        yield f"values = values.isel({_argument(axis, whole)})"
-
-
-def _argument(name: str, value: str) -> str:
-    """Return a named argument; a name that a file chose stays a string if it is no identifier."""
-    plain = name.isidentifier() and not keyword.iskeyword(name)
-    return f"{name}={value}" if plain else f"**{{{name!r}: {value}}}"
+        yield f"values = values.isel({argument(axis, whole)})"
