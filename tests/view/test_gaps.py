@@ -141,6 +141,12 @@ def test_pictures_say_what_is_missing(site: Watched, run: str, tmp_path: Path) -
     assert f"step {BROKEN[-1]}: NaN" in exported(site, "spectrum", "SVG", tmp_path).decode()
 
 
+@pytest.mark.parametrize("colour", ["#5a636e", "rgb(90, 99, 110)"])
+def test_pixels_take_colours_of_pages_and_of_widgets(site: Watched, colour: str) -> None:
+    script = "async (colour) => (await import('/static/draw/colours.js')).channels(colour)"
+    assert site.page.evaluate(script, colour) == [90, 99, 110]
+
+
 def test_the_list_of_runs_says_that_a_loss_broke(site: Watched) -> None:
     assert "NaN" in site.page.locator("tbody tr").inner_text()
 

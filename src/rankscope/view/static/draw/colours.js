@@ -47,8 +47,9 @@ export function pixel([red, green, blue]) {
   return ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0;
 }
 
-/** Return [red, green, blue] of "rgb(...)". */
+/** Return [red, green, blue] of "rgb(...)" or "#rrggbb". */
 export function channels(colour) {
+  if (colour.startsWith("#")) return [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
   return colour.match(/[\d.]+/g).slice(0, 3).map(Number);
 }
 
