@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from lora.adapter_cases import peft_adapter
+from lora.adapter_cases import kohya_adapter, peft_adapter
 from rankscope.lora import Spectrum, peft_config
 
 SPECTRA = {
@@ -43,3 +43,9 @@ def test_what_peft_config_refuses() -> None:
         peft_config({"tokens": SPECTRA["tokens"]}, budget=100)
     with pytest.raises(ValueError, match="no module has a rank above 0"):
         peft_config(SPECTRA, budget=5)
+
+
+def test_a_new_training_needs_the_names_of_modules(tmp_path: Path) -> None:
+    path, _ = kohya_adapter(tmp_path / "a.safetensors")
+    with pytest.raises(ValueError, match="has kohya's names, which are not the modules"):
+        peft_config(path, budget=100)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+StrPath = str | os.PathLike[str]
+
 # A pipe is not waited for. Windows has other flags.
 OPEN = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 OPEN |= getattr(os, "O_BINARY", 0)

@@ -1,6 +1,5 @@
 """Changes between two checkpoints: which tensors pair up, and the spectrum of each difference."""
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -9,6 +8,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, StoredTensor, natural_order, open_checkpoint
+from rankscope.checkpoints.files import StrPath
 from rankscope.lora.adapter import is_adapter
 from rankscope.lora.spectrum import Spectrum, rounding_level
 from rankscope.matrices import difference
@@ -18,7 +18,6 @@ from rankscope.matrices.wrappers import strip_wrappers
 from rankscope.spectra import leading as leading_part
 from rankscope.spectra import singular_values
 
-Path_ = str | os.PathLike[str]
 MAX_RANK = 64  # directions that are computed if nothing else is asked for
 
 
@@ -64,7 +63,7 @@ class Changes:
         return not torch.equal(before.to(dtype), after.to(dtype))
 
 
-def open_changes(base: Path_ | Checkpoint, tuned: Path_ | Checkpoint) -> Changes:
+def open_changes(base: StrPath | Checkpoint, tuned: StrPath | Checkpoint) -> Changes:
     """Return what two checkpoints of one model have in common; only headers are read."""
     base, tuned = (
         source if isinstance(source, Checkpoint) else open_checkpoint(source)
@@ -177,7 +176,7 @@ def decomposed(
 
 
 def changes(
-    base: Path_ | Checkpoint, tuned: Path_ | Checkpoint, *, leading: int | None = MAX_RANK
+    base: StrPath | Checkpoint, tuned: StrPath | Checkpoint, *, leading: int | None = MAX_RANK
 ) -> dict[str, Spectrum]:
     """Return the spectrum of tuned - base of every matrix that changed, by its name.
 

@@ -1,12 +1,12 @@
 """Used directions of an adapter, differences of two, and directions that are new to the base."""
 
-import os
-
 import pandas as pd
 import torch
 
 from rankscope.checkpoints import Checkpoint, open_checkpoint
+from rankscope.checkpoints.files import StrPath
 from rankscope.lora.adapter import Adapter, open_adapter
+from rankscope.lora.adapter_spectra import adapter_spectra
 from rankscope.lora.columns import Row, rank_columns, shape_column, table_of
 from rankscope.lora.factors import core
 from rankscope.lora.spectrum import Spectrum
@@ -14,13 +14,11 @@ from rankscope.lora.targets import read_target, targets
 from rankscope.matrices import Product, product_change
 from rankscope.spectra import leading
 
-Path_ = str | os.PathLike[str]
-
 INTRUDER = 0.5  # cosine with every leading direction of the base below which one is new
 TOP, AGAINST = 10, 128
 
 
-def used_directions(adapter: Path_ | Adapter) -> pd.DataFrame:
+def used_directions(adapter: StrPath | Adapter) -> pd.DataFrame:
     """Return how many of its directions an adapter uses: one row per module.
 
     The columns are shape, r, norm of the change, effective and stable rank, and how many directions
@@ -28,13 +26,13 @@ def used_directions(adapter: Path_ | Adapter) -> pd.DataFrame:
     """
     adapter = adapter if isinstance(adapter, Adapter) else open_adapter(adapter)
     rows = {}
-    for module, pair in adapter.pairs.items():
-        spectrum = Spectrum(core(adapter.product(module)).S, *pair.shape)
+    for module, spectrum in adapter_spectra(adapter).items():
+        pair = adapter.pairs[module]
         rows[module] = {**shape_column(*pair.shape), "r": pair.rank, **rank_columns(spectrum)}
     return table_of(rows)
 
 
-def difference_of(a: Path_ | Adapter, b: Path_ | Adapter) -> pd.DataFrame:
+def difference_of(a: StrPath | Adapter, b: StrPath | Adapter) -> pd.DataFrame:
     """Return the spectrum of b - a by module: norms, ranks, and the cosine between the changes.
 
     The difference has the factors [B_b, -B_a] and [A_b, A_a]; it is never multiplied out. A module
@@ -82,8 +80,8 @@ def _inner(a: Product, b: Product) -> float:
 
 
 def intruders(
-    adapter: Path_ | Adapter,
-    base: Path_ | Checkpoint,
+    adapter: StrPath | Adapter,
+    base: StrPath | Checkpoint,
     *,
     top: int = TOP,
     against: int = AGAINST,

@@ -12,6 +12,7 @@ from jaxtyping import Float, Num
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint
+from rankscope.checkpoints.files import StrPath
 from rankscope.checkpoints.hub import hub_id
 from rankscope.lora import peft
 from rankscope.lora.adapter import open_adapter
@@ -24,7 +25,6 @@ from rankscope.lora.spectrum import Spectrum
 from rankscope.lora.writing import check_free
 from rankscope.matrices.reading import Reading
 
-Path_ = str | os.PathLike[str]
 Progress = Callable[[str, int, int], None]
 
 ROWS = 1024  # of a change that are compared with B A at a time
@@ -64,9 +64,9 @@ class Extraction:
 
 
 def extract(
-    base: Path_ | Checkpoint,
-    tuned: Path_ | Checkpoint,
-    out: Path_,
+    base: StrPath | Checkpoint,
+    tuned: StrPath | Checkpoint,
+    out: StrPath,
     *,
     energy: float | None = None,
     error: float | None = None,

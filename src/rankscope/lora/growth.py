@@ -1,23 +1,23 @@
 """Growth of a change's rank over a fine-tuning, from a folder of checkpoints or adapters."""
 
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import pandas as pd
 
 from rankscope.checkpoints import Checkpoint, open_checkpoint
+from rankscope.checkpoints.files import StrPath
 from rankscope.checkpoints.series import series_in
-from rankscope.lora.adapter import Adapter, adapter_of, is_adapter
+from rankscope.lora.adapter import adapter_of, is_adapter
+from rankscope.lora.adapter_spectra import adapter_spectra
 from rankscope.lora.changes import open_changes, spectra_of
 from rankscope.lora.columns import Row, rank_columns, shape_column
-from rankscope.lora.factors import core
 from rankscope.lora.spectrum import Spectrum
 
-Path_ = str | os.PathLike[str]
 
-
-def growth(folder: Path_, *, base: Path_ | None = None, pattern: str | None = None) -> pd.DataFrame:
+def growth(
+    folder: StrPath, *, base: StrPath | None = None, pattern: str | None = None
+) -> pd.DataFrame:
     """Return ranks of the change of every matrix at each step of a fine-tuning, one row each.
 
     The columns are step, matrix, shape, norm, stable and effective rank, and how many directions
@@ -59,15 +59,10 @@ def growth(folder: Path_, *, base: Path_ | None = None, pattern: str | None = No
 
 def _spectra(
     checkpoint: Checkpoint, start: str | None
-) -> tuple[Iterator[tuple[str, Spectrum]], Mapping[str, str]]:
+) -> tuple[Iterable[tuple[str, Spectrum]], Mapping[str, str]]:
     """Return the spectra of a checkpoint's changes as they are read, and why others are missing."""
     if is_adapter(checkpoint):
-        return _of_adapter(adapter_of(checkpoint)), {}
+        return adapter_spectra(adapter_of(checkpoint)).items(), {}
     assert start is not None
     both = open_changes(start, checkpoint)
     return spectra_of(both, leading=None), both.left_out
-
-
-def _of_adapter(adapter: Adapter) -> Iterator[tuple[str, Spectrum]]:
-    for module, pair in adapter.pairs.items():
-        yield module, Spectrum(core(adapter.product(module)).S, *pair.shape, kind="lora")

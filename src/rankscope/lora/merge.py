@@ -1,7 +1,6 @@
 """Merged models: base weights plus scale * B A, written shard by shard, one weight at a time."""
 
 import json
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,7 @@ from jaxtyping import Num
 from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, open_checkpoint
-from rankscope.checkpoints.files import LocalFile, inside, read_bytes
+from rankscope.checkpoints.files import LocalFile, StrPath, inside, read_bytes
 from rankscope.checkpoints.tensors import Range
 from rankscope.lora.adapter import Adapter, open_adapter
 from rankscope.lora.peft import CONFIG, PREFIX
@@ -24,7 +23,6 @@ from rankscope.lora.writing import (
     write_safetensors,
 )
 
-Path_ = str | os.PathLike[str]
 Setting = LocalFile | Mapping[str, Any]  # a file to copy, or the content of a JSON file
 
 WHOLE, INDEX = "model.safetensors", "model.safetensors.index.json"
@@ -46,7 +44,7 @@ class Merged:
 
 
 def merge(
-    adapter: Path_ | Adapter, base: Path_ | Checkpoint, out: Path_, *, overwrite: bool = False
+    adapter: StrPath | Adapter, base: StrPath | Checkpoint, out: StrPath, *, overwrite: bool = False
 ) -> Merged:
     """Write base + adapter as safetensors, with the shards, formats and settings of the base.
 

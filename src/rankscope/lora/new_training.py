@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from rankscope.lora.adapter import Adapter, open_adapter
+from rankscope.lora.adapter_spectra import adapter_spectra
 from rankscope.lora.peft import config_for
 from rankscope.lora.placement import FACTORED
 from rankscope.lora.ranks import Rounding, choose_ranks
-from rankscope.lora.resize import decomposed
 from rankscope.lora.spectrum import Spectrum
 
 Earlier = Mapping[str, Spectrum] | Adapter | str | os.PathLike[str]
@@ -45,5 +45,9 @@ def _spectra(earlier: Earlier) -> Mapping[str, Spectrum]:
     if isinstance(earlier, Mapping):
         return earlier
     adapter = earlier if isinstance(earlier, Adapter) else open_adapter(earlier)
-    cores = decomposed(adapter)
-    return {m: Spectrum(c.S, *adapter.pairs[m].shape) for m, c in cores.items()}
+    if adapter.style == "kohya":
+        raise ValueError(
+            f"{adapter.source} has kohya's names, which are not the modules of a model; write it "
+            "with PEFT's by rs.lora.resize(style='peft')"
+        )
+    return adapter_spectra(adapter)

@@ -1,23 +1,21 @@
 """Ranks that an extraction would choose, before anything is written."""
 
 import math
-import os
 from typing import Any
 
 import pandas as pd
 
 from rankscope.checkpoints import Checkpoint
+from rankscope.checkpoints.files import StrPath
 from rankscope.lora.changes import MAX_RANK, open_changes, spectra_of
 from rankscope.lora.columns import noise_columns, shape_column, table_of
 from rankscope.lora.placement import left_out, placement
 from rankscope.lora.ranks import Rounding, choose_ranks, parameters, rounded_up, total_squared_error
 
-Path_ = str | os.PathLike[str]
-
 
 def plan(
-    base: Path_ | Checkpoint,
-    tuned: Path_ | Checkpoint,
+    base: StrPath | Checkpoint,
+    tuned: StrPath | Checkpoint,
     *,
     max_rank: int | None = MAX_RANK,
     round_to: Rounding = 1,

@@ -1,7 +1,6 @@
 """Smaller adapters: the best approximation of each module's B A, exact by QR of the factors."""
 
 import json
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,18 +9,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rankscope.checkpoints.files import StrPath
 from rankscope.lora import kohya, peft
 from rankscope.lora.adapter import Adapter, Style, open_adapter
-from rankscope.lora.factors import Core, core
+from rankscope.lora.adapter_spectra import cores_of, spectra_of_cores
+from rankscope.lora.factors import Core
 from rankscope.lora.ranks import Rounding, choose_ranks
-from rankscope.lora.spectrum import Spectrum
 from rankscope.lora.writing import Layout, check_free, file_in_place, folder_in_place
 from rankscope.lora.writing import write_safetensors as write
 from rankscope.spectra.workers import spread
 
 AT_ONCE = 8  # modules whose factors are in memory at the same time
-
-Path_ = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -34,8 +32,8 @@ class Resized:
 
 
 def resize(
-    source: Path_ | Adapter,
-    out: Path_,
+    source: StrPath | Adapter,
+    out: StrPath,
     *,
     rank: int | None = None,
     energy: float | None = None,
@@ -69,8 +67,8 @@ def resize(
         )
     target = Path(out).expanduser()
     check_free(target, overwrite=overwrite)
-    cores = decomposed(adapter)
-    spectra = {m: Spectrum(c.S, *adapter.pairs[m].shape) for m, c in cores.items()}
+    cores = cores_of(adapter)
+    spectra = spectra_of_cores(adapter, cores)
     ranks = choose_ranks(spectra, energy=energy, budget=budget, max_rank=rank, round_to=round_to)
     renamed = {m: names(m) if names else m for m in ranks}
     if len(set(renamed.values())) < len(renamed):
@@ -78,17 +76,6 @@ def resize(
     _save(adapter, cores, ranks, renamed, target, style=style, overwrite=overwrite)
     errors = {m: spectra[m].error(ranks[m]) for m in ranks}
     return Resized(target, ranks, errors)
-
-
-def decomposed(adapter: Adapter) -> dict[str, Core]:
-    """Decompose the product of every module; the factors themselves do not stay in memory."""
-    modules = list(adapter.pairs)
-    results = spread(
-        lambda m: core(adapter.product(m)),
-        modules,
-        cost=lambda m: adapter.pairs[m].rank ** 2 * sum(adapter.pairs[m].shape),
-    )
-    return dict(zip(modules, results, strict=True))
 
 
 def _save(
