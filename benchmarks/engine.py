@@ -179,7 +179,7 @@ def beside_training(
     model: nn.Module, step: Step, spectrum: int | str, where: str, rounds: int
 ) -> Beside:
     """Train while a thread or process measures snapshots."""
-    usual = statistics.median(seconds_of(step) for _ in range(10))
+    usual = statistics.median(training_seconds(step) for _ in range(10))
     lost = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
@@ -196,13 +196,21 @@ def beside_training(
                 began, steps = time.perf_counter(), 0
                 tracker.observe(number)
                 while tracker.cost.snapshots <= number:
-                    seconds_of(step)
+                    training_seconds(step)
                     steps += 1
                 lost.append(time.perf_counter() - began - steps * usual)
         run = rs.open(path)
         compute = float(run.tracker_compute_seconds[1:].median())
         redone = int(run.attrs.get("decompositions_redone", 0))
     return Beside(compute, statistics.median(lost), usual, redone)
+
+
+def training_seconds(step: Step) -> float:
+    """Seconds of a step; as a loop that reads its loss, it waits for no stream but its own."""
+    began = time.perf_counter()
+    if step().is_cuda:
+        torch.cuda.current_stream().synchronize()
+    return time.perf_counter() - began
 
 
 # Networks.

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from benchmarks import __main__ as benchmarks
-from benchmarks import engine, overhead
+from benchmarks import engine, overhead, timing
 from rankscope.lab.papers.boix2023 import vit_imagenet
 
 
@@ -68,6 +68,16 @@ def test_one_row_of_the_engine_is_measured_alone(capsys: pytest.CaptureFixture[s
     assert (network, spectrum, where, memory, redone) == ("Llama, 1.1B", "64", "cpu", "", "0")
     step, alone, beside, lost = (float(text.split()[0]) for text in seconds)
     assert min(step, alone, beside) >= 0 and lost >= -beside
+
+
+def test_training_waits_for_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop that waited for the whole GPU would wait for what the tracker has queued."""
+    waits: list[None] = []
+    for module in (engine, timing):
+        monkeypatch.setattr(module, "wait_for_gpu", lambda: waits.append(None))
+    model, step = engine.vit("cpu", full=False)
+    engine.beside_training(model, step, "full", "cpu", rounds=3)
+    assert len(waits) == 3  # before each snapshot
 
 
 def test_overhead_of_tiny_networks_on_cores_of_their_own(
