@@ -299,3 +299,30 @@ def test_a_pickle_that_is_no_checkpoint(tmp_path: Path) -> None:
     (tmp_path / "x.pt").write_bytes(pickle.dumps({"a": [1, 2]}))
     with pytest.raises(ValueError, match="it is a pickle, and none of torch"):
         open_checkpoint(tmp_path / "x.pt")
+
+
+WEIGHTS = {"a.weight": torch.ones(5, 4), "a.bias": torch.zeros(5)}
+MOMENTS = {"a.weight.exp_avg": torch.ones(5, 4)}
+NESTED = {
+    "the state of an application": {"app": {"model": WEIGHTS, "optim": MOMENTS}},
+    "two levels": {"state": {"model": WEIGHTS, "optimizer": MOMENTS}, "epoch": 1},
+    "moments by name": {"net": WEIGHTS, "optimizer": MOMENTS},
+    "random numbers beside": {"net": WEIGHTS, "rng_state": torch.zeros(9, dtype=torch.uint8)},
+    "an optimizer of another name": {
+        "net": WEIGHTS,
+        "opt_a": {"state": {"w": MOMENTS}, "param_groups": []},
+    },
+}
+
+
+@pytest.mark.parametrize("content", NESTED.values(), ids=NESTED)
+def test_weights_are_found_in_nested_dicts(tmp_path: Path, content: dict[str, object]) -> None:
+    torch.save(content, tmp_path / "x.pt")
+    assert open_checkpoint(tmp_path / "x.pt").tensors.keys() == WEIGHTS.keys()
+
+
+def test_models_in_nested_dicts_keep_their_names(tmp_path: Path) -> None:
+    models = {name: {"model": dict(WEIGHTS), "optim": MOMENTS} for name in ("first", "second")}
+    torch.save(models, tmp_path / "x.pt")
+    names = [f"{model}.model.{name}" for model in models for name in WEIGHTS]
+    assert list(open_checkpoint(tmp_path / "x.pt").tensors) == names

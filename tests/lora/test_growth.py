@@ -62,6 +62,14 @@ def test_a_series_of_adapters(tmp_path: Path) -> None:
             assert rows.loc[module, "norm"] == pytest.approx(float(change.norm()))
 
 
+def test_adapters_have_no_base(tmp_path: Path) -> None:
+    for step in (5, 10):
+        peft_adapter(tmp_path / f"checkpoint-{step}")
+    save_file({"fc.weight": torch.ones(3, 3)}, tmp_path / "base.safetensors")
+    with pytest.raises(ValueError, match=r"checkpoint-5 holds an adapter, .* leave out the base"):
+        growth(tmp_path, base=tmp_path / "base.safetensors", pattern="checkpoint-*")
+
+
 def test_nothing_to_measure(tmp_path: Path) -> None:
     save_file({"fc.weight": torch.ones(3, 3)}, tmp_path / "step1.safetensors")
     save_file({"fc.weight": torch.ones(3, 3)}, tmp_path / "step2.safetensors")

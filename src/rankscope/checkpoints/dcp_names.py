@@ -3,10 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rankscope.checkpoints.torch_files import WEIGHTS
-
-# Containers beside the weights.
-OTHERS = ("optimizer", "optim", "optimizer_state_dict", "lr_scheduler", "dataloader", "train_state")
+from rankscope.checkpoints.torch_files import OTHERS, WEIGHTS
 
 Keys = tuple[str, ...]
 

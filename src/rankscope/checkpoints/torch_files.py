@@ -1,7 +1,7 @@
 """Files of `torch.save`: zip archives, and the older format of pickles one after another."""
 
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,6 +15,8 @@ from rankscope.checkpoints.zips import in_place, zip_members
 
 # Keys under which training scripts keep the weights beside the state of the optimizer.
 WEIGHTS = ("state_dict", "model_state_dict", "model", "module")
+# Containers beside the weights.
+OTHERS = ("optimizer", "optim", "optimizer_state_dict", "lr_scheduler", "dataloader", "train_state")
 MAGIC = 0x1950A86A20F9469CFC6C  # first pickle of the older format
 DEEPEST = 4  # containers around the weights
 
@@ -130,66 +132,66 @@ def loader(tensor: Described, place: Place) -> Loader:
 
 def _state_dict(file: File, content: Any) -> Mapping[str, Any]:
     """Return the mapping from names to tensors within what a file holds."""
-    for _ in range(DEEPEST):
-        if not isinstance(content, dict):
-            raise _unreadable(file, f"it holds a {_kind(content)}, expected a state dict")
-        # A state of random numbers may lie beside the weights.
-        inner = [content[key] for key in WEIGHTS if _contains_tensors(content.get(key))]
-        if not inner and _holds_tensors(content):
-            break
-        holders = {key: value for key, value in _dicts(content) if _holds_tensors(value)}
-        several = {key: value for key, value in holders.items() if _holds_matrices(value)}
-        if not inner and len(several) > 1:  # such as two networks, or one and its average
-            content = _joined(several)
-            break
-        inner = inner or [*several.values(), *holders.values()]
-        if not inner:
-            keys = [key if isinstance(key, str | int) else type(key).__name__ for key in content]
-            raise ValueError(
-                f"{file.name}: expected tensors by name, got {str(keys[:5])[:200]} without any; "
-                "save model.state_dict()"
-            )
-        content = inner[0]
+    if not isinstance(content, dict):
+        raise _unreadable(file, f"it holds a {_kind(content)}, expected a state dict")
+    found = _state_dicts(content, DEEPEST, set())
+    # Two networks, or one and its average, and not a few vectors beside.
+    found = {keys: state for keys, state in found.items() if _holds_matrices(state)} or found
+    if not found:
+        shown = [key if isinstance(key, str | int) else type(key).__name__ for key in content]
+        raise ValueError(
+            f"{file.name}: expected tensors by name, got {str(shown[:5])[:200]} without any; "
+            "save model.state_dict()"
+        )
+    state = next(iter(found.values())) if len(found) == 1 else _joined(found)
     unnamed = [
         key
-        for key, value in content.items()
+        for key, value in state.items()
         if not isinstance(key, str) and isinstance(value, Described)
     ]
     if unnamed:
         raise _unreadable(file, f"it has {_kind(unnamed[0])} keys, expected names")
-    return {key: value for key, value in content.items() if isinstance(key, str)}
+    return {key: value for key, value in state.items() if isinstance(key, str)}
 
 
-def _dicts(content: Mapping[Any, Any]) -> Iterator[tuple[Any, dict[Any, Any]]]:
-    """Yield the dicts within, each once: a forgery may name one a million times."""
-    seen: set[int] = set()
-    for key, value in content.items():
-        if isinstance(value, dict) and id(value) not in seen:
-            seen.add(id(value))
-            yield key, value
+def _state_dicts(
+    content: Mapping[Any, Any], depth: int, seen: set[int]
+) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
+    """Return the state dicts within nested dicts, by the keys that lead to them.
+
+    Each dict is looked at once: a forgery may name one a million times.
+    """
+    for key in WEIGHTS:
+        if inner := _within(content, key, depth, seen):
+            return inner
+    if _holds_matrices(content):
+        return {(): content}
+    found: dict[tuple[Any, ...], Mapping[Any, Any]] = {}
+    for key in content:
+        if key not in OTHERS:
+            found |= _within(content, key, depth, seen)
+    return found or ({(): content} if _holds_tensors(content) else {})
 
 
-def _joined(states: Mapping[Any, Mapping[Any, Any]]) -> dict[str, Any]:
-    """Return the tensors of several state dicts, with the name of each before its own."""
+def _within(
+    content: Mapping[Any, Any], key: Any, depth: int, seen: set[int]
+) -> dict[tuple[Any, ...], Mapping[Any, Any]]:
+    """Return the state dicts under one key; an optimizer's own holds none."""
+    value = content.get(key)
+    if not isinstance(value, dict) or depth == 0 or id(value) in seen or "param_groups" in value:
+        return {}
+    seen.add(id(value))
+    return {(key, *keys): state for keys, state in _state_dicts(value, depth - 1, seen).items()}
+
+
+def _joined(states: Mapping[tuple[Any, ...], Mapping[Any, Any]]) -> dict[str, Any]:
+    """Return the tensors of several state dicts, with the keys of each before their names."""
     return {
-        f"{outer}.{name}": value
-        for outer, state in states.items()
+        ".".join(map(str, (*keys, name))): value
+        for keys, state in states.items()
         for name, value in state.items()
         if isinstance(name, str)
     }
-
-
-def _contains_tensors(value: Any) -> bool:
-    """Tell whether a dict holds tensors, itself or in dicts within it."""
-    level = [value] if isinstance(value, dict) else []
-    seen: set[int] = set()
-    for _ in range(DEEPEST):
-        if any(map(_holds_tensors, level)):
-            return True
-        inner = {id(item): item for held in level for _, item in _dicts(held)}
-        level = [item for key, item in inner.items() if key not in seen]
-        seen |= inner.keys()
-    return False
 
 
 def _holds_matrices(value: Any) -> bool:

@@ -38,9 +38,18 @@ def growth(
     for member in members:
         try:
             checkpoint = open_checkpoint(member.path)
-            if not is_adapter(checkpoint) and start is None:
-                start = member.path
-                continue
+        except ValueError as refusal:
+            problems.append(f"step {member.step}: {refusal}")
+            continue
+        is_change = is_adapter(checkpoint)
+        if is_change and base is not None:
+            raise ValueError(
+                f"{member.path} holds an adapter, which is a change already; leave out the base"
+            )
+        if not is_change and start is None:
+            start = member.path
+            continue
+        try:
             spectra, left_out = _spectra(checkpoint, start)
             notes += [f"step {member.step}: {name}: {why}" for name, why in left_out.items()]
             for name, spectrum in spectra:
