@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from view.browsing import chromium, watched
-from view.viewed_runs import create, fill, serving
+from view.viewed_runs import create, fill, serving, write
 
 SECONDS = 2.0  # until a new snapshot is on the page
 
@@ -73,6 +73,27 @@ def test_a_new_run_appears(tmp_path: Path, browser: Any) -> None:
                 fill(writer, range(3))
                 site.page.wait_for_selector("[data-run]", timeout=8000)
             assert "fresh" in site.page.locator("tbody").inner_text()
+
+
+def test_a_page_goes_on_when_the_server_is_back(tmp_path: Path, browser: Any) -> None:
+    write(tmp_path / "runs/first")
+    with serving(tmp_path / "runs") as server:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(f"http://127.0.0.1:{server.port}/?token={server.gate.token}")
+        page.locator("[data-run]").click()
+        page.locator('[data-view="depth"]').click()
+        page.wait_for_selector('[data-panel="heat"] canvas')
+        context.set_offline(True)
+        page.get_by_text("The server does not answer.").wait_for(timeout=8000)
+        page.get_by_label("Measure").select_option(label="stable rank")
+        page.wait_for_selector('[data-panel="heat"] .state.error')
+        context.set_offline(False)
+        page.wait_for_selector("[role=alert]", state="detached", timeout=8000)
+        page.wait_for_selector('[data-panel="heat"] canvas')
+        context.clear_cookies()  # as if another server had taken the port
+        page.get_by_text("Open the address that rankscope view printed last").wait_for(timeout=8000)
+        context.close()
 
 
 def test_a_server_that_ends_is_announced(tmp_path: Path, browser: Any) -> None:

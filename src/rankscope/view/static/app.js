@@ -1,9 +1,9 @@
 /** The page: a bar of views, the open one below it, and news from the server. */
 
 import { effect, html, render, useEffect, useRef } from "./vendor/index.js";
-import { load, url } from "./data/api.js";
-import { failed, follow, listVersion } from "./data/live.js";
+import { failure, follow } from "./data/live.js";
 import { useRun } from "./data/run.js";
+import { followRuns, runList, titleOf } from "./data/runs.js";
 import { dark, followAddress, state, theme } from "./data/state.js";
 import { Heading, Nothing } from "./ui/controls.js";
 import { Dialogs } from "./ui/dialogs.js";
@@ -16,7 +16,7 @@ import { Heads } from "./views/heads.js";
 import { Matrix } from "./views/matrix.js";
 import { Moved } from "./views/moved.js";
 import { Papers } from "./views/papers.js";
-import { runList, runListError, Runs, Status, titleOf } from "./views/runs.js";
+import { Runs, Status } from "./views/runs.js";
 import { Theory } from "./views/theory.js";
 
 const OF_A_RUN = { moved: Moved, depth: Depth, matrix: Matrix, alignment: Alignment, heads: Heads };
@@ -90,7 +90,7 @@ function App() {
   return html`<a class="skip" href="#main">Skip to the view</a>
     <${Bar} views=${views} />
     <main id="main">
-      ${failed.value && html`<p class="notice" role="alert">The server does not answer. Start <span class="code">rankscope view</span> again; this page goes on by itself.</p>`}
+      ${failure.value && html`<p class="notice" role="alert">${failure.value}</p>`}
       <${RunLine} info=${opened.info} />
       <${View} ...${opened} />
     </main>
@@ -101,16 +101,7 @@ followAddress();
 followKeys(() => shown.views);
 followPlay();
 follow();
-effect(() => {
-  void listVersion.value;
-  load(url("runs", {})).then(
-    (list) => {
-      runList.value = list;
-      runListError.value = null;
-    },
-    (error) => (runListError.value = error.message),
-  );
-});
+followRuns();
 effect(() => {
   document.title = `${NAMES[state.view.value]} · rankscope`;
 });

@@ -133,6 +133,7 @@ function render({ model, el }) {
   const themes = new MutationObserver(() => themeOf(model, el) !== theme && again());
   themes.observe(document.body, { attributes: true });
   return () => {
+    cancelAnimationFrame(frame);
     observer.disconnect();
     themes.disconnect();
     model.off?.("change:overview", again);

@@ -2,7 +2,7 @@
 
 import { useEffect, useState } from "../vendor/index.js";
 import { decode } from "./frame.js";
-import { commits, failed } from "./live.js";
+import { changes, failure, noteAnswer, noteCommit, returns } from "./live.js";
 
 const MOST_KEPT = 48; // answers
 const AGAIN = 300; // milliseconds until an incomplete answer is asked for again
@@ -25,10 +25,10 @@ export async function load(address, { signal } = {}) {
     response = await fetch(address, { signal, cache: "no-cache" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    failed.value = true;
-    throw new Error("The server does not answer. Start `rankscope view` again.");
+    noteAnswer(null);
+    throw new Error(failure.peek());
   }
-  failed.value = false;
+  noteAnswer(response);
   const type = response.headers.get("content-type") ?? "";
   if (!response.ok) {
     const sentence = type.includes("json") ? (await response.json()).error : null;
@@ -38,8 +38,8 @@ export async function load(address, { signal } = {}) {
   return type.includes("json") ? response.json() : response.text();
 }
 
-const answers = new Map();
-const pending = new Map();
+const answers = new Map(); // key -> answer
+const pending = new Map(); // key -> request on its way
 
 function keep(key, answer) {
   answers.delete(key);
@@ -48,17 +48,43 @@ function keep(key, answer) {
 }
 
 const isComplete = (answer) => (answer.meta ?? answer).complete !== false;
-const versionOf = (runs) => runs.map((run) => commits.value[run] ?? "").join(" ");
+/** Return what names an answer: its address, and how often its runs and the server have changed. */
+const keyOf = (address, runs) => [address, ...runs.map((run) => changes.value[run] ?? 0), returns.value].join(" ");
 
-/** Load once for all who ask at the same time; complete answers are kept. */
-async function ask(address, key) {
-  if (answers.has(key)) return answers.get(key);
-  if (!pending.has(key)) {
-    pending.set(key, load(address).finally(() => pending.delete(key)));
+/**
+ * Load once for all who ask at the same time, as {answer, leave}; complete answers are kept.
+ *
+ * leave() is called by those who no longer wait. The last one ends the request.
+ */
+function ask(address, key, runs) {
+  if (answers.has(key)) return { answer: Promise.resolve(answers.get(key)), leave() {} };
+  let request = pending.get(key);
+  if (!request) {
+    request = { control: new AbortController(), waiting: 0 };
+    request.answer = loadAndKeep(address, key, runs, request);
+    pending.set(key, request);
   }
-  const data = await pending.get(key);
-  if (isComplete(data)) keep(key, data);
-  return data;
+  request.waiting++;
+  const leave = () => {
+    if (--request.waiting === 0) forget(key, request);
+  };
+  return { answer: request.answer, leave };
+}
+
+async function loadAndKeep(address, key, runs, request) {
+  try {
+    const data = await load(address, request.control);
+    if (runs.length === 1) noteCommit(runs[0], (data.meta ?? data).commit);
+    if (isComplete(data)) keep(key, data);
+    return data;
+  } finally {
+    forget(key, request);
+  }
+}
+
+function forget(key, request) {
+  if (pending.get(key) === request) pending.delete(key);
+  request.control.abort(); // nothing happens if it is answered
 }
 
 /**
@@ -69,14 +95,15 @@ async function ask(address, key) {
  * the request is made again.
  */
 export function useAnswer(address, runs = []) {
-  const key = `${address} ${versionOf(runs)}`;
+  const key = keyOf(address, runs);
   const [shown, show] = useState({ data: answers.get(key), error: null, key: null, address });
   useEffect(() => {
     let current = Boolean(address);
-    let timer = 0;
+    let timer = 0, request = null;
     const next = async () => {
+      request = ask(address, key, runs);
       try {
-        const data = await ask(address, key);
+        const data = await request.answer;
         if (!current) return;
         show({ data, error: null, key, address });
         if (!isComplete(data)) timer = setTimeout(next, AGAIN);
@@ -88,6 +115,7 @@ export function useAnswer(address, runs = []) {
     return () => {
       current = false;
       clearTimeout(timer);
+      request?.leave();
     };
   }, [key]);
   if (!address) return { data: undefined, error: null, loading: false, stale: false };
@@ -100,5 +128,5 @@ export function useAnswer(address, runs = []) {
 
 /** Ask for something that will be needed soon. */
 export function prefetch(address, runs) {
-  ask(address, `${address} ${versionOf(runs)}`).catch(() => {});
+  ask(address, keyOf(address, runs), runs).answer.catch(() => {});
 }

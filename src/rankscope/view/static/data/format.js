@@ -63,6 +63,6 @@ export function day(text) {
   return text ? String(text).slice(0, 10) : "–";
 }
 
-export function plural(number, word) {
-  return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+export function plural(number, word, words = `${word}s`) {
+  return `${count(number)} ${number === 1 ? word : words}`;
 }

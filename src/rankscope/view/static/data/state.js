@@ -42,6 +42,7 @@ const FIELDS = {
   seeds: choice("seed", "none"),
   difference: text(""),
   claim: text(""),
+  rules: choice("", "replaced"), // of claims: those in force, or replaced ones too
   query: text(""), // of the table of runs
   sort: text(""),
 };
@@ -79,25 +80,25 @@ function readAddress() {
 export function followAddress() {
   readAddress();
   addEventListener("popstate", readAddress);
-  let steps = STEPS.map((name) => state[name].peek()).join("\n");
   let timer = 0;
   effect(() => {
     const next = address();
-    const nextSteps = STEPS.map((name) => state[name].peek()).join("\n");
     const current = location.search || "/";
     clearTimeout(timer);
     if (next === current) return;
-    if (nextSteps !== steps) {
-      steps = nextSteps;
+    if (stepOf(next) !== stepOf(current)) {
       history.pushState(null, "", next);
     } else {
       // The cursor moves often, and browsers limit how often an address may change.
       timer = setTimeout(() => history.replaceState(null, "", next), 200);
     }
   });
-  addEventListener("popstate", () => {
-    steps = STEPS.map((name) => state[name].peek()).join("\n");
-  });
+}
+
+/** Return the part of an address that names a step. */
+function stepOf(search) {
+  const query = new URLSearchParams(search);
+  return STEPS.map((name) => query.get(name) ?? "").join("\n");
 }
 
 /** Change several values at once. */

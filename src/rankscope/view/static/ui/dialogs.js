@@ -1,8 +1,8 @@
 /** Dialogs: search, the list of keys, Python lines. */
 
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "../vendor/index.js";
+import { runList, titleOf } from "../data/runs.js";
 import { go, openRun, state } from "../data/state.js";
-import { runList, titleOf } from "../views/runs.js";
 import { shownLines } from "./export.js";
 import { KEYS, openDialog } from "./keys.js";
 
@@ -59,9 +59,10 @@ function candidates(info, views) {
 function Search({ info, views }) {
   const [query, setQuery] = useState("");
   const [at, setAt] = useState(0);
-  const all = useMemo(() => candidates(info, views).map((one) => ({ ...one, hay: `${one.text} ${one.more ?? ""} ${one.kind}`.toLowerCase() })), [info]);
+  const all = useMemo(() => candidates(info, views).map((one) => ({ ...one, searched: `${one.text} ${one.more ?? ""} ${one.kind}`.toLowerCase() })),
+    [info, runList.value]);
   const words = query.toLowerCase().split(/\s+/).filter(Boolean);
-  const hits = all.filter(({ hay }) => words.every((word) => hay.includes(word))).slice(0, MOST);
+  const hits = all.filter(({ searched }) => words.every((word) => searched.includes(word))).slice(0, MOST);
   const close = () => (openDialog.value = "");
   const open = (hit) => {
     close();
@@ -85,7 +86,7 @@ function Search({ info, views }) {
         setQuery(event.target.value);
         setAt(0);
       }} />
-    <ul id="hits" role="listbox" aria-label="Results" ref=${list}>${hits.map((hit, i) => html`<li key=${`${hit.kind}${hit.text}${hit.more}`} id=${`hit${i}`} role="option" aria-selected=${i === at} onClick=${() => open(hit)}>
+    <ul id="hits" role="listbox" aria-label="Results" ref=${list}>${hits.map((hit, i) => html`<li key=${i} id=${`hit${i}`} role="option" aria-selected=${i === at} onClick=${() => open(hit)}>
       <span>${hit.text} ${hit.more && html`<small>${hit.more}</small>`}</span><small>${hit.kind}</small></li>`)}
       ${!hits.length && html`<li role="option" aria-selected="false"><span>Nothing matches.</span></li>`}</ul></${Dialog}>`;
 }

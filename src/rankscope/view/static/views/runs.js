@@ -1,15 +1,12 @@
 /** Every run under the given folders. */
 
-import { html, signal } from "../vendor/index.js";
+import { html } from "../vendor/index.js";
 import { count, day, duration, percent, plural, short, when } from "../data/format.js";
+import { runList, runListError, titleOf } from "../data/runs.js";
 import { go, openRun, state } from "../data/state.js";
 import { Heading, Nothing } from "../ui/controls.js";
 import { ExportMenu } from "../ui/export.js";
 import { VirtualTable } from "../ui/table.js";
-
-/** The answer of /api/runs, kept by app.js. */
-export const runList = signal(null);
-export const runListError = signal(null);
 
 const ORDER = { running: 0, interrupted: 1, done: 2, damaged: 3 };
 const WIDE = "number wide-only";
@@ -27,11 +24,9 @@ const COLUMNS = [
   ["loss", "Last loss", (run) => (run.loss_broke ? NaN : run.last_loss), "number", short],
   ["matrices", "Matrices", (run) => run.matrices || null, "number roomy", count],
   ["cost", "Tracker", (run) => run.tracker_share ?? run.tracker_seconds, WIDE, (value, run) => (run.tracker_share === null ? duration(value) : percent(value))],
-  ["modified", "Begun", (run) => run.started, "number spare muted", day],
+  ["begun", "Begun", (run) => run.started, "number spare muted", day],
 ];
 const ROW = 44; // pixels
-
-export const titleOf = (run) => run.name || run.experiment || run.id;
 
 /** Return the runs whose text holds every word of a query. */
 export function matching(runs, query) {
