@@ -124,6 +124,28 @@ def test_papers_lead_to_figures_numbers_and_runs(site: Watched) -> None:
     site.page.wait_for_selector(".runline")
 
 
+def test_replaced_rules_stand_in_the_address(site: Watched) -> None:
+    page = site.go(view="papers")
+    claims = page.locator("[data-claim]")
+    claims.first.wait_for()
+    current = claims.count()
+    page.get_by_role("button", name="replaced rules too").click()
+    page.wait_for_function("() => location.search.includes('rules=replaced')")
+    page.reload()
+    claims.first.wait_for()
+    assert claims.count() > current
+
+
+def test_rankings_name_what_they_rank(site: Watched, server: Server) -> None:
+    page = site.go(view="moved", run=server.key("tracked"))
+    site.settled()
+    assert page.locator(".heading p").inner_text().startswith("5 matrices, ranked")
+    page.get_by_label("Measure").select_option(label="alignment over background")
+    site.settled()
+    assert page.locator(".heading p").inner_text().startswith("1 pair, ranked")
+    assert "1 pair" in page.locator('[data-panel="kinds"]').inner_text()
+
+
 def test_one_cursor_in_all_panels(site: Watched, server: Server) -> None:
     run = server.key("yunis2024/grok/grok/decay-1/seed-0")
     page = site.go(view="depth", run=run)
@@ -163,6 +185,35 @@ def test_a_drag_zooms_and_a_double_click_shows_all(site: Watched, server: Server
     assert "view=depth" in page.url  # a drag is no click
     page.get_by_role("button", name="Whole run").click()
     page.wait_for_function("() => !location.search.includes('from=')")
+
+
+def test_a_drag_may_end_outside_its_panel(site: Watched, server: Server) -> None:
+    page = site.go(view="depth", run=server.key("yunis2024/grok/grok/decay-1/seed-0"))
+    wait_for_paint(page, "scalars")
+    box = page.locator('[data-panel="scalars"] .canvas').bounding_box()
+    assert box
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] + 20, box["y"] - 40, steps=6)
+    page.mouse.up()
+    page.wait_for_function("() => /from=\\d+/.test(location.search)")
+    end = page.evaluate("() => new URLSearchParams(location.search).get('to')")
+    assert float(end) == server.library.open(server.key("yunis2024/grok/grok/decay-1/seed-0")).x[-1]
+
+
+def test_an_address_is_asked_once_and_left_when_nobody_waits(site: Watched, server: Server) -> None:
+    page = site.go(view="depth", run=server.key("yunis2024/grok/grok/decay-1/seed-0"))
+    site.settled()
+    page.wait_for_timeout(1500)  # the first news of the run have come
+    for endpoint in ("run?", "scalars?", "heat?", "events?"):
+        asked = [url for url in site.requests if f"/api/{endpoint}" in url]
+        assert len(asked) == 1, endpoint
+    page.route("**/api/heat?*stable_rank*", lambda route: None)  # has no answer
+    with page.expect_event("requestfailed") as left:
+        page.get_by_label("Measure").select_option(label="stable rank")
+        page.wait_for_selector('[data-panel="heat"].loading')
+        page.get_by_label("Measure").select_option(label="numerical rank")
+    assert "ABORTED" in str(left.value.failure)
 
 
 def test_address_round_trips(site: Watched, server: Server) -> None:
@@ -217,6 +268,32 @@ def test_ticks_of_a_logarithm(
         [low, high, most],
     )
     assert ticks == (expected or [10.0**power for power in range(-2, 5)])
+
+
+@pytest.mark.parametrize(
+    ("steps", "most", "expected"),
+    [
+        (range(0, 57_600, 351), 12, list(range(0, 60_000, 5000))),
+        (range(100), 4, [0, 25, 50, 75]),
+        (range(5), 9, [0, 1, 2, 3, 4]),
+        ([0, 44, 89, 133, 177, 222, 444, 666, 888, 1110], 4, [0, 100, 200, 500, 1000]),
+        ([0, 1, 10, 100, 1000], 9, [0, 1, 10, 100, 1000]),
+        ([7], 9, [7]),
+        ([], 9, []),
+    ],
+)
+def test_ticks_of_snapshots_are_round(
+    site: Watched, steps: list[int], most: int, expected: list[int]
+) -> None:
+    ticks = site.page.evaluate(
+        """async ([steps, most]) => {
+          const { timeScale } = await import('/static/draw/time.js');
+          const positions = Int32Array.from(steps, (_, i) => i), x = Float64Array.from(steps);
+          return timeScale({ x, positions, kind: 'snapshots', from: null, to: null }).ticks(most);
+        }""",
+        [list(steps), most],
+    )
+    assert ticks == expected
 
 
 def test_slider_over_alpha(site: Watched, server: Server) -> None:

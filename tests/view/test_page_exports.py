@@ -31,7 +31,7 @@ def site(server: Server, browser: Any) -> Iterator[Watched]:
 
 
 PICTURES = [
-    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("scalars", "moved")),
+    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("scalars", "moved", "kinds", "depths")),
     ("yunis2024/grok/grok/decay-1/seed-0", "depth", ("scalars", "heat")),
     ("tracked", "matrix", ("image", "spectrum", "energy", "percentiles", "metric")),
     ("tracked", "alignment", ("heat", "diagonal", "mean")),
@@ -47,7 +47,7 @@ def test_every_picture_exports(
 ) -> None:
     page = site.go(view=view, run=server.key(run), runs=[server.key(run)])
     site.settled()
-    pictures = page.locator("[data-panel]:has(canvas), [data-panel].ranking")
+    pictures = page.locator("[data-panel]:has(canvas, svg.spark)")
     shown = pictures.evaluate_all("panels => panels.map(panel => panel.dataset.panel)")
     assert set(panels) <= set(shown)
     for panel in shown:
@@ -67,7 +67,6 @@ def test_every_picture_exports(
 
 
 TABLES = [
-    ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("kinds", "depths")),
     ("tracked", "matrix", ("facts",)),
     ("boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0", "theory", ("stages",)),
     ("yunis2024/grok/grok/decay-1/seed-0", "compare", ("curves",)),

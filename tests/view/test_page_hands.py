@@ -92,6 +92,19 @@ def test_keys_move_the_cursor_and_play_in_every_view(
     page.wait_for_function("() => !location.search.includes('to=')")
 
 
+@pytest.mark.parametrize(("view", "run"), [("matrix", GROK), ("heads", VIT), ("depth", GROK)])
+def test_a_key_goes_to_the_next_measure(site: Watched, server: Server, view: str, run: str) -> None:
+    page = site.go(view=view, run=server.key(run))
+    site.settled()
+    heading = page.locator("h1").inner_text()
+    measure = page.get_by_label("Measure")
+    before = measure.input_value()
+    page.keyboard.press("m")
+    page.wait_for_function("() => location.search.includes('metric=')")
+    assert measure.input_value() != before
+    assert page.locator("h1").inner_text() == heading
+
+
 def test_playing_ends_with_the_view(site: Watched, server: Server) -> None:
     page = site.go(view="depth", run=server.key(GROK), at="0")
     wait_for_paint(page, "heat")

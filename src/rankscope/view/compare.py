@@ -15,7 +15,7 @@ from rankscope.view.opened import Opened
 from rankscope.view.query import Mistake, Query
 from rankscope.view.summary import LOSSES
 
-MOST_RUNS = 24
+MOST_RUNS = 64
 PATIENCE = 1.0  # seconds, shared by all runs
 LABELS = {"step": "step", "epoch": "epoch", "loss": "loss", "fraction": "share of the training"}
 
@@ -218,8 +218,9 @@ def _described(group: list[Curve]) -> dict[str, Any]:
 
 def label_of(first: Mapping[str, Any], count: int) -> str:
     """Return the name of a curve over so many seeds, by the first of them."""
-    parts = [first.get("network"), first.get("variant")]
-    label = ", ".join(str(part).replace("-", " ", 1) for part in parts if part)
+    network = first.get("network_title") or first.get("network")
+    variant = str(first.get("variant") or "").replace("-", " ", 1)
+    label = ", ".join(part for part in (network, variant) if part)
     if not label:
         return str(first.get("name") or "") if count == 1 else _name_without_seed(first)
     alone = count == 1 and first.get("seed") is not None

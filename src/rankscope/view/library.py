@@ -12,7 +12,7 @@ from rankscope.view.opened import Kept, Opened
 from rankscope.view.summary import damaged_summary, summary
 from rankscope.view.tables import Tables
 
-MOST_OPEN = 24
+MOST_OPEN = 64  # all runs of one comparison
 SEARCH_SECONDS = 2.0  # between two searches of the folders, at least
 SHARE = 10  # a search of t seconds is followed by SHARE t seconds without
 

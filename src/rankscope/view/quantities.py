@@ -56,9 +56,16 @@ METRICS = {
     "energy_rank_99": _energy(99),
     "tail_exponent": Metric("tail exponent", RankscopeAccessor.tail_exponent, expensive=True),
 }
+NAMED = {  # for what else the accessor computes, where its name is no plain words
+    "hill_exponent": "Hill exponent",
+    "marchenko_pastur_edge": "Marchenko-Pastur edge",
+    "mup_scale": "µP scale",
+}
 # Whatever else the accessor computes of a spectrum, when it is asked for.
 METRICS |= {
-    name: Metric(name.replace("_", " "), getattr(RankscopeAccessor, name), expensive=True)
+    name: Metric(
+        NAMED.get(name, name.replace("_", " ")), getattr(RankscopeAccessor, name), expensive=True
+    )
     for name in ACCESSOR_METRICS
     if name not in METRICS and name != "normalized_spectral_entropy"
 }

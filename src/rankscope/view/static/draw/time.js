@@ -23,14 +23,14 @@ export function timeScale({ x, positions, kind, from, to }) {
   const low = forward(from ?? first);
   let high = forward(to ?? last);
   if (!(high > low)) high = low + 1;
-  return {
+  const scale = {
     kind,
     first: from ?? first,
     last: to ?? last,
     toUnit: (value) => (forward(value) - low) / (high - low),
     fromUnit: (share) => backward(low + share * (high - low)),
-    ticks: (most) => ticksOf(kind, { x, from: from ?? first, to: to ?? last, unit }, most),
   };
+  return { ...scale, ticks: (most) => ticksOf(scale, x, unit, most) };
 }
 
 function positiveUnit(x) {
@@ -97,17 +97,49 @@ function powersBetween(low, high, most, factors) {
   return [...ticks.values()].filter((_, i) => i % every === 0).flat();
 }
 
-function ticksOf(kind, { x, from, to, unit }, most) {
-  if (kind === "linear") return roundTicks(from, to, most);
-  if (kind === "log") {
-    const ticks = logTicks(Math.max(from, unit), Math.max(to, unit), most);
-    return from <= 0 ? [0, ...ticks] : ticks;
+function ticksOf(scale, x, unit, most) {
+  const { kind, first, last } = scale;
+  if (kind === "snapshots") return snapshotTicks(scale, x, most);
+  if (kind === "linear") return roundTicks(first, last, most);
+  const ticks = logTicks(Math.max(first, unit), Math.max(last, unit), most);
+  return first <= 0 ? [0, ...ticks] : ticks;
+}
+
+const UNEVEN = 2; // times the mean distance of ticks, up to which they count as even
+const REACH = 0.3; // of the distance between ticks that one may move to a rounder value
+
+/** Return round values of an axis on which snapshots stand at equal distances, whatever their steps. */
+function snapshotTicks(scale, x, most) {
+  const { first, last, toUnit, fromUnit } = scale;
+  const inside = x.filter((value) => value >= first && value <= last);
+  if (inside.length < 2) return [...inside];
+  const round = roundTicks(first, last, most);
+  const places = [0, ...round.map(toUnit), 1];
+  const widest = Math.max(...places.slice(1).map((place, i) => place - places[i]));
+  if (inside.length > most && widest <= UNEVEN / round.length) return round;
+  const gaps = Math.min(most, inside.length - 1);
+  const least = inside.every(Number.isInteger) ? 1 : 0;
+  const ticks = Array.from({ length: gaps + 1 }, (_, i) => {
+    const [low, high] = [i - REACH, i + REACH].map((at) => fromUnit(Math.max(0, Math.min(1, at / gaps))));
+    const snapshot = inside[nearest(inside, fromUnit(i / gaps))];
+    const round = roundest(low, high, least) ?? snapshot;
+    return digitsOf(snapshot) <= digitsOf(round) ? snapshot : round;
+  });
+  return [...new Set(ticks)].sort((a, b) => a - b);
+}
+
+/** Return how many digits a number needs, without zeros at its ends. */
+const digitsOf = (value) => Math.abs(value).toExponential().split("e")[0].length;
+
+/** Return the multiple of the largest 1, 2 or 5 times a power of ten, at least `least`, from low to high. */
+function roundest(low, high, least) {
+  if (low <= 0 && high >= 0) return 0;
+  const middle = (low + high) / 2;
+  for (let power = Math.floor(Math.log10(Math.max(-low, high))); 10 ** power >= (high - low) / 10; power--) {
+    for (const size of [5, 2, 1].map((factor) => factor * 10 ** power)) {
+      const nearby = Number((Math.round(middle / size) * size).toPrecision(12));
+      if (size >= least && nearby >= low && nearby <= high) return nearby;
+    }
   }
-  const inside = x.filter((value) => value >= from && value <= to);
-  const size = Math.min(inside.length, most);
-  const chosen = new Set();
-  for (let i = 0; i < size; i++) {
-    chosen.add(inside[Math.round((i * (inside.length - 1)) / Math.max(1, size - 1))]);
-  }
-  return [...chosen];
+  return undefined;
 }

@@ -3,6 +3,7 @@
 import { html, useMemo } from "../vendor/index.js";
 import { hasParts } from "../data/run.js";
 import { state, zoomed } from "../data/state.js";
+import { sparkBand, sparkPoints, sparkRange } from "../draw/spark.js";
 import { resetZoom } from "./timepanel.js";
 
 /** One of a few options. options: [[value, text], ...]. */
@@ -16,12 +17,12 @@ export function Segments({ label, value, options, onChange }) {
 }
 
 /** A list of options in groups: [[group, [[value, text], ...]], ...]. */
-export function Select({ label, value, groups, onChange, hideLabel }) {
+export function Select({ label, value, groups, onChange, hideLabel, name }) {
   const options = (entries) =>
     entries.map(([option, text]) => html`<option key=${option} value=${option} selected=${option === value}>${text}</option>`);
   return html`<label>
     <span class=${hideLabel ? "out-of-sight" : ""}>${label}</span>
-    <select class="field" value=${value} onChange=${(event) => onChange(event.target.value)}>
+    <select class="field" name=${name} value=${value} onChange=${(event) => onChange(event.target.value)}>
       ${groups.map(([group, entries]) =>
         group ? html`<optgroup key=${group} label=${group}>${options(entries)}</optgroup>` : options(entries),
       )}
@@ -52,7 +53,7 @@ export function QuantitySelect({ info, quantity, allowed = () => true, hideLabel
     state.of.value = one.of;
     state.metric.value = one.metric;
   };
-  return html`<${Select} label="Measure" hideLabel=${hideLabel} value=${quantity && keyOf(quantity)} groups=${[...groups]} onChange=${choose} />`;
+  return html`<${Select} label="Measure" name="measure" hideLabel=${hideLabel} value=${quantity && keyOf(quantity)} groups=${[...groups]} onChange=${choose} />`;
 }
 
 /** Show heads and other parts beside the matrices they are cut from. */
@@ -70,27 +71,30 @@ export function TimeControls({ along }) {
     ${zoomed.value && html`<button class="button quiet" onClick=${resetZoom}>Whole run</button>`}`;
 }
 
+const SPARK = { height: 30, inset: 2 }; // pixels
+
+/** Return a path of SVG through points; NaN begins a new line. */
+function pathThrough(points) {
+  let data = "", pen = "M";
+  for (let i = 0; i < points.length; i += 2) {
+    if (Number.isNaN(points[i + 1])) pen = "M";
+    else {
+      data += `${pen}${points[i].toFixed(1)} ${points[i + 1].toFixed(1)}`;
+      pen = "L";
+    }
+  }
+  return data;
+}
+
 /** A small line, with a band if given; null values are gaps. */
-export function Spark({ values, low, high, width = 120, height = 26, range }) {
+export function Spark({ values, low, high, width, range }) {
+  const { height, inset } = SPARK;
   const drawn = useMemo(() => {
-    const all = [values, low ?? [], high ?? []].flat().filter((value) => value !== null && Number.isFinite(value));
-    const [bottom, top] = range ?? [Math.min(...all), Math.max(...all)];
-    const x = (i) => (2 + (i / Math.max(1, values.length - 1)) * (width - 4)).toFixed(1);
-    const y = (value) => (height - 2 - ((value - bottom) / (top - bottom || 1)) * (height - 4)).toFixed(1);
-    let line = "", pen = "M";
-    values.forEach((value, i) => {
-      if (value === null || !Number.isFinite(value)) pen = "M";
-      else {
-        line += `${pen}${x(i)} ${y(value)}`;
-        pen = "L";
-      }
-    });
-    const known = low ? low.map((_, i) => i).filter((i) => low[i] !== null && high[i] !== null) : [];
-    const band = known.length
-      ? `M${known.map((i) => `${x(i)} ${y(low[i])}`).join("L")}L${known.reverse().map((i) => `${x(i)} ${y(high[i])}`).join("L")}Z`
-      : "";
-    return { line, band };
-  }, [values, low, high, width, height, range?.[0], range?.[1]]);
+    const box = { x: inset, y: inset, width: width - 2 * inset, height: height - 2 * inset };
+    const ends = range ?? sparkRange([values, low ?? [], high ?? []]);
+    const band = low ? pathThrough(sparkBand(low, high, box, ends)) : "";
+    return { line: pathThrough(sparkPoints(values, box, ends)), band: band && `${band}Z` };
+  }, [values, low, high, width, range?.[0], range?.[1]]);
   return html`<svg class="spark" width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
     ${drawn.band && html`<path class="band" d=${drawn.band} />`}<path d=${drawn.line} />
   </svg>`;

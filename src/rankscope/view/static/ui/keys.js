@@ -36,7 +36,7 @@ const ZOOM = 0.6, PAN = 0.25; // of the window
 const step = (which) => document.querySelector(`[data-step="${which}"]`)?.click();
 
 function nextMeasure() {
-  const select = document.querySelector("main select.field");
+  const select = document.querySelector('main select[name="measure"]');
   if (!select) return;
   select.selectedIndex = (select.selectedIndex + 1) % select.options.length;
   select.dispatchEvent(new Event("change", { bubbles: true }));

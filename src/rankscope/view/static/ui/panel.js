@@ -123,6 +123,6 @@ function showTip(element, rows, x, y, box) {
     }),
   );
   const wide = element.offsetWidth;
-  const left = x + 16 + wide > box.width ? Math.max(0, x - wide - 12) : x + 16;
+  const left = x + 16 + wide > box.width ? Math.max(0, Math.min(x, box.width) - wide - 12) : Math.max(0, x + 16);
   element.style.transform = `translate(${left}px, ${Math.max(0, Math.min(y + 14, box.height - element.offsetHeight))}px)`;
 }

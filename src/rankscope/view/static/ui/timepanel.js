@@ -86,6 +86,7 @@ export function TimePanel(props) {
     }}
     onDown=${(x, y, box, event) => {
       dragStart = event.pointerType === "mouse" ? x : null;
+      if (dragStart !== null) event.currentTarget.setPointerCapture(event.pointerId); // a drag may end outside
       setCursor(time, valueAt(x, box));
     }}
     onUp=${(x, y, box) => {

@@ -4,6 +4,7 @@ import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { plural, short, when } from "../data/format.js";
 import { shownInterval } from "../data/run.js";
+import { runList, titleOf } from "../data/runs.js";
 import { go, openRun, state } from "../data/state.js";
 import { shades } from "../draw/colours.js";
 import { drawLines } from "../draw/lines.js";
@@ -12,9 +13,8 @@ import { nearest, timeScale } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, Select } from "../ui/controls.js";
 import { ExportMenu } from "../ui/export.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
-import { runList, titleOf } from "./runs.js";
 
-const MOST = 24; // runs
+const MOST = 64; // runs
 const MARGINS = { gutter: 64, narrow: 48 };
 
 function scopeGroups(info, axis) {
@@ -59,7 +59,7 @@ function CurveTable({ curves, series, time }) {
     <tbody>${curves.map((curve, i) => {
       const known = Array.from(series[i].y).filter((value) => value === value);
       const isReference = curve.runs.includes(state.difference.value);
-      return html`<tr key=${curve.label}><td><span class="curve"><i class="swatch" style=${{ background: series[i].colour }} /><button class="link" onClick=${() => openRun(curve.runs[0])}>${curve.label}</button></span></td>
+      return html`<tr key=${curve.runs[0]}><td><span class="curve"><i class="swatch" style=${{ background: series[i].colour }} /><button class="link" onClick=${() => openRun(curve.runs[0])}>${curve.label}</button></span></td>
         <td class="number">${curve.count}</td><td class="number">${short(numberOf(series[i].y[at]))}</td><td class="number wide-only">${short(known[0])}</td><td class="number wide-only">${short(known[known.length - 1])}</td>
         <td><button class="chip" aria-pressed=${isReference} onClick=${() => (state.difference.value = isReference ? "" : curve.runs[0])}>${isReference ? "reference" : "subtract"}</button></td></tr>`;
     })}</tbody></table>`;

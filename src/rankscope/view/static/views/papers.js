@@ -1,12 +1,12 @@
 /** Papers: a mark per claim and network; a claim opens its numbers, figures and runs. */
 
-import { html, signal } from "../vendor/index.js";
+import { html } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
 import { short } from "../data/format.js";
+import { runList, titleOf } from "../data/runs.js";
 import { go, openRun, state } from "../data/state.js";
 import { Heading, Nothing } from "../ui/controls.js";
 import { ExportMenu } from "../ui/export.js";
-import { runList, titleOf } from "./runs.js";
 
 const MARKS = {
   holds: ["✔", "good", "holds"], met: ["✔", "good", "holds"], fails: ["✘", "bad", "fails"], "not met": ["✘", "bad", "fails"],
@@ -61,9 +61,10 @@ function Claim({ claim, paper }) {
   </section>`;
 }
 
-/** Whether rules that a later one replaced are listed too. */
-const earlierShown = signal(false);
-const isEarlier = (claim) => claim.claim.endsWith("-first");
+const isReplaced = (claim) => claim.claim.endsWith("-first");
+
+/** Return whether a claim is listed: a rule that a later one replaced is if it is asked for. */
+const isListed = (id, claim) => state.rules.value === "replaced" || !isReplaced(claim) || state.claim.value === id;
 
 /** Return the last two parts of a run's path, which tell it from others. */
 function runTitle(id, i) {
@@ -82,9 +83,10 @@ function Paper({ paper }) {
   const wide = networks.length > MOST_COLUMNS; // marks then stand in one column, with names
   return html`<section class="panel" data-panel=${paper.key}><header><div class="titles"><h2>${paper.title || paper.key}</h2><p class="note">${paper.key} · scale ${paper.scale}</p></div><${Exports} paper=${paper} /></header>
     <div class="scroll" tabindex="0" role="region" aria-label=${paper.title || paper.key}><table class="claims"><thead><tr><th scope="col">Claim</th>${wide ? html`<th scope="col">Marks</th>` : networks.map((network) => html`<th scope="col" class="network">${networkTitle(paper.titles, network)}</th>`)}</tr></thead>
-      <tbody>${paper.claims.filter((claim) => earlierShown.value || !isEarlier(claim) || state.claim.value === `${paper.key}/${claim.claim}`).map((claim) => {
+      <tbody>${paper.claims.map((claim) => {
         const id = `${paper.key}/${claim.claim}`;
-        return html`<tr key=${id} class=${`${state.claim.value === id ? "chosen" : ""} ${isEarlier(claim) ? "earlier" : ""}`}>
+        if (!isListed(id, claim)) return null;
+        return html`<tr key=${id} class=${`${state.claim.value === id ? "chosen" : ""} ${isReplaced(claim) ? "replaced" : ""}`}>
           <td class="name"><button class="link" data-row data-claim=${claim.claim} onClick=${() => (state.claim.value = id)}><b>${claim.claim}</b> ${claim.sentence}</button></td>
           ${wide ? html`<td class="marks">${Object.entries(claim.marks).map(([network, verdict]) => html`<span>${networkTitle(paper.titles, network)} <${Mark} verdict=${verdict} /></span>`)}</td>`
             : networks.map((network) => html`<td class="network">${network in claim.marks ? html`<${Mark} verdict=${claim.marks[network]} />` : ""}</td>`)}</tr>`;
@@ -102,8 +104,8 @@ export function Papers() {
   const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => ({ id: `${paper.key}/${claim.claim}`, claim, paper })))
     .find(({ id }) => id === state.claim.value);
   return html`<${Heading} title="Papers" note="✔ holds in 3 seeds or more · ✘ fails · ◐ seeds disagree (2 or more) · ○ holds so far · ● fails so far · – no data">
-      ${data.papers.some((paper) => paper.claims.some(isEarlier)) && html`<button class="chip" aria-pressed=${earlierShown.value}
-        onClick=${() => (earlierShown.value = !earlierShown.value)}>first rules too</button>`}</${Heading}>
+      ${data.papers.some((paper) => paper.claims.some(isReplaced)) && html`<button class="chip" aria-pressed=${state.rules.value === "replaced"}
+        onClick=${() => (state.rules.value = state.rules.value ? "" : "replaced")}>replaced rules too</button>`}</${Heading}>
     <div class=${`papers ${chosen ? "split" : ""}`}><div>${data.papers.map((paper) => html`<${Paper} paper=${paper} />`)}</div>
       ${chosen && html`<aside aria-label=${`Claim ${chosen.claim.claim}`}><${Claim} ...${chosen} /></aside>`}</div>`;
 }

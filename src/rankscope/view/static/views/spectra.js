@@ -102,9 +102,9 @@ export function PercentilePanel({ run, info, time, spectra, answer, request }) {
     ? Array.from({ length: 7 }, (_, i) => spectra.percentiles.subarray(i * spectra.x.length, (i + 1) * spectra.x.length)) : [];
   const x = spectra?.x;
   const series = spectra ? [
-    { x, y: p100, low: p0, high: p100, colour, width: 1 }, { x, y: p95, low: p5, high: p95, colour, width: 0 },
+    { x, y: p100, low: p0, high: p100, colour, width: 1 }, { x, y: p95, low: p5, high: p95, colour, opacity: 0 },
     { x, y: p50, low: p25, high: p75, colour, width: 2 },
-  ].map((one) => (one.width ? one : { ...one, opacity: 0, width: 1 })) : [];
+  ] : [];
   const range = spectra && [spectra.field.low, spectra.field.high * 1.2];
   const tip = () => {
     const i = nearest(x, cursorOf(time));
@@ -230,7 +230,9 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
     for (const share of SHARES) {
       const rank = rankOfShare(spectra.index, shares, share);
       if (!(rank > 0)) continue;
-      const x = plot.x + scale.toUnit(rank) * plot.width, y = values.place(share);
+      // A rank may hold more than the share that it is the first to hold.
+      const held = interpolate(rank - 1, spectra.index, shares);
+      const x = plot.x + scale.toUnit(rank) * plot.width, y = values.place(held);
       surface.path([x, y, x, plot.y + plot.height], { colour: accent, width: 1, dash: [2, 3] });
       surface.dot(x, y, 3, accent);
       const right = x > plot.x + plot.width - 66;
