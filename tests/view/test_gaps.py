@@ -76,6 +76,33 @@ def test_lines_spectra_and_exports_tell_it_too(server: Server, run: str) -> None
     assert set(ranks["now"].values()) == {None}
 
 
+def test_of_a_matrix_with_its_largest_value_alone_no_rank_is_known(tmp_path: Path) -> None:
+    with create(tmp_path / "heads") as writer:
+        for step in range(4):
+            values = snapshot(step)
+            values["singular_values"][ODD, 1:] = NAN
+            writer.append(step, values, scalars={"loss": 1.0})
+    with serving(tmp_path) as server, chromium() as browser:
+        run = server.key("heads")
+        stored = server.get("heat", run=run, metric="stable_rank", format="float32").array("stored")
+        assert np.flatnonzero(stored.all(axis=1) == 0).tolist() == [ODD]
+        spectra = server.get("spectra", run=run, matrix=NAMES[ODD], format="float32")
+        assert np.isnan(spectra.array("percentiles")).all()
+        spectrum = server.get("spectrum", run=run, matrix=NAMES[ODD]).meta
+        assert spectrum["ranks"]["now"] == spectrum["ranks"]["start"] == {}
+        assert (spectrum["k"], spectrum["whole_k"]) == (1, 6)
+        with watched(browser, address(server)) as site:
+            page = site.go(view="matrix", run=run, matrix=NAMES[ODD])
+            site.settled()
+            for panel, words in (
+                ("energy", "Shares of the energy need all singular values."),
+                ("percentiles", "Stored: the 1 largest of 6."),
+                ("metric", "No values of normalised effective rank are stored here."),
+                ("facts", "Only leading values are stored"),
+            ):
+                page.locator(f'[data-panel="{panel}"]').get_by_text(words).wait_for()
+
+
 def test_a_ranking_uses_what_is_stored_and_says_what_broke(server: Server, run: str) -> None:
     moved = server.get("moved", run=run, metric="stable_rank").json
     assert not set(SPARED) & set(moved["x"])

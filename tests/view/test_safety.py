@@ -186,3 +186,13 @@ def test_a_file_that_a_link_leads_to_is_not_read(tmp_path: Path) -> None:
     assert first.status == 409
     assert "outside" in first.json["error"]
     assert "outside" in heat.meta["damage"]
+
+
+def test_a_web_socket_is_an_ordinary_question(
+    server: Server, capfd: pytest.CaptureFixture[str]
+) -> None:
+    upgrade = {"Upgrade": "websocket", "Connection": "Upgrade", "Sec-WebSocket-Version": "13"}
+    key = {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    assert server.ask("/api/runs", headers=upgrade | key).status == 200
+    assert server.ask("/api/runs", headers=upgrade | key, cookie=False).status == 401
+    assert not capfd.readouterr().err

@@ -9,11 +9,18 @@ import xarray as xr
 ORDINARY = "ok"  # the word of `status` for a matrix that has a spectrum and directions
 
 
-def is_stored(part: xr.Dataset, name: str, along: str) -> np.ndarray:
-    """Return (time, row) whether a part of a run, read with `status`, stores the array `name`."""
+def is_stored(
+    part: xr.Dataset, name: str, along: str, lengths: np.ndarray | None = None
+) -> np.ndarray:
+    """Return (time, row) whether a part of a run, read with `status`, stores the array `name`.
+
+    lengths: of the spectra of each row, which are stored if their last value is.
+    """
     array = part[name].transpose(along, ...)
     values = array.to_numpy()
-    if array.ndim == 3:  # spectra and overlaps: their first value is there if any is
+    if array.ndim == 3 and lengths is not None:
+        stored = ~np.isnan(values[:, np.arange(len(lengths)), lengths - 1])
+    elif array.ndim == 3:  # overlaps: their first value is there if any is
         stored = ~np.isnan(values[..., 0])
     else:  # one number for each row, of all rows at once
         stored = np.broadcast_to(~np.isnan(values).all(axis=1, keepdims=True), values.shape)

@@ -60,6 +60,7 @@ def http_server(answers: Later[Starlette], gate: Gate) -> uvicorn.Server:
         log_level="error",
         access_log=False,
         lifespan="off",
+        ws="none",
         server_header=False,
         proxy_headers=False,
         limit_concurrency=200,

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from rankscope.view.frames import Scale, packed, value_range
+from rankscope.view.lengths import length_of, whole_length
 from rankscope.view.opened import Opened
 from rankscope.view.quantities import LEADING
 from rankscope.view.query import Mistake, Query
@@ -29,7 +30,8 @@ def spectra(query: Query) -> bytes:
     for target, part in _parts(opened, of, row, positions, k):
         stored[target] = ~np.isnan(part).all(1)
         values[:, target] = part[:, index].T if k else np.nan
-        ordered = np.sort(part, axis=1)  # NaN at the end, as in a spectrum that failed
+        ordered = np.sort(part, axis=1)
+        ordered[np.isnan(part).any(axis=1)] = np.nan  # it failed, or only its head is stored
         places = [round(level / 100 * max(0, k - 1)) for level in LEVELS]
         percentiles[:, target] = ordered[:, places].T if k else np.nan
     stored |= opened.is_odd(positions, axis, row)
@@ -76,21 +78,6 @@ def spectrum_of(query: Query, opened: Opened) -> tuple[str, str]:
     if array is None or array.ndim != 3 or array.dims[0] != opened.along:
         raise LookupError("this run has no such spectra; take of from /api/run")
     return stored, str(array.dims[1])
-
-
-def length_of(opened: Opened, of: str, axis: str, row: int) -> int:
-    """Return the number of stored values of one matrix; the rest of its row is padding."""
-    return min(int(opened.ds[of].shape[2]), whole_length(opened, of, axis, row))
-
-
-def whole_length(opened: Opened, of: str, axis: str, row: int) -> int:
-    """Return the number of singular values of one matrix, all of which may be stored or not."""
-    shape = opened.rows_of(axis)[row] if axis in opened.names else {}
-    if "k" not in shape:
-        return int(opened.ds[of].shape[2])
-    if of.startswith("product_change_"):  # a difference of products of inner width r
-        return min(int(shape["m"]), int(shape["n"]), 2 * int(shape["k"]))
-    return int(shape["k"])
 
 
 def _parts(

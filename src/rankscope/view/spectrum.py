@@ -8,10 +8,11 @@ import numpy as np
 from rankscope import metrics
 from rankscope.view.chance import edges, expected_values
 from rankscope.view.frames import packed
+from rankscope.view.lengths import length_of, whole_length
 from rankscope.view.opened import Opened
 from rankscope.view.quantities import LEADING
 from rankscope.view.query import Query
-from rankscope.view.spectra import length_of, norm_of, spectrum_of, whole_length
+from rankscope.view.spectra import norm_of, spectrum_of
 
 SHARES = (50, 90, 99)
 RANKS = ("effective", "stable", "numerical", *map(str, SHARES))
@@ -59,7 +60,7 @@ def spectrum(query: Query) -> bytes:
     meta |= {
         "x": opened.x[position],
         "position": position,
-        "k": k,
+        "k": _head(now),
         "whole_k": whole_length(opened, stored, axis, row),
         "of": stored,
         "row": row,
@@ -117,11 +118,19 @@ def _leading_ranks(S: np.ndarray, norm: float) -> dict[str, float | None]:
     return {name: _finite(float(rank)) for name, rank in ranks.items()}
 
 
+def _head(S: np.ndarray) -> int:
+    """Return the number of values that are stored; archives keep the largest alone of some."""
+    known = int(np.count_nonzero(~np.isnan(S)))
+    return known or S.size  # one that failed has none
+
+
 def _ranks(S: np.ndarray, floor: float | None) -> dict[str, float | None]:
     """Return the ranks of one spectrum. floor: what counts as rounding."""
+    if not S.size or _head(S) < S.size:
+        return {}
     if not np.isfinite(S).all():
         return dict.fromkeys(RANKS)
-    if not S.size or floor is None:
+    if floor is None:
         return {}
     ranks = {
         "effective": metrics.effective_rank(S),

@@ -8,6 +8,7 @@ import numpy as np
 
 from rankscope.view.columns import coarse_first
 from rankscope.view.gaps import is_stored
+from rankscope.view.lengths import lengths_of
 from rankscope.view.opened import Opened, TooLarge
 from rankscope.view.quantities import inputs, measured, stored_name
 
@@ -84,6 +85,7 @@ class Table:
         self.columns: OrderedDict[str, Column] = OrderedDict()
         self.damage = ""
         self._rows = opened.ds.sizes[axis]
+        self._lengths = lengths_of(opened, self.stored, axis)
         self._lock = threading.RLock()
         self.take(opened)
 
@@ -179,7 +181,7 @@ class Table:
             rows = max(1, PART_BYTES // per_row)
             for start in range(0, len(positions), rows):
                 part = loaded.isel({opened.along: slice(start, start + rows)})
-                stored = is_stored(part, array, opened.along)
+                stored = is_stored(part, array, opened.along, self._lengths)
                 for metric in metrics:
                     if not self.known(metric, positions[start : start + rows]):
                         values = measured(part, self.of, metric, opened.along)

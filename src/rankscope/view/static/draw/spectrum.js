@@ -89,14 +89,15 @@ export function curvePoints(index, values, scale, place, plot) {
 /**
  * Return cumulative shares of the sum of squares; values between known indices are interpolated.
  *
- * norm: the Frobenius norm, if there are smaller values than those.
+ * norm: the Frobenius norm, if there are smaller values than those. Without it, and with a value
+ * missing, no share is known.
  */
 export function energyShares(index, values, norm) {
   const sums = new Float64Array(values.length);
   let total = 0;
   for (let i = 0; i < values.length; i++) {
     const width = i ? index[i] - index[i - 1] : 1;
-    if (values[i] === values[i]) total += width * values[i] ** 2;
+    total += width * values[i] ** 2;
     sums[i] = total;
   }
   const whole = norm === undefined ? total : norm ** 2;

@@ -46,7 +46,8 @@ function MetricPanel({ run, info, time, row }) {
     return [[info.along, when(data.arrays.x[i])], [quantity.label, orNotStored(valueAt(data, 0, i))]];
   };
   return html`<${TimePanel} name="metric" controls=${html`<${QuantitySelect} info=${info} quantity=${quantity} allowed=${allowed} hideLabel />`} title=${quantity.label} note=${quantity.group} height=${196} margins=${{ gutter: 60, narrow: 48 }} time=${time} answer=${answer}
-    tip=${data && tip} exports=${{ request: () => ({ panel: "lines", ...request, ...shownInterval(), width: null }), subtitle: row.name }}
+    tip=${data && tip} empty=${data && data.arrays.values.every(Number.isNaN) ? `No values of ${quantity.label} are stored here.` : null}
+    exports=${{ request: () => ({ panel: "lines", ...request, ...shownInterval(), width: null }), subtitle: row.name }}
     draw=${data && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: quantity.scale, colours, timeLabel: info.along }))} />`;
 }
 

@@ -54,7 +54,7 @@ function axisKind(series) {
   return high > LOG_FROM * low ? "log" : "linear";
 }
 
-/** Return clusters of events that would stand on each other: {x, events}, the gravest event first. */
+/** Return clusters of events that would stand on each other, at their first: {x, events}, the gravest event first. */
 export function clusters(events, { plot }, time) {
   const placed = events
     .map((event) => ({ event, x: plot.x + time.scale.toUnit(event.x) * plot.width }))
@@ -63,14 +63,12 @@ export function clusters(events, { plot }, time) {
   const groups = [];
   for (const { event, x } of placed) {
     const last = groups[groups.length - 1];
-    if (last && x - last.begin < CLUSTER) last.events.push({ event, x });
-    else groups.push({ begin: x, events: [{ event, x }] });
+    if (last && x - last.x < CLUSTER) last.events.push(event);
+    else groups.push({ x, events: [event] });
   }
-  const weight = ({ event }) => (GRAVE.includes(event.kind) ? 1e9 : 0) + (event.kind === "jump" ? 0 : 1e6) + (event.size ?? 0);
-  return groups.map(({ events: members }) => {
-    members.sort((a, b) => weight(b) - weight(a));
-    return { x: members[0].x, events: members.map(({ event }) => event) };
-  });
+  const weight = ({ kind, size }) => (GRAVE.includes(kind) ? 1e9 : 0) + (kind === "jump" ? 0 : 1e6) + (size ?? 0);
+  for (const { events: members } of groups) members.sort((a, b) => weight(b) - weight(a));
+  return groups;
 }
 
 function drawEvents(surface, box, events, time, colours) {

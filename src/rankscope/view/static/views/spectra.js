@@ -38,15 +38,17 @@ export function useSpectra(run, info, of, row) {
     const index = withValues(arrays, x.length);
     const field = fieldOf(firstRows(frame, index.length), { kind: "log", range: logRange(arrays.values) });
     const column = (i) => Float32Array.from(index, (_, r) => arrays.values[r * x.length + i]);
-    const energy = (i) => energyShares(index, column(i), arrays.norms?.[i]);
+    const isNumber = arrays.values.some((value) => value === value); // else all of it failed
+    const k = isNumber ? Math.min(meta.k, index[index.length - 1] + 1) : meta.k;
+    const missing = k < meta.k; // archives keep the largest value alone of some matrices
+    const energy = (i) => energyShares(index, column(i), missing ? NaN : arrays.norms?.[i]);
     const ranks = SHARES.map(() => new Float64Array(x.length));
     for (let i = 0; i < x.length; i++) {
       const shares = energy(i);
       SHARES.forEach((share, s) => (ranks[s][i] = rankOfShare(index, shares, share)));
     }
-    const k = Math.min(meta.k, index[index.length - 1] + 1);
-    const part = meta.k < meta.whole_k ? `the ${meta.k} largest of ${count(meta.whole_k)}` : "";
-    return { x, index, k, part, field, column, energy, percentiles, ranks, name: meta.name, of };
+    const part = k < meta.whole_k ? `the ${k} largest of ${count(meta.whole_k)}` : "";
+    return { x, index, k, part, missing, field, column, energy, percentiles, ranks, name: meta.name, of };
   }, [answer.data]);
   return { answer, spectra: answer.stale && spectra?.name !== row?.name ? null : spectra, request };
 }
@@ -74,18 +76,18 @@ export function ImagePanel({ run, info, time, spectra, answer, request, title })
   const kind = state.index.value;
   const layout = useMemo(() => spectra && indexLayout(spectra.index, spectra.k, kind), [spectra, kind]);
   const order = useMemo(() => spectra && Uint32Array.from(spectra.index, (_, i) => i), [spectra]);
-  const lines = spectra ? spectra.ranks.map((values, i) => ({ values, dash: DASHES[i] })) : [];
+  const lines = spectra && !spectra.missing ? spectra.ranks.map((values, i) => ({ values, dash: DASHES[i] })) : [];
   const tip = (x, y, { plot }) => {
     if (!spectra) return null;
     const i = nearest(spectra.x, cursorOf(time));
     const row = layout.rowOf(layout.scale.fromUnit(Math.max(0, Math.min(0.9999, (y - plot.y) / plot.height))));
     return [
       [`value ${spectra.index[row] + 1} of ${spectra.k}`, orNotStored(spectra.field.value(row, i))], [info.along, when(spectra.x[i])],
-      ...SHARES.map((share, s) => [`${percent(share)} of the energy`, `${short(spectra.ranks[s][i])} values`]),
+      ...lines.map(({ values }, s) => [`${percent(SHARES[s])} of the energy`, `${short(values[i])} values`]),
     ];
   };
   const legend = spectra && {
-    entries: SHARES.map((share, i) => ({ text: `${percent(share)}${i === 2 ? " of energy" : ""}`, colour: palette.value.ink, dash: DASHES[i] })),
+    entries: lines.map((_, i) => ({ text: `${percent(SHARES[i])}${i === 2 ? " of energy" : ""}`, colour: palette.value.ink, dash: DASHES[i] })),
     scale: { map: "viridis", ...spectra.field, label: "singular value" },
   };
   return html`<${TimePanel} name="image" title=${title} note=${["index down, 1 = largest", spectra?.part].filter(Boolean).join(" · ")} legend=${legend} height=${300} margins=${MARGINS}
@@ -111,10 +113,13 @@ export function PercentilePanel({ run, info, time, spectra, answer, request }) {
     return [[info.along, when(x[i])], ["largest", short(p100[i])], ["95%", short(p95[i])], ["median", short(p50[i])], ["5%", short(p5[i])], ["smallest", short(p0[i])]];
   };
   return html`<${TimePanel} name="percentiles" title="Percentiles of the values" note=${["bands 0–100, 5–95, 25–75%", spectra?.part && `of ${spectra.part}`].filter(Boolean).join(" ")} height=${236}
-    margins=${MARGINS} time=${time} answer=${answer} tip=${spectra && tip}
+    margins=${MARGINS} time=${time} answer=${answer} tip=${spectra && tip} empty=${lacking(spectra, "Percentiles")}
     exports=${{ request: () => ({ panel: "spectra", ...request, ...shownInterval(), format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: "log", range, colours, timeLabel: info.along }))} />`;
 }
+
+/** Return why a picture that needs all values shows nothing, or null. */
+const lacking = (spectra, what) => (spectra?.missing ? `${what} need all singular values. Stored: ${spectra.part}.` : null);
 
 /** Return the position, among the snapshots with a spectrum, of the one nearest to the cursor. */
 const atCursor = ({ x }, time) => nearest(x, cursorOf(time));
@@ -185,9 +190,11 @@ export function SpectrumPanel({ run, info, time, spectra, change, exact, request
   };
   const overlay = (surface, { plot }) => {
     const values = valuesOf(plot);
-    const line = (one, colour, width) => surface.path(
-      curvePoints(one.index, one.column(atCursor(one, time)), scale, values.place, plot), { colour, width },
-    );
+    const line = (one, colour, width) => {
+      const points = curvePoints(one.index, one.column(atCursor(one, time)), scale, values.place, plot);
+      if (points.length === 2) surface.dot(...points, 3, colour);
+      else surface.path(points, { colour, width });
+    };
     surface.clipped(plot.x, plot.y, plot.width, plot.height, () => {
       if (change) line(change, warm, 1.5);
       line(spectra, accent, 2);
@@ -244,7 +251,7 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
   };
   const legend = legendOf(change);
   return html`<${Panel} name="energy" title="Energy" note="share of the sum of squares" legend=${legend} height=${290} margins=${{ ...MARGINS, top: 10 }}
-    answer=${answer} exports=${exportsOf(request, spectra, time)}
+    answer=${answer} empty=${lacking(spectra, "Shares of the energy")} exports=${exportsOf(request, spectra, time)}
     signals=${[state.at]} overlay=${spectra && overlay} draw=${spectra && draw} label="Energy over rank at the cursor" />`;
 }
 
