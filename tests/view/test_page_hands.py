@@ -162,6 +162,34 @@ def test_dialogs_fit_a_phone(phone: Watched, server: Server, dialog: str) -> Non
     assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
 
 
+@pytest.mark.parametrize(
+    ("state", "words"),
+    [
+        ({"view": "theory"}, "this run has no continuous time"),
+        ({"view": "heads"}, 'attrs["coverage"]'),
+        ({"view": "compare", "runs": "gone"}, "there is no such run here"),
+        ({"view": "moved", "run": "gone"}, "there is no such run here"),
+    ],
+    ids=["theory", "heads", "compare", "moved"],
+)
+def test_an_empty_view_says_why(
+    server: Server, browser: Any, state: dict[str, str], words: str
+) -> None:
+    with watched(browser, address(server)) as site:
+        page = site.go(**{"run": server.key("tracked"), **state})
+        page.locator(".nothing").get_by_text(words).wait_for()
+        site.faults.clear()  # a browser notes every answer of 404
+
+
+def test_a_difference_from_a_run_that_is_not_compared_is_none(
+    site: Watched, server: Server
+) -> None:
+    page = site.go(view="compare", runs=[server.key(GROK)], difference=server.key("tracked"))
+    wait_for_paint(page, "compare")
+    page.get_by_role("button", name="Without difference").click()
+    page.wait_for_function("() => !location.search.includes('difference')")
+
+
 def test_a_run_without_a_snapshot_says_what_to_do(browser: Any, tmp_path: Path) -> None:
     create(tmp_path / "begun").close()
     with serving(tmp_path) as server, watched(browser, address(server)) as site:

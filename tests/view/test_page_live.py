@@ -1,6 +1,7 @@
 """The page while a run is being written, and when there is nothing to see."""
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -73,6 +74,19 @@ def test_a_new_run_appears(tmp_path: Path, browser: Any) -> None:
                 fill(writer, range(3))
                 site.page.wait_for_selector("[data-run]", timeout=8000)
             assert "fresh" in site.page.locator("tbody").inner_text()
+
+
+def test_a_run_that_is_deleted_stays_and_is_announced(tmp_path: Path, browser: Any) -> None:
+    path = write(tmp_path / "runs/first")
+    with serving(tmp_path / "runs") as server:
+        address = f"http://127.0.0.1:{server.port}/?token={server.gate.token}"
+        with watched(browser, address) as site:
+            page = site.go(view="matrix", run=server.key("first"))
+            wait_for_step(page, 58)
+            shutil.rmtree(path)
+            page.get_by_text("This is the run as it was last read").wait_for(timeout=15_000)
+            wait_for_step(page, 58)
+            site.faults.clear()  # a browser notes every answer of 404
 
 
 def test_a_page_goes_on_when_the_server_is_back(tmp_path: Path, browser: Any) -> None:

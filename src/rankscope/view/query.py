@@ -78,7 +78,8 @@ class Query:
         except ValueError:
             raise Mistake(f"{name} is a number") from None
         if not (least <= value <= most and math.isfinite(value)):
-            raise Mistake(f"{name} is a number from {least} to {most}")
+            ends = f" from {least} to {most}" if math.isfinite(most) else ""
+            raise Mistake(f"{name} is a finite number{ends}")
         return value
 
     def span(self, *, width: int = WIDTH) -> Span:

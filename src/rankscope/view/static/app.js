@@ -52,8 +52,10 @@ function Bar({ views }) {
     </div></header>`;
 }
 
+const isOfTheRun = (view) => !["runs", "papers", "compare"].includes(view);
+
 function RunLine({ info }) {
-  if (!info || state.view.value === "runs" || state.view.value === "papers" || state.view.value === "compare") return null;
+  if (!info || !isOfTheRun(state.view.value)) return null;
   // The list knows when a writer dies, which changes nothing in the run.
   const summary = runList.value?.runs.find(({ id }) => id === info.id) ?? info.summary;
   return html`<div class="runline"><button class="link" onClick=${() => (state.view.value = "runs")}>Runs</button><span class="muted">/</span>
@@ -92,6 +94,7 @@ function App() {
     <main id="main">
       ${failure.value && html`<p class="notice" role="alert">${failure.value}</p>`}
       <${RunLine} info=${opened.info} />
+      ${opened.info && opened.error && !failure.value && isOfTheRun(state.view.value) && html`<p class="notice" role="alert">This is the run as it was last read: ${opened.error}.</p>`}
       <${View} ...${opened} />
     </main>
     <${Dialogs} info=${opened.info} views=${views.filter(({ disabled }) => !disabled).map(({ name, text }) => [name, text])} />`;

@@ -73,7 +73,8 @@ export function Compare() {
   const quantity = info && chosenQuantity(info, comparable);
   const request = quantity && runs.length ? {
     run: runs, of: quantity.of, metric: quantity.metric, ...scopeParameters(state.scope.value),
-    align: state.align.value, group: state.seeds.value, difference: state.difference.value, width: 1024,
+    align: state.align.value, group: state.seeds.value, width: 1024,
+    difference: runs.includes(state.difference.value) ? state.difference.value : null, // the address may name another
   } : null;
   const answer = useAnswer(request && url("compare", request), runs);
   const { data } = answer;
@@ -113,12 +114,13 @@ export function Compare() {
       <${Select} label="Aligned by" value=${state.align.value} groups=${[[null, [["step", "step"], ["epoch", "epoch"], ["loss", "loss"], ["fraction", "share of the run"]]]]}
         onChange=${(value) => go({ align: value, from: null, to: null, at: null })} />
       <${Segments} label="Seeds" value=${state.seeds.value} options=${[["seed", "bands over seeds"], ["none", "each run"]]} onChange=${(value) => (state.seeds.value = value)} />
+      ${state.difference.value && html`<button class="button quiet" onClick=${() => (state.difference.value = "")}>Without difference</button>`}
       <span class="push" /><${Segments} label="Axis" value=${kind} options=${[["linear", "linear"], ["log", "log"]]} onChange=${(value) => (state.axis.value = value === "log" ? "log" : "linear")} />
     </div>
     <${TimePanel} name="compare" title=${`${quantity.label}${data?.meta.reference ? `, difference from ${data.meta.reference}` : ""}`} note=${noteOf(quantity, data)} legend=${legend} height=${420} margins=${MARGINS}
       time=${time} answer=${answer} tip=${drawn && tip} empty=${data && !data.meta.curves.length ? "None of these runs has this measure." : null}
       exports=${{ request: () => ({ panel: "compare", ...request, ...shownInterval(), width: null }) }}
-      draw=${drawn && time && ((surface, { plot }, tones) => drawLines(surface, plot, time.scale, { series: drawn.series, kind: state.difference.value ? "linear" : quantity.scale, colours: tones, timeLabel: xLabel }))} />
+      draw=${drawn && time && ((surface, { plot }, tones) => drawLines(surface, plot, time.scale, { series: drawn.series, kind: request.difference ? "linear" : quantity.scale, colours: tones, timeLabel: xLabel }))} />
     ${drawn && time && data.meta.curves.length > 0 && html`<section class="panel" data-panel="curves"><header><div class="titles"><h2>Curves</h2></div>
         <${ExportMenu} title="Curves" subtitle=${quantity.label} request=${() => ({ panel: "curves", ...request, step: cursorOf(time) })} /></header><div class="scroll" tabindex="0" role="region" aria-label="Curves"><${CurveTable} curves=${data.meta.curves} series=${drawn.series} time=${time} /></div></section>`}
     ${data?.meta.unavailable?.length > 0 && html`<p class="notice">${data.meta.unavailable.map(({ run, reason }) => `${names.get(run) ?? run} ${reason}`).join(" · ")}</p>`}`;

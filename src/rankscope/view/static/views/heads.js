@@ -118,8 +118,8 @@ export function Heads({ run, info, time }) {
   const change = useSpectra(run, info, changes?.of, row);
   const exact = useExact(run, time, main.spectra, row);
   if (!row || !quantity) {
-    return html`<${Nothing} title="This run has no products of heads"><p>Track them to see each head by itself:</p>
-      <p class="code">rs.Tracker(model, path, products=rs.products(model))</p></${Nothing}>`;
+    return html`<${Nothing} title="This run has no products of heads"><p>A tracker follows every attention head that it can read. The run says how each matrix was read:</p>
+      <p class="code">print(rs.open(path).attrs["coverage"])</p></${Nothing}>`;
   }
   const context = { run, info, time };
   return html`<${Heading} title="Heads" note="What each attention head multiplies by: queries with keys, values with outputs" />

@@ -79,6 +79,9 @@ export function Theory({ run }) {
   }, [arrays, theory, colours]);
   if (about.error) return html`<${Nothing} title="This run holds no theory"><p>${about.error}</p></${Nothing}>`;
   if (!theory) return html`<${Heading} title="Theory" note="Reading…" />`;
+  if (!theory.stages?.length && flow.error) {
+    return html`<${Nothing} title="This run holds no theory"><p>${flow.error}</p></${Nothing}>`;
+  }
   const staircase = theory.staircase?.time?.length ? theory.staircase : null;
   const marks = (theory.marks ?? []).map((mark) => ({ x: mark.time, label: mark.label, colour: colours.warm }));
   const losses = [
