@@ -102,7 +102,7 @@ ALONE = """async () => {
   const context = canvas.getContext("2d");
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
-  const table = colourTable("viridis", [200, 200, 200]);
+  const table = colourTable("viridis", { notStored: 0, notANumber: 0 });
   const order = Uint32Array.from({ length: rows }, (_, i) => i);
   const draw = (left, right, top, bottom) => {
     const step = (right - left) / width;

@@ -347,7 +347,9 @@ def test_exported_curves_are_those_at_the_cursor(server: Server, run: str) -> No
     np.testing.assert_allclose(computed["mean"][computed["at"]], expected[0], rtol=1e-6)
 
 
-def test_exported_claims_have_their_seeds_and_evidence() -> None:
+def test_exported_claims_have_their_seeds_and_evidence(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with serving(RESULTS / "yunis2024") as server:
         (study,) = server.get("papers").json["papers"]
         rows = table(server, "claims", paper="yunis2024")
@@ -371,7 +373,24 @@ def test_exported_claims_have_their_seeds_and_evidence() -> None:
     for evidence in claim["tables"]:
         assert evidence["columns"] in parts
     assert absent.status == 404
-    assert lines.status == 400
+    exec(compile(lines.body.decode(), "claims", "exec"), {})
+    printed = capsys.readouterr().out
+    for claim in study["claims"]:
+        for part in claim["networks"]:
+            assert f"{claim['claim']} {part['label']} {part['verdict']} [" in printed
+    assert str(outcomes[0][4]) in printed
+
+
+def test_exported_lines_of_runs_open_those_of_the_list(
+    server: Server, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for query, count in (("first", 1), ("first nothing", 0)):
+        lines = server.get("export", panel="runs", query=query, file="python").body.decode()
+        exec(compile(lines, "runs", "exec"), {})
+        printed = capsys.readouterr().out.splitlines()
+        assert len(printed) == count
+    exec(compile(server.get("export", panel="runs", file="python").body.decode(), "", "exec"), {})
+    assert "'step': 30" in capsys.readouterr().out
 
 
 def test_exported_runs_are_those_of_the_list(server: Server) -> None:

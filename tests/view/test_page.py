@@ -258,7 +258,12 @@ def test_two_runs_compare(site: Watched) -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "most", "expected"),
-    [(2e-4, 2, 2, [1e-3, 0.1]), (0.3, 30, 4, [0.5, 1, 2, 5, 10, 20]), (0.01, 1e4, 9, None)],
+    [
+        (2.86, 4.32, 2, [3, 4]),
+        (2e-4, 2, 2, [1e-3, 0.1]),
+        (0.3, 30, 4, [0.5, 1, 2, 5, 10, 20]),
+        (0.01, 1e4, 9, None),
+    ],
 )
 def test_ticks_of_a_logarithm(
     site: Watched, low: float, high: float, most: int, expected: list[float] | None

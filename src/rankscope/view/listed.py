@@ -59,7 +59,7 @@ def _claims(answer: Answer, query: Query) -> Rows:
         yield from table["rows"]
 
 
-def _runs(query: Query) -> Answer:
+def filtered_runs(query: Query) -> Answer:
     """Return the runs whose text holds every word of `query`, as the page filters them."""
     words = query.text("query", "").lower().split()
 
@@ -84,5 +84,5 @@ LISTED: dict[str, tuple[Callable[[Query], Answer], Callable[[Answer, Query], Row
     "depths": (moved, lambda answer, query: _columns(answer["depths"], ("block", "count", *MOVED))),
     "stages": (theory, _stages),
     "claims": (papers, _claims),
-    "runs": (_runs, lambda answer, query: _columns(answer["runs"], RUN)),
+    "runs": (filtered_runs, lambda answer, query: _columns(answer["runs"], RUN)),
 }

@@ -65,6 +65,15 @@ def figure(query: Query) -> bytes:
     raise LookupError("there is no such figure here; take its path from /api/papers")
 
 
+def path_of_verdicts(query: Query, key: str, scale: str) -> Path:
+    """Return the file that holds the verdicts of a study."""
+    for path, root in _verdict_files(query.library):
+        study = _study(query.library, path, root)
+        if study is not None and study["key"] == key and scale in ("", study["scale"]):
+            return path
+    raise LookupError("there is no such study here; take paper and scale from /api/papers")
+
+
 def _verdict_files(library: Library) -> Iterator[tuple[Path, Path]]:
     """Yield the files of verdicts near the top of the folders, without following links."""
     count = 0

@@ -19,8 +19,9 @@ from rankscope.view.python_spectra import (
     spectra_lines,
     spectrum_lines,
 )
+from rankscope.view.python_tables import claims_lines, runs_lines
 from rankscope.view.quantities import VALUE, Quantity
-from rankscope.view.query import Mistake, Query
+from rankscope.view.query import Query
 from rankscope.view.theory import flow_parts, staircase_at, theory
 
 CHOICES = ("rows", "row", "matrix", "pair", "kind", "block")  # of rows, in an address
@@ -28,9 +29,11 @@ CHOICES = ("rows", "row", "matrix", "pair", "kind", "block")  # of rows, in an a
 
 def python_lines(query: Query, panel: str) -> str:
     """Return lines that compute what a panel shows."""
-    if panel in ("claims", "runs"):
-        raise Mistake("this table is of many runs; open one of them for its lines of Python")
-    if panel in ("compare", "curves"):
+    if panel == "claims":
+        return "\n".join(claims_lines(query)) + "\n"
+    if panel == "runs":
+        lines = list(runs_lines(query))
+    elif panel in ("compare", "curves"):
         lines = list(_comparison(query, panel))
     else:
         key = theory(query)["predicted"] if panel == "stages" else query.text("run")

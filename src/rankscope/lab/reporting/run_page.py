@@ -87,10 +87,8 @@ def _plain(attribute: object) -> str:
 
 
 def _comparison(runs: Mapping[str, xr.Dataset]) -> Iterator[str]:
-    yield _picture(figures.compare_runs(runs), "Loss and mean effective rank of each run.")
-    yield _picture(
-        figures.compare_matrices(runs), "Effective rank of each matrix at the last snapshot."
-    )
+    yield _picture(figures.compare_runs(runs), "Loss and mean rank of each run.")
+    yield _picture(figures.compare_matrices(runs), "Rank of each matrix at the last snapshot.")
 
 
 def _run(ds: xr.Dataset) -> Iterator[str]:

@@ -18,7 +18,7 @@ const THEMES = {
     accent: "#5cc3de", categories: ["#5cc3de", "#f0955a", "#b79be0", "#5fc99b"],
   },
 };
-const PADDING = 14, WIDE = 560, GUTTER = 148, NARROW = 96, RIGHT = 14, SCALARS = 110, ROW = 18, MOST_HEIGHT = 420, MOST_SCALARS = 3, MOST_MOVED = 8;
+const PADDING = 14, WIDE = 560, GUTTER = 172, NARROW = 96, RIGHT = 14, SCALARS = 110, ROW = 18, MOST_HEIGHT = 420, MOST_SCALARS = 3, MOST_MOVED = 8;
 
 function element(tag, className, parent, text = "") {
   const made = document.createElement(tag);

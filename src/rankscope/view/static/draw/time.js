@@ -81,7 +81,7 @@ export function roundTicks(low, high, most) {
 /** Return powers of ten between two positive values; with 2 and 5 times these if there are few. */
 export function logTicks(low, high, most) {
   const powers = powersBetween(low, high, most, [1]);
-  if (powers.length >= 3 || most < 3) return powers.length ? powers : [low, high];
+  if (powers.length >= 3 || (most < 3 && powers.length)) return powers;
   const more = powersBetween(low, high, most, [1, 2, 5]);
   return more.length >= 2 ? more : roundTicks(low, high, most);
 }

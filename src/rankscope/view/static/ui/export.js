@@ -71,7 +71,7 @@ async function saveCsv({ request }, name) {
 
 async function showPython({ request, title }) {
   const lines = await load(url("export", { ...request(), file: "python" })).catch((error) => `# ${error.message}`);
-  shownLines.value = { title, lines };
+  shownLines.value = { title: capital(title), lines };
 }
 
 const fileName = (title) =>
@@ -81,7 +81,7 @@ const fileName = (title) =>
  * A menu of exports.
  *
  * request() returns the parameters of /api/export at this moment. draw and overlay are those of the
- * panel, legend what drawLegend takes; a table has none of them. python: false if no single run is behind it.
+ * panel, legend what drawLegend takes; a table has none of them.
  */
 export function ExportMenu(props) {
   const menu = useRef(null);
@@ -108,7 +108,7 @@ export function ExportMenu(props) {
     <div class="items">
       ${props.draw && html`<button onClick=${choose(savePng)}>PNG</button><button onClick=${choose(saveSvg)}>SVG</button>`}
       <button onClick=${choose(saveCsv)}>CSV</button>
-      ${props.python !== false && html`<button onClick=${choose(showPython)}>Python</button>`}
+      <button onClick=${choose(showPython)}>Python</button>
     </div>
   </details>`;
 }

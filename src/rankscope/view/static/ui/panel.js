@@ -17,7 +17,7 @@ export function plotOf(width, height, { gutter = 64, narrow = 48, top = 6, botto
 const UNREADABLE = "Parts of this run are damaged and cannot be read.";
 
 /** The margins of panels with row names, and of those that stand above or below one. */
-export const WITH_NAMES = { gutter: 148, narrow: 96 };
+export const WITH_NAMES = { gutter: 172, narrow: 96 };
 
 /**
  * A picture on a canvas.

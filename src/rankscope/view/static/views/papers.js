@@ -38,7 +38,7 @@ function missingText(one) {
 
 /** The export of a paper's claims, or of one of them. */
 function Exports({ paper: { key, scale }, claim = null }) {
-  return html`<${ExportMenu} title=${claim ?? key} python=${false} request=${() => ({ panel: "claims", paper: key, scale, claim })} />`;
+  return html`<${ExportMenu} title=${claim ?? key} request=${() => ({ panel: "claims", paper: key, scale, claim })} />`;
 }
 
 function Claim({ claim, paper }) {

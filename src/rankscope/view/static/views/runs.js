@@ -129,7 +129,7 @@ export function Runs() {
       ${chosen.length > 0 && html`<button class="button quiet" onClick=${() => (state.runs.value = [])}>Clear ${chosen.length}</button>`}
       <button class="button ${chosen.length > 1 ? "primary" : ""}" disabled=${chosen.length < 2}
         onClick=${() => go({ view: "compare" })}>${chosen.length > 1 ? `Compare ${chosen.length} runs` : "Select runs to compare"}</button>
-      ${shown.length > 0 && html`<${ExportMenu} title="Runs" python=${false} request=${() => ({ panel: "runs", query: state.query.value })} />`}
+      ${shown.length > 0 && html`<${ExportMenu} title="Runs" request=${() => ({ panel: "runs", query: state.query.value })} />`}
     </div>
     ${shown.length
       ? html`<div class="panel flush"><${VirtualTable} label="Runs" rows=${shown} rowHeight=${ROW} columns=${columns.length + 1}
