@@ -30,11 +30,13 @@ def _parts(query: Query, opened: Opened) -> Iterator[str]:
     stored, axis = spectrum_of(query, opened)
     row = query.row(opened, axis)
     changed = change_of(opened, stored) if row in opened.whole(axis) else None
-    of, change = (name and name.replace(LEADING, "singular_values") for name in (stored, changed))
+    whole, change = (
+        name and name.replace(LEADING, "singular_values") for name in (stored, changed)
+    )
     yield f"chosen = run.sel({argument(axis, repr(opened.names[axis][row]))})"
     yield f"now = chosen.{_at_cursor(query, opened)}"
     yield f"start = chosen.isel({argument(opened.along, '0')})"
-    yield f"parts = {{'start': (start, {of!r}), 'now': (now, {of!r})}}"
+    yield f"parts = {{'start': (start, {whole!r}), 'now': (now, {whole!r})}}"
     if change:
         yield f"parts['change'] = (now, {change!r})"
 

@@ -18,16 +18,16 @@ PART_BYTES = 16 * 1024 * 1024
 def spectra(query: Query) -> bytes:
     """Return the singular values of one matrix, index x time, in a logarithmic code."""
     opened = query.run()
-    of, axis = spectrum_of(query, opened)
+    stored_as, axis = spectrum_of(query, opened)
     row = query.row(opened, axis)
     positions = query.span().positions(opened.x)
-    k = length_of(opened, of, axis, row)
+    k = length_of(opened, stored_as, axis, row)
     height = query.integer("height", HEIGHT, least=2, most=MOST_HEIGHT)
     index = np.unique(np.linspace(0, max(0, k - 1), min(height, max(1, k))).round().astype(int))
     values = np.empty((len(index), len(positions)), np.float32)
     stored = np.zeros(len(positions), bool)
     percentiles = np.full((len(LEVELS), len(positions)), np.nan, np.float32)
-    for target, part in _parts(opened, of, row, positions, k):
+    for target, part in _parts(opened, stored_as, row, positions, k):
         stored[target] = ~np.isnan(part).all(1)
         values[:, target] = part[:, index].T if k else np.nan
         ordered = np.sort(part, axis=1)
@@ -46,10 +46,10 @@ def spectra(query: Query) -> bytes:
         "positions": positions.astype(np.int32),
         "index": index.astype(np.int32),
         "percentiles": percentiles,
-        **_norms(opened, of, positions, axis, row),
+        **_norms(opened, stored_as, positions, axis, row),
     }
-    meta = {"k": k, "name": opened.names[axis][row], "percentile_levels": LEVELS, "of": of}
-    meta |= {"whole_k": whole_length(opened, of, axis, row)}
+    meta = {"k": k, "name": opened.names[axis][row], "percentile_levels": LEVELS, "of": stored_as}
+    meta |= {"whole_k": whole_length(opened, stored_as, axis, row)}
     meta |= {"row": row, "axis": axis, "along": opened.along, "commit": opened.commit}
     return packed(arrays, meta | {"scale": scale.to_json(), "range": value_range(values)})
 
