@@ -36,13 +36,14 @@ FIGURES = {
     "Y9": ("grokking",),
     "Y12": ("rank-by-decay",),
     "B1": ("figure-6",),
-    "B2": ("figure-7",),
+    "B2": ("figure-7", "figure-8"),
     "B3": ("activation-errors",),
-    "B5": ("figure-9",),
+    "B5": ("figure-9", "figure-10"),
     "B6": ("figure-3",),
-    "B7": ("figure-12", "figure-1"),
-    "B8": ("figure-4",),
+    "B7": ("figure-12", "figure-1", "figure-11"),
+    "B8": ("figure-4", "figure-4-vo", "figure-2"),
     "B9": ("figure-5",),
+    "B9-VO": ("figure-5-vo",),
 }
 
 
