@@ -94,6 +94,23 @@ def test_every_table_exports_its_numbers(
         page.wait_for_selector("dialog", state="detached")
 
 
+@pytest.mark.parametrize("granted", [True, False])
+def test_lines_are_copied_or_selected(site: Watched, server: Server, granted: bool) -> None:
+    if granted:
+        site.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    else:
+        site.page.add_init_script(
+            "Object.defineProperty(navigator, 'clipboard', {value: undefined})"
+        )
+    page = site.go(view="depth", run=server.key("tracked"))
+    site.settled()
+    open_menu(page, "heat").get_by_role("button", name="Python").click()
+    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copied" if granted else "press Ctrl C").wait_for()
+    copied = "navigator.clipboard.readText()" if granted else "String(getSelection())"
+    assert "import rankscope" in page.evaluate(copied)
+
+
 def test_the_table_of_runs_exports_what_the_filter_leaves(site: Watched, tmp_path: Path) -> None:
     site.page.get_by_label("Filter runs").fill("grok decay")
     site.page.wait_for_function("() => document.querySelectorAll('tbody [data-run]').length === 2")

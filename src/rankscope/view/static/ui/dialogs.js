@@ -33,13 +33,16 @@ function KeyList() {
 
 function Lines() {
   const { title, lines } = shownLines.value;
-  const [copied, setCopied] = useState(false);
+  const [button, setButton] = useState("Copy");
+  const text = useRef(null);
   const copy = async () => {
-    await navigator.clipboard?.writeText(lines).catch(() => {});
-    setCopied(true);
+    // Browsers have no clipboard for pages of other machines without encryption.
+    const isCopied = await navigator.clipboard?.writeText(lines).then(() => true, () => false);
+    if (!isCopied) getSelection().selectAllChildren(text.current);
+    setButton(isCopied ? "Copied" : "Selected: press Ctrl C");
   };
   return html`<${Titled} title=${title} onClose=${() => (shownLines.value = null)}>
-    <pre class="lines">${lines}</pre><p><button class="button" onClick=${copy}>${copied ? "Copied" : "Copy"}</button></p></${Titled}>`;
+    <pre class="lines" ref=${text}>${lines}</pre><p><button class="button" onClick=${copy}>${button}</button></p></${Titled}>`;
 }
 
 /** Return everything that can be searched: {text, kind, open}. */
