@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import rankscope as rs
+from rankscope.view.compare import label_of
 from rankscope.view.quantities import METRICS
 from view.viewed_runs import EVIL, NAMES, SHAPES, Server, create, fill, serving, snapshot, write
 
@@ -205,6 +206,18 @@ def test_runs_are_compared_over_seeds_and_as_differences(
     by_loss = server.get("compare", run=[run], align="loss").array("x")
     assert (np.diff(by_loss) > 0).all()
     assert server.get("compare", run=[run], align="epoch").meta["unavailable"][0]["run"] == run
+
+
+def test_every_run_of_a_sweep_is_compared_under_its_title(tmp_path: Path) -> None:
+    for seed in range(30):
+        write(tmp_path / f"seed-{seed}", range(2), seed=seed)
+    with serving(tmp_path) as server:
+        keys = [run["id"] for run in server.get("runs").json["runs"]]
+        (curve,) = server.get("compare", run=keys).meta["curves"]
+        assert curve["count"] == 30
+    titled = {"network": "vit", "network_title": "ViT, CIFAR-10", "variant": "scale-0.1"}
+    assert label_of(titled, 3) == "ViT, CIFAR-10, scale 0.1"
+    assert label_of(titled | {"seed": 2}, 1) == "ViT, CIFAR-10, scale 0.1, seed 2"
 
 
 def test_kept_runs_are_compared_by_the_epochs_they_declare(tmp_path: Path) -> None:
