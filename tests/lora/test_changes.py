@@ -68,6 +68,22 @@ def test_another_format_alone_is_rounding(tmp_path: Path) -> None:
     assert changes(*paths)["fc"].signal == 0
 
 
+@pytest.mark.parametrize(("dtype", "factor"), [(torch.bfloat16, 2.5), (torch.float32, 0.1)])
+@pytest.mark.parametrize("size", [64, 256])
+def test_directions_above_rounding_are_counted(
+    tmp_path: Path, size: int, dtype: torch.dtype, factor: float
+) -> None:
+    """A training that starts from stored bfloat16 weights has no rounding of the base in it."""
+    torch.manual_seed(0)
+    base = (0.02 * torch.randn(size, size)).bfloat16()
+    U, V = (torch.linalg.qr(torch.randn(size, 12)).Q for _ in range(2))
+    rounding = 0.02 * 2.0**-8 * 2 * size**0.5 / 12**0.5
+    change = factor * rounding * (U * torch.linspace(2, 1, 12)) @ V.mT
+    tuned = (base + change).to(dtype)
+    paths = checkpoints(tmp_path, {"fc.weight": base}, {"fc.weight": tuned})
+    assert changes(*paths)["fc"].signal == 12
+
+
 def test_experts_are_one_matrix_each(tmp_path: Path) -> None:
     torch.manual_seed(0)
     base = {"mlp.experts.gate_up": torch.randn(3, 8, 5)}

@@ -91,11 +91,36 @@ def planted(tmp_path: Path, size: float) -> tuple[Path, Path]:
     ("size", "positions"), [(100.0, "1"), (38.5, "3"), (0.5, ""), (36.5, "5"), (31.5, "10")]
 )
 def test_a_planted_direction_is_an_intruder(tmp_path: Path, size: float, positions: str) -> None:
-    row = intruders(*planted(tmp_path, size), against=40).loc["fc"]
+    row = intruders(*planted(tmp_path, size)).loc["fc"]
     assert (row["intruders"], row["positions"]) == (bool(positions), positions)
     assert row["lowest_cosine"] == pytest.approx(0 if positions else 1, abs=1e-5)
 
 
 def test_what_intruders_refuse(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="expected 1 <= top <= against"):
-        intruders(*planted(tmp_path, 1.0), top=20, against=10)
+    with pytest.raises(ValueError, match="expected top >= 1 and below"):
+        intruders(*planted(tmp_path, 1.0), top=0)
+
+
+@pytest.mark.parametrize("old", [True, False])
+def test_an_old_direction_that_grew_is_no_intruder(tmp_path: Path, old: bool) -> None:
+    """Algorithm 1 of shuttleworth2024 compares with all directions of the base, the last ones too.
+
+    The adapter adds to direction 180 of 200, or to the sum of directions 170 to 179.
+    """
+    torch.manual_seed(0)
+    U, V = (torch.linalg.qr(torch.randn(size, 200)).Q for size in (220, 200))
+    W = (U * torch.linspace(2, 1, 200)) @ V.mT
+    grown = U[:, 180] if old else U[:, 170:180].sum(1) / 10**0.5
+    folder = tmp_path / "a"
+    folder.mkdir()
+    pair = {"A": V[:, 180][None], "B": 3 * grown[:, None]}
+    names = {f"base_model.model.fc.lora_{s}.weight": f.contiguous() for s, f in pair.items()}
+    save_file(names, folder / "adapter_model.safetensors")
+    (folder / "adapter_config.json").write_text('{"r": 1, "lora_alpha": 1, "peft_type": "LORA"}')
+    save_file({"fc.weight": W.contiguous()}, tmp_path / "base.safetensors")
+    row = intruders(folder, tmp_path / "base.safetensors").loc["fc"]
+    U0 = torch.linalg.svd(W, full_matrices=False).U
+    U1 = torch.linalg.svd(W + pair["B"] @ pair["A"], full_matrices=False).U
+    cosines = (U1[:, :10].mT @ U0).abs().amax(1)
+    assert row["intruders"] == int((cosines < 0.5).sum()) == (not old)
+    assert row["lowest_cosine"] == pytest.approx(float(cosines.min()), abs=1e-3)

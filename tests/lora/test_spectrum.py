@@ -74,17 +74,14 @@ def test_planted_directions_are_signal(known: int | None) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("spread", [0.0, 2.0])
-def test_rounding_of_two_checkpoints_stays_below_its_level(
-    dtype: torch.dtype, spread: float
-) -> None:
+def test_rounding_of_a_checkpoint_stays_below_its_level(dtype: torch.dtype, spread: float) -> None:
     """Rows differ in size by up to `spread` decades; the level is above, and not twice as high."""
     sizes = 10 ** torch.linspace(0, spread, 200, dtype=torch.float64)[:, None]
-    before = sizes * noise(200, 300, 1)
-    after = before * (1 + 1e-3 * noise(200, 300, 2))
-    stored = before.to(dtype), after.to(dtype)
-    errors = (stored[1].double() - after) - (stored[0].double() - before)
-    level, norm = rounding_level(*stored), float(torch.linalg.matrix_norm(errors, 2))
-    assert norm < level < 2.5 * norm
+    weights = sizes * noise(200, 300, 1)
+    stored = weights.to(dtype)
+    level = rounding_level(stored)
+    norm = float(torch.linalg.matrix_norm(stored.double() - weights, 2))
+    assert norm < level < 1.8 * norm
 
 
 def test_weights_below_the_smallest_normal_number_round_as_coarsely_as_there() -> None:

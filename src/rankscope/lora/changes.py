@@ -169,7 +169,7 @@ def decomposed(
         m,
         n,
         rest=0.0 if rank == min(m, n) else float(result.remainder_norm),
-        rounding=rounding_level(before, after),
+        rounding=rounding_level(after),
         kind=kind,
     )
     return Directions(result.U, result.Vh, spectrum)
@@ -199,4 +199,4 @@ def _spectrum(before: Tensor, after: Tensor, kind: str, count: int | None) -> Sp
     if count is not None and count < min(m, n):
         return decomposed(before, after, kind=kind, max_rank=count).spectrum
     S = singular_values(difference(after, before))
-    return Spectrum(S, m, n, rounding=rounding_level(before, after), kind=kind)
+    return Spectrum(S, m, n, rounding=rounding_level(after), kind=kind)

@@ -2,6 +2,8 @@
 
 import pandas as pd
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from rankscope.checkpoints import Checkpoint, open_checkpoint
 from rankscope.checkpoints.files import StrPath
@@ -12,10 +14,12 @@ from rankscope.lora.factors import core
 from rankscope.lora.spectrum import Spectrum
 from rankscope.lora.targets import read_target, targets
 from rankscope.matrices import Product, product_change
-from rankscope.spectra import leading
+from rankscope.spectra import leading, svd
 
-INTRUDER = 0.5  # cosine with every leading direction of the base below which one is new
-TOP, AGAINST = 10, 128
+INTRUDER = 0.5  # cosine with every direction of the base below which one is new
+TOP = 10
+FIRST = 128  # directions of the base that are compared before all of them are computed
+ZERO = 1e-6  # values below this share of the largest have directions that rounding chose
 
 
 def used_directions(adapter: StrPath | Adapter) -> pd.DataFrame:
@@ -84,19 +88,16 @@ def intruders(
     base: StrPath | Checkpoint,
     *,
     top: int = TOP,
-    against: int = AGAINST,
     below: float = INTRUDER,
 ) -> pd.DataFrame:
     """Return how many leading directions of base + adapter are new to the base, by module.
 
-    An intruder is one of the `top` left singular vectors whose cosine with each of the base's
-    `against` leading ones is below `below` (Shuttleworth et al. 2024). The columns are intruders,
-    their positions from 1, and the smallest of the largest cosines.
+    An intruder is one of the `top` left singular vectors whose cosine with each of the base's is
+    below `below` (Shuttleworth et al. 2024, Algorithm 1). The columns are intruders, their
+    positions from 1, and the smallest of the largest cosines.
     """
-    if top < 1 or against < top or not 0 < below <= 1:
-        raise ValueError(
-            f"expected 1 <= top <= against, below in (0, 1]: {top}, {against}, {below}"
-        )
+    if top < 1 or not 0 < below <= 1:
+        raise ValueError(f"expected top >= 1 and below in (0, 1], got {top} and {below}")
     adapter = adapter if isinstance(adapter, Adapter) else open_adapter(adapter)
     base = base if isinstance(base, Checkpoint) else open_checkpoint(base)
     rows = {}
@@ -104,9 +105,7 @@ def intruders(
         product = adapter.product(module)
         W0 = target.matrix(read_target(base, target)).double()
         W = W0 + product.left @ product.right.mT
-        k = min(W.shape)
-        known, tuned = leading(W0.float(), min(against, k)).U, leading(W.float(), min(top, k)).U
-        cosines = (tuned.mT @ known).abs().amax(1)
+        cosines = _nearest(leading(W.float(), min(top, *W.shape)).U, W0.float())
         places = [i + 1 for i, cosine in enumerate(cosines.tolist()) if cosine < below]
         rows[module] = {
             **shape_column(*W.shape),
@@ -115,6 +114,22 @@ def intruders(
             "lowest_cosine": float(cosines.min()),
         }
     return table_of(rows)
+
+
+def _nearest(U: Float[Tensor, "m r"], W0: Float[Tensor, "m n"]) -> Float[Tensor, " r"]:
+    """Return the largest cosine of each direction with any left singular vector of W0.
+
+    Squared cosines add up to 1 at most. The leading vectors are enough where no other can be nearer
+    by that.
+    """
+    k = min(W0.shape)
+    if k > FIRST:
+        squares = (U.mT @ leading(W0, FIRST).U).square()
+        if bool((1 - squares.sum(1) <= squares.amax(1)).all()):
+            return squares.amax(1).sqrt()
+    whole = svd(W0)
+    known = whole.U[:, ZERO * whole.S[0] < whole.S]
+    return (U.mT @ known.to(U)).abs().amax(1)
 
 
 def _ranges(places: list[int]) -> str:

@@ -27,7 +27,7 @@ ROWS = 256  # of a weight whose rounding is looked at together
 class Spectrum:
     """Leading singular values S of an m x n change, and the Frobenius norm `rest` of what is left.
 
-    rounding: size that a singular value can have by the rounding of the stored weights alone.
+    rounding: size that a singular value can have by the rounding of the tuned weights alone.
     kind: kind of the matrix, such as "linear", "conv" or "embedding".
     """
 
@@ -118,26 +118,25 @@ def _largest(m: int, n: int) -> float:
     return math.sqrt((rows + columns) ** 2 + TRACY_WIDOM_99 * width)
 
 
-def rounding_level(*weights: Float[Tensor, "m n"]) -> float:
-    """Spectral norm that the rounding errors of stored weights can add to their difference.
+def rounding_level(W: Float[Tensor, "m n"]) -> float:
+    """Spectral norm that the rounding errors of stored weights can have.
 
     A number whose format has spacing d around it is off by up to d/2, with variance d^2 / 12. For a
     matrix of independent entries with variances v, the spectral norm is about sqrt(the largest row
     sum of v) + sqrt(the largest column sum). Rows of different size round differently.
     """
-    rows, columns = (torch.zeros(size, dtype=torch.float64) for size in weights[0].shape)
-    if weights[0].numel() == 0:
+    if W.numel() == 0:
         return 0.0
-    for W in weights:
-        W = W if W.dtype in EXPONENTS else W.float()
-        limits = torch.finfo(W.dtype)
-        for start in range(0, len(W), ROWS):
-            part = slice(start, start + ROWS)
-            powers = _powers_of_two(W[part].cpu())
-            # Below the smallest normal number weights round as coarsely as there.
-            powers = powers.clamp(min=limits.smallest_normal).double().mul_(limits.eps).square_()
-            rows[part] += powers.sum(1)
-            columns += powers.sum(0)
+    W = W if W.dtype in EXPONENTS else W.float()
+    limits = torch.finfo(W.dtype)
+    rows, columns = (torch.zeros(size, dtype=torch.float64) for size in W.shape)
+    for start in range(0, len(W), ROWS):
+        part = slice(start, start + ROWS)
+        powers = _powers_of_two(W[part].cpu())
+        # Below the smallest normal number weights round as coarsely as there.
+        powers = powers.clamp(min=limits.smallest_normal).double().mul_(limits.eps).square_()
+        rows[part] = powers.sum(1)
+        columns += powers.sum(0)
     return math.sqrt(float(rows.max()) / 12) + math.sqrt(float(columns.max()) / 12)
 
 
