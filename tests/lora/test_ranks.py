@@ -118,7 +118,7 @@ def test_rounding(round_to: Rounding, allowed: set[int]) -> None:
         "a": spectrum(*(0.9**k for k in range(20)), m=40, n=30),
         "b": spectrum(*(0.5**k for k in range(20)), m=20, n=20),
     }
-    for rules in ({"energy": 0.9}, {"budget": 1000}, {"max_rank": 9}, {"error": 0.05}):
+    for rules in ({"energy": 0.9}, {"budget": 1000}, {"max_rank": 16}, {"error": 0.05}):
         ranks = choose_ranks(spectra, round_to=round_to, **rules)
         assert set(ranks.values()) <= allowed and any(ranks.values())
         plain = choose_ranks(spectra, **rules)
@@ -127,6 +127,14 @@ def test_rounding(round_to: Rounding, allowed: set[int]) -> None:
         else:
             assert all(ranks[name] >= plain[name] for name in spectra)
     assert [rounded_up(rank, "vllm") for rank in (0, 1, 2, 9, 200, 600)] == [0, 1, 8, 16, 256, 512]
+
+
+@pytest.mark.parametrize(("round_to", "largest"), [(1, 20), (8, 16), ("vllm", 16)])
+def test_no_rank_is_rounded_above_the_largest(round_to: Rounding, largest: int) -> None:
+    spectra = {"w": spectrum(*(0.99**k for k in range(30)), m=40, n=30)}
+    for rules in ({}, {"energy": 0.99}, {"budget": 10_000}):
+        assert choose_ranks(spectra, max_rank=20, round_to=round_to, **rules) == {"w": largest}
+    assert choose_ranks(spectra, max_rank=600, round_to="vllm") == {"w": 32}
 
 
 def test_too_few_known_directions_are_not_enough_by_silence() -> None:
@@ -145,6 +153,7 @@ def test_too_few_known_directions_are_not_enough_by_silence() -> None:
         ({"max_rank": 0}, "max_rank: expected 1"),
         ({"budget": 0}, "budget is a number of parameters"),
         ({"round_to": 0}, "rounded to a multiple"),
+        ({"round_to": 8, "max_rank": 7}, "largest rank of 7 leaves none"),
     ],
 )
 def test_impossible_rules(rules: dict[str, float], message: str) -> None:

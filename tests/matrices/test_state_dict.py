@@ -55,7 +55,15 @@ def test_layers_of_a_transformer() -> None:
     assert products(model.state_dict()) == {}
 
 
-EMBEDDINGS = ("wte", "wpe", "embed_tokens", "tok_emb", "token_embedding", "embeddings")
+EMBEDDINGS = (
+    "wte",
+    "wpe",
+    "relative_attention_bias",
+    "embed_tokens",
+    "tok_emb",
+    "token_embedding",
+    "embeddings",
+)
 OTHERS = ("embed_out", "fc", "time_mlp", "member", "lm_head")
 
 

@@ -61,6 +61,13 @@ def lora(
     prefix: Annotated[
         str, typer.Option(help="Put before module names, such as 'transformer.' or 'lora_unet'.")
     ] = "",
+    transformers: Annotated[
+        bool,
+        typer.Option(
+            "--transformers",
+            help="Name modules as transformers loads them; it renames those of some checkpoints.",
+        ),
+    ] = False,
     dtype: Annotated[
         Literal["float32", "bfloat16", "float16"], typer.Option(help="Format of the factors.")
     ] = "float32",
@@ -98,8 +105,9 @@ def lora(
         "--out": out, "--base": base, "--energy": energy, "--error": error, "--noise": noise,
         "--max-rank": max_rank != MAX_RANK, "--budget": budget, "--round": round_to != "1",
         "--resize": resize, "--merge": merge, "--names": names,
-        "--prefix": prefix != "", "--dtype": dtype != "float32", "--matrices-only": matrices_only,
-        "--pattern": pattern, "--figure": figure, "--overwrite": overwrite,
+        "--prefix": prefix != "", "--transformers": transformers, "--dtype": dtype != "float32",
+        "--matrices-only": matrices_only, "--pattern": pattern, "--figure": figure,
+        "--overwrite": overwrite,
     }  # fmt: skip
     for option, value in given.items():
         if value is None or value is False:  # 0 is a value
@@ -114,9 +122,10 @@ def lora(
     elif task == TUNED:
         _refuse_adapters(paths[0], paths[1])
         rules |= {"error": error, "noise": noise, "max_rank": max_rank or None}
-        options = {"dtype": dtype, "prefix": prefix, "matrices_only": matrices_only}
+        model = tasks.model_of(paths[0]) if transformers else None
+        options = {"model": model, "prefix": prefix, "matrices_only": matrices_only}
         tasks.write_adapter(
-            (paths[0], paths[1]), out, rules, options, overwrite=overwrite, json=json
+            (paths[0], paths[1]), out, rules, options, dtype, overwrite=overwrite, json=json
         )
     elif task == MERGED:
         tasks.write_merged(paths[0], base, out, overwrite=overwrite)
@@ -137,7 +146,7 @@ OPTIONS: dict[str, set[str]] = {
     DIFFERENCE: set(),
     TUNED: {
         *("--out", "--energy", "--error", "--noise", "--max-rank", "--budget", "--round"),
-        *("--prefix", "--dtype", "--matrices-only", "--overwrite"),
+        *("--prefix", "--transformers", "--dtype", "--matrices-only", "--overwrite"),
     },
     MERGED: {"--out", "--base", "--merge", "--overwrite"},
     RESIZED: {

@@ -22,6 +22,7 @@ def write_adapter(
     out: Path | None,
     rules: Mapping[str, Any],
     options: Mapping[str, Any],
+    dtype: str,
     *,
     overwrite: bool,
     json: bool,
@@ -30,12 +31,22 @@ def write_adapter(
 
     base, tuned = pair
     if out is None:
-        _plan(base, tuned, rules, json=json)
+        _plan(base, tuned, rules, options, json=json)
         return
     with _progress() as report:
-        result = extract(base, tuned, out, **rules, **options, overwrite=overwrite, progress=report)
+        result = extract(
+            base,
+            tuned,
+            out,
+            **rules,
+            **options,
+            dtype=dtype,
+            overwrite=overwrite,
+            progress=report,
+        )
     _show(result.table, json, title=f"{tuned} - {base}")
     _name_left_out(result.left_out)
+    _name_limited(result.table, rules)
     limit = "" if rules["budget"] is None else f" of a budget of {rules['budget']}"
     whole = ""
     if result.saved_parameters:
@@ -48,10 +59,25 @@ def write_adapter(
     )
 
 
-def _plan(base: str, tuned: str, rules: Mapping[str, Any], *, json: bool) -> None:
+def model_of(base: str) -> Any:
+    """Return the model that transformers builds from the configuration of a base."""
+    from rankscope.checkpoints import open_checkpoint
+    from rankscope.lora.loaded_names import transformers_model
+
+    return transformers_model(open_checkpoint(base))
+
+
+def _plan(
+    base: str,
+    tuned: str,
+    rules: Mapping[str, Any],
+    options: Mapping[str, Any],
+    *,
+    json: bool,
+) -> None:
     from rankscope.lora import plan
 
-    table = plan(base, tuned, **rules)
+    table = plan(base, tuned, **rules, **options)
     if table.empty:
         raise ValueError(f"no matrix changed from {base} to {tuned}; compare other checkpoints")
     default = {"max_rank": MAX_RANK, "round_to": 1}
@@ -59,6 +85,7 @@ def _plan(base: str, tuned: str, rules: Mapping[str, Any], *, json: bool) -> Non
     shown = table if chosen else table.drop(columns=["rank", "error"])
     _show(shown, json, title=f"{tuned} - {base}")
     _name_left_out(table.attrs["left_out"])
+    _name_limited(table, rules)
     if chosen:
         typer.echo(
             f"{table.attrs['parameters']} parameters in factors; the error of their changes "
@@ -75,6 +102,19 @@ def _plan(base: str, tuned: str, rules: Mapping[str, Any], *, json: bool) -> Non
 
 def _name_left_out(reasons: Mapping[str, str]) -> None:
     warn([f"left out: {name}: {reason}" for name, reason in reasons.items()])
+
+
+def _name_limited(table: "pd.DataFrame", rules: Mapping[str, Any]) -> None:
+    """Say how many matrices have a larger error than asked for, and which limits are the cause."""
+    energy, error = rules["energy"], rules["error"]
+    if energy is None and error is None:
+        return
+    allowed = error if energy is None else (1 - energy) ** 0.5
+    count = int((table["error"] > allowed * (1 + 1e-6)).sum())
+    limits = [f"--max-rank {rules['max_rank']}"] * (rules["max_rank"] is not None)
+    limits += ["--noise"] * rules["noise"]
+    if count:
+        warn([f"{count} matrices have a larger error than asked for, by {' and '.join(limits)}"])
 
 
 def _progress() -> Any:

@@ -5,11 +5,19 @@ from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Float, Num
-from torch import Tensor
+from torch import Tensor, nn
 
 from rankscope.checkpoints import Checkpoint, StoredTensor, natural_order, open_checkpoint
 from rankscope.checkpoints.files import StrPath
 from rankscope.lora.adapter import is_adapter
+from rankscope.lora.loaded_names import (
+    assumed_ties,
+    has_unknown_ties,
+    is_token_table,
+    loaded_names,
+    tied_names,
+    without_factors,
+)
 from rankscope.lora.spectrum import Spectrum, rounding_level
 from rankscope.matrices import difference
 from rankscope.matrices.reading import Reading
@@ -19,29 +27,36 @@ from rankscope.spectra import leading as leading_part
 from rankscope.spectra import singular_values
 
 MAX_RANK = 64  # directions that are computed if nothing else is asked for
+JOINED = "the model has no such tensor, or joins it with others when it is loaded"
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
     """Two checkpoints of one model, read side by side, one tensor at a time.
 
-    names: for each tensor that both have, its name in the base and in the tuned checkpoint.
-    readings: how their matrices are read, with the tuned checkpoint's names.
+    names: stored names, in the base and in the tuned checkpoint, by the name in the model.
+    ties: further names in the model of tensors that are stored once.
+    readings: how the matrices are read, by the names in the model.
     left_out: why other tensors are not compared.
+    unknown_ties: tensors that the model has under names which are not known.
+    without_factors: tensors that are known to be of no layer which can have factors.
     """
 
     base: Checkpoint
     tuned: Checkpoint
     names: Mapping[str, tuple[str, str]]
+    ties: Mapping[str, str]
     readings: tuple[Reading, ...]
     left_out: Mapping[str, str]
+    unknown_ties: frozenset[str]
+    without_factors: frozenset[str]
     _latest: dict[str, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     def pair(self, tensor: str) -> tuple[Num[Tensor, "..."], Num[Tensor, "..."]]:
         """Read a tensor before and after; the latest pair stays in memory."""
         if tensor not in self._latest:
             self._latest.clear()
-            base_name, tuned_name = self.names[tensor]
+            base_name, tuned_name = self.names[self.ties.get(tensor, tensor)]
             pair = self.base.read(base_name), self.tuned.read(tuned_name)
             for checkpoint, weight in zip((self.base, self.tuned), pair, strict=True):
                 if weight.is_floating_point() and not bool(weight.isfinite().all()):
@@ -50,6 +65,10 @@ class Changes:
                     )
             self._latest[tensor] = pair
         return self._latest[tensor]
+
+    def stored(self, tensor: str) -> StoredTensor:
+        """Return what the tuned checkpoint says of a tensor."""
+        return self.tuned.tensors[self.names[self.ties.get(tensor, tensor)][1]]
 
     def matrix(self, reading: Reading) -> tuple[Num[Tensor, "m n"], Num[Tensor, "m n"]]:
         """Read a matrix before and after."""
@@ -63,8 +82,18 @@ class Changes:
         return not torch.equal(before.to(dtype), after.to(dtype))
 
 
-def open_changes(base: StrPath | Checkpoint, tuned: StrPath | Checkpoint) -> Changes:
-    """Return what two checkpoints of one model have in common; only headers are read."""
+def open_changes(
+    base: StrPath | Checkpoint,
+    tuned: StrPath | Checkpoint,
+    *,
+    model: nn.Module | None = None,
+    prefix: str = "",
+) -> Changes:
+    """Return what two checkpoints of one model have in common; only headers are read.
+
+    model: the model as it is loaded, whose names are taken; it may be on the meta device.
+    prefix: put before the names of the checkpoints, if no model is given.
+    """
     base, tuned = (
         source if isinstance(source, Checkpoint) else open_checkpoint(source)
         for source in (base, tuned)
@@ -81,9 +110,13 @@ def open_changes(base: StrPath | Checkpoint, tuned: StrPath | Checkpoint) -> Cha
     before = _with_prefix_of(before, after)
     left_out: dict[str, str] = {}
     names: dict[str, tuple[str, str]] = {}
+    plain = {stored: name for name, stored in after.items()}
+    tied_in_file: dict[str, str] = {}
     for name, tuned_name in after.items():
-        if tuned.tensors[tuned_name].tied_to is not None:
-            continue  # the name that is stored first stands for both
+        first = tuned.tensors[tuned_name].tied_to
+        if first is not None:
+            tied_in_file[name] = plain[first]  # which stands for both
+            continue
         reason = _why_not(name, before, base, tuned.tensors[tuned_name])
         if reason is None:
             names[name] = (before[name], tuned_name)
@@ -100,12 +133,28 @@ def open_changes(base: StrPath | Checkpoint, tuned: StrPath | Checkpoint) -> Cha
             f"{base.source} and {tuned.source} have no tensor in common; the first are "
             f"{next(iter(before), None)!r} and {next(iter(after), None)!r}"
         )
-    shapes = {n: tuned.tensors[t] for n, (_, t) in names.items()}
+    if model is None:
+        names = {f"{prefix}{name}": pair for name, pair in names.items()}
+        ties = {f"{prefix}{name}": f"{prefix}{first}" for name, first in tied_in_file.items()}
+        config = tuned.metadata.get("config") or {}
+        unknown, unfit = not ties and has_unknown_ties(config), frozenset[str]()
+        ties = ties or assumed_ties(config, names)
+    else:
+        in_model = loaded_names(model, list(names))
+        left_out |= {name: JOINED for name in names if name not in in_model}
+        names = {loaded: names[name] for name, loaded in in_model.items()}
+        ties, unknown = tied_names(model, names), False
+        unfit = without_factors(model)
+    tables = frozenset(name for name in names if unknown and is_token_table(name))
+    ties = {name: first for name, first in ties.items() if first in names and first not in tables}
+    return Changes(base, tuned, names, ties, _readings(tuned, names), left_out, tables, unfit)
+
+
+def _readings(tuned: Checkpoint, names: Mapping[str, tuple[str, str]]) -> tuple[Reading, ...]:
+    shapes = {name: tuned.tensors[stored] for name, (_, stored) in names.items()}
     empty = {n: torch.empty(t.shape, dtype=t.dtype, device="meta") for n, t in shapes.items()}
-    manifest = assumed_manifest(empty)
-    whole = (r for r in manifest.readings if r.part_of is None)
-    readings = tuple(sorted(whole, key=lambda reading: natural_order(reading.name)))
-    return Changes(base, tuned, names, readings, left_out)
+    whole = (r for r in assumed_manifest(empty).readings if r.part_of is None)
+    return tuple(sorted(whole, key=lambda reading: natural_order(reading.name)))
 
 
 def _plain_names(checkpoint: Checkpoint) -> dict[str, str]:
@@ -156,6 +205,11 @@ class Directions:
     spectrum: Spectrum
 
 
+def known_directions(max_rank: int | None) -> int | None:
+    """Return how many directions are computed for a largest rank; the noise floor needs some."""
+    return None if max_rank is None else max(max_rank, MAX_RANK)
+
+
 def decomposed(
     before: Num[Tensor, "m n"], after: Num[Tensor, "m n"], *, kind: str, max_rank: int | None
 ) -> Directions:
@@ -176,13 +230,19 @@ def decomposed(
 
 
 def changes(
-    base: StrPath | Checkpoint, tuned: StrPath | Checkpoint, *, leading: int | None = MAX_RANK
+    base: StrPath | Checkpoint,
+    tuned: StrPath | Checkpoint,
+    *,
+    leading: int | None = MAX_RANK,
+    model: nn.Module | None = None,
 ) -> dict[str, Spectrum]:
     """Return the spectrum of tuned - base of every matrix that changed, by its name.
 
     leading: number of singular values; the norm of what is left is known too. None means all.
+    model: the model as it is loaded, if it has other names than its checkpoints; it may be on the
+        meta device.
     """
-    return dict(spectra_of(open_changes(base, tuned), leading=leading))
+    return dict(spectra_of(open_changes(base, tuned, model=model), leading=leading))
 
 
 def spectra_of(both: Changes, *, leading: int | None) -> Iterator[tuple[str, Spectrum]]:

@@ -1,5 +1,7 @@
 """Columns of the tables: what each says of the spectrum of a change."""
 
+import math
+
 import pandas as pd
 
 from rankscope import metrics
@@ -26,7 +28,20 @@ def rank_columns(spectrum: Spectrum) -> Row:
     }
 
 
-def noise_columns(spectrum: Spectrum) -> Row:
+def approximation_columns(spectrum: Spectrum, rank: int | None) -> Row:
+    """Return what is known of a change, and the rank and error of its approximation.
+
+    Without a rank, the change gets no factors.
+    """
+    return {
+        **shape_column(spectrum.m, spectrum.n),
+        **_noise_columns(spectrum),
+        "rank": rank,
+        "error": math.nan if rank is None else spectrum.error(rank),
+    }
+
+
+def _noise_columns(spectrum: Spectrum) -> Row:
     """Return norm, energy ranks, noise floor, and how many singular values are above it."""
     half, most, nearly_all = spectrum.energy_ranks()
     all_above = len(spectrum.S) == spectrum.signal and not spectrum.complete
@@ -42,4 +57,7 @@ def noise_columns(spectrum: Spectrum) -> Row:
 
 def table_of(rows: dict[str, Row]) -> pd.DataFrame:
     """Return one row per matrix."""
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("matrix")
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("matrix")
+    if "rank" in table:  # None stays, and the others stay whole numbers
+        table["rank"] = pd.Series({name: row["rank"] for name, row in rows.items()}, dtype=object)
+    return table

@@ -9,6 +9,10 @@ from rankscope.matrices.reading import Reading
 # Kinds of matrices for which PEFT has layers with two factors.
 FACTORED = ("linear", "conv")
 EXPERTS = "a stack of experts; PEFT's adapters of stacks are not written"
+TIED = (
+    "the model uses it under other names too, which its checkpoint does not tell; pass "
+    "--transformers, or the model"
+)
 
 
 @dataclass(frozen=True)
@@ -29,7 +33,11 @@ class Placement:
 
 def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
     """Return the place of each tensor; with `matrices_only`, all but factors are left out."""
-    weights = (r for r in both.readings if r.parameter.endswith(".weight"))
+    weights = (
+        r
+        for r in both.readings
+        if r.parameter.endswith(".weight") and r.parameter not in both.without_factors
+    )
     packed = {owner(r.parameter) for r in both.readings if r.kind == "attention"}
     # A packed attention is stored whole, with the output projection inside it.
     factored = tuple(
@@ -41,14 +49,18 @@ def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
     saved: dict[str, list[str]] = {}
     biases: list[str] = []
     left_out: dict[str, str] = {}
-    for name in both.names:
+    for name in (*both.names, *both.ties):
         module = next((p for p in packed if _inside(owner(name), [p])), owner(name))
         if name in with_factors:
             continue
         if matrices_only:
             left_out[name] = "no matrix of a layer with factors, and only those are wanted"
+        elif both.ties.get(name) in with_factors:
+            left_out[name] = f"it is tied to {both.ties[name]!r}, which has factors"
         elif name in experts:
             left_out[name] = EXPERTS
+        elif name in both.unknown_ties:
+            left_out[name] = TIED
         elif module in layers:
             if name.endswith(".bias"):
                 biases.append(name)
@@ -58,25 +70,37 @@ def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
             left_out[name] = "a parameter of its own in a module whose layers have factors"
         else:
             saved.setdefault(module, []).append(name)
+    # PEFT replaces all modules whose names end like one in `modules_to_save`.
+    clashing = {layer for layer in layers if layer.endswith(tuple(saved))}
+    for layer in clashing:
+        saved[layer] = [name for name in both.names if owner(name) == layer]
+    # A tensor with two names is held by either.
+    held = {both.ties.get(name, name) for names in saved.values() for name in names}
     return Placement(
-        factored, {m: tuple(names) for m, names in saved.items()}, tuple(biases), left_out
+        factored=tuple(r for r in factored if owner(r.parameter) not in clashing),
+        saved={module: tuple(names) for module, names in saved.items()},
+        biases=tuple(name for name in biases if owner(name) not in clashing),
+        left_out={n: why for n, why in left_out.items() if both.ties.get(n, n) not in held},
     )
 
 
-def saved_modules(both: Changes, places: Placement, prefix: str = "") -> dict[str, tuple[str, ...]]:
+def saved_modules(both: Changes, places: Placement) -> dict[str, tuple[str, ...]]:
     """Return the tensors of the modules that changed and are stored whole, by module.
 
     PEFT takes a name in `modules_to_save` for all modules whose names end alike, and then needs
     the tensors of each. Those that did not change are stored too.
     """
     changed = [m for m, names in places.saved.items() if any(map(both.changed, names))]
-    ends = tuple(f"{prefix}{module}" for module in changed)
-    return {m: names for m, names in places.saved.items() if f"{prefix}{m}".endswith(ends)}
+    return {m: names for m, names in places.saved.items() if m.endswith(tuple(changed))}
 
 
 def left_out(both: Changes, places: Placement) -> dict[str, str]:
     """Return the tensors that changed, or cannot be compared, and that an adapter cannot hold."""
-    changed = {name: why for name, why in places.left_out.items() if both.changed(name)}
+    changed = {
+        name: why
+        for name, why in places.left_out.items()
+        if both.ties.get(name) not in places.left_out and both.changed(name)
+    }
     return {**both.left_out, **changed}
 
 

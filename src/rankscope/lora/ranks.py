@@ -32,10 +32,11 @@ def choose_ranks(
     noise: take no direction whose singular value is below the noise floor.
     budget: number of parameters of all factors together. It goes where it lowers the total squared
         error most per parameter.
-    round_to: round ranks up to multiples of this, or to those that vLLM accepts. Directions that a
-        matrix does not have are zeros.
+    round_to: round ranks up to multiples of this, or to those that vLLM accepts, but `max_rank`
+        down. Directions that a matrix does not have are zeros.
     """
     _check(energy, error, max_rank, budget, round_to)
+    max_rank = None if max_rank is None else rounded_down(max_rank, round_to)
     limits = {name: _limit(s, noise=noise, max_rank=max_rank) for name, s in spectra.items()}
     if budget is not None:
         return within_budget(spectra, budget, limits=limits, round_to=round_to)
@@ -148,6 +149,18 @@ def rounded_up(rank: int, round_to: Rounding) -> int:
     if round_to == "vllm":
         return next((allowed for allowed in VLLM if allowed >= rank), VLLM[-1])
     return -(-rank // round_to) * round_to
+
+
+def rounded_down(rank: int, round_to: Rounding) -> int:
+    """Return the largest allowed rank that is not larger; ValueError if there is none."""
+    allowed = rounded_up(rank, round_to)
+    if allowed > rank and round_to == "vllm":
+        allowed = max(smaller for smaller in VLLM if smaller <= rank)
+    elif allowed > rank:
+        allowed -= int(round_to)
+    if allowed == 0:
+        raise ValueError(f"a largest rank of {rank} leaves none that is rounded to {round_to}")
+    return allowed
 
 
 def parameters(spectra: Mapping[str, Spectrum], ranks: Mapping[str, int]) -> int:

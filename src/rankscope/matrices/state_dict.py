@@ -34,7 +34,8 @@ from rankscope.matrices.rules import (
 
 RECURRENT = re.compile(r"weight_(ih|hh|hr)(_l\d+)?(_reverse)?")
 EMBEDDING = re.compile(
-    r"wte|wpe|shared|(\w+_)?emb(d|ed(ding)?s?)?(_(in|tokens|positions|dict))?", re.IGNORECASE
+    r"wte|wpe|shared|relative_attention_bias|(\w+_)?emb(d|ed(ding)?s?)?(_(in|tokens|positions|dict))?",
+    re.IGNORECASE,
 )
 # GPT-2's Conv1D layers; nanoGPT gives the same names to Linear.
 CONV1D = ("c_attn", "c_proj", "c_fc", "q_attn")
