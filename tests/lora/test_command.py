@@ -71,7 +71,19 @@ def test_spectra_of_changes(lora: Command, pair: tuple[Path, Path]) -> None:
     ]
     code, out, err = lora(*pair)
     assert code == 0 and "30x20" in out and "signal" in out and "rank" not in out
-    assert err.startswith("choose ranks by --energy")
+    assert "90% of a change's energy: 2 to 3; 99% takes 2 to 3" in err
+    assert "signal is the number of directions above the noise floor: 2 to 3" in err
+    assert "choose ranks by --energy" in err
+
+
+def test_limits_that_keep_the_error_large_are_named(
+    lora: Command, pair: tuple[Path, Path], tmp_path: Path
+) -> None:
+    sentence = "1 of 2 matrices miss the error asked for because of --max-rank 2"
+    for place in ((), ("-o", tmp_path / "adapter", "--overwrite")):
+        rule = (*pair, *place, "--energy", "0.9999999", "--max-rank")
+        assert sentence in lora(*rule, "2")[2]
+        assert "asked for" not in lora(*rule, "3")[2]
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,13 @@ def test_what_extract_refuses(tmp_path: Path) -> None:
         extract(base, tuned, out, dtype="int8")
     with pytest.raises(ValueError, match="no module has a rank above 0"):
         extract(base, tuned, out, budget=1)
+    with pytest.raises(ValueError, match="leave out the prefix"):
+        extract(base, tuned, out, model=torch.nn.Linear(2, 2), prefix="x.")
+    noisy = {"fc.weight": torch.randn(40, 40, generator=torch.Generator().manual_seed(0))}
+    save_file({"fc.weight": torch.zeros(40, 40)}, tmp_path / "zeros.safetensors")
+    save_file(noisy, tmp_path / "noisy.safetensors")
+    with pytest.raises(ValueError, match="no direction of any change is above the noise floor"):
+        extract(tmp_path / "zeros.safetensors", tmp_path / "noisy.safetensors", out, noise=True)
     save_file({"other.weight": torch.ones(3, 3)}, tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match="have no tensor in common"):
         extract(base, tmp_path / "other.safetensors", out)

@@ -72,6 +72,12 @@ def test_planted_directions_are_signal(known: int | None) -> None:
     assert spectrum_of(planted + noise(120, 150), known=known).signal == 5
 
 
+@pytest.mark.parametrize(("classes", "signal"), [(1, 1), (4, 4), (15, 15), (16, 0)])
+def test_a_change_of_few_directions_is_not_taken_for_noise(classes: int, signal: int) -> None:
+    """All directions of an output layer can change alike; only many of them look like a bulk."""
+    assert spectrum_of(noise(classes, 64)).signal == signal
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("spread", [0.0, 2.0])
 def test_rounding_of_a_checkpoint_stays_below_its_level(dtype: torch.dtype, spread: float) -> None:

@@ -93,9 +93,27 @@ def _plan(
             err=True,
         )
     elif not json:
+        _explain_columns(table)
         typer.echo(
             "choose ranks by --energy, --error, --noise, --budget or --max-rank, and write an "
             "adapter by -o",
+            err=True,
+        )
+
+
+def _explain_columns(table: "pd.DataFrame") -> None:
+    """Say what the columns tell somebody who chooses ranks: their ranges over all factors."""
+    factored = table[table["rank"].notna()]
+
+    def span(column: str) -> str:
+        values = sorted(factored[column], key=lambda value: int(str(value).lstrip(">=")))
+        return " to ".join(dict.fromkeys((str(values[0]), str(values[-1]))))
+
+    if len(factored):
+        typer.echo(
+            f"r90 is the rank that holds 90% of a change's energy: {span('r90')}; "
+            f"99% takes {span('r99')}\n"
+            f"signal is the number of directions above the noise floor: {span('signal')}",
             err=True,
         )
 
@@ -111,10 +129,10 @@ def _name_limited(table: "pd.DataFrame", rules: Mapping[str, Any]) -> None:
         return
     allowed = error if energy is None else (1 - energy) ** 0.5
     count = int((table["error"] > allowed * (1 + 1e-6)).sum())
-    limits = [f"--max-rank {rules['max_rank']}"] * (rules["max_rank"] is not None)
-    limits += ["--noise"] * rules["noise"]
+    limits = {f"--max-rank {rules['max_rank']}": rules["max_rank"], "--noise": rules["noise"]}
+    causes = " and ".join(option for option, value in limits.items() if value)
     if count:
-        warn([f"{count} matrices have a larger error than asked for, by {' and '.join(limits)}"])
+        warn([f"{count} of {len(table)} matrices miss the error asked for because of {causes}"])
 
 
 def _progress() -> Any:

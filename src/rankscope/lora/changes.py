@@ -94,6 +94,8 @@ def open_changes(
     model: the model as it is loaded, whose names are taken; it may be on the meta device.
     prefix: put before the names of the checkpoints, if no model is given.
     """
+    if model is not None and prefix:
+        raise ValueError("a model has its own names; leave out the prefix")
     base, tuned = (
         source if isinstance(source, Checkpoint) else open_checkpoint(source)
         for source in (base, tuned)

@@ -111,6 +111,11 @@ def extract(
         budget=budget,
         round_to=round_to,
     )
+    if noise and not any(spectrum.signal for spectrum in spectra.values()):
+        raise ValueError(
+            "no direction of any change is above the noise floor, so there is nothing to extract; "
+            "leave out the noise rule to extract the noise"
+        )
     contents = Contents(both, places, ranks, factors)
     save_adapter(
         target, contents.layout, contents.read, config=contents.config(), overwrite=overwrite

@@ -54,7 +54,7 @@ def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
         if name in with_factors:
             continue
         if matrices_only:
-            left_out[name] = "no matrix of a layer with factors, and only those are wanted"
+            left_out[name] = "no matrix with factors, and only those are asked for"
         elif both.ties.get(name) in with_factors:
             left_out[name] = f"it is tied to {both.ties[name]!r}, which has factors"
         elif name in experts:
@@ -67,7 +67,7 @@ def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
             else:
                 left_out[name] = f"PEFT has no place for it beside the factors of {module!r}"
         elif not module or any(_inside(layer, [module]) for layer in layers):
-            left_out[name] = "a parameter of its own in a module whose layers have factors"
+            left_out[name] = "a bare parameter, which an adapter has no place for"
         else:
             saved.setdefault(module, []).append(name)
     # PEFT replaces all modules whose names end like one in `modules_to_save`.

@@ -20,6 +20,7 @@ EXPONENTS = {
     torch.bfloat16: (torch.int16, 0x7F80),
     torch.float16: (torch.int16, 0x7C00),
 }
+SMALLEST_BULK = 16  # directions; all of fewer can be signal, as in the output layer of few classes
 ROWS = 256  # of a weight whose rounding is looked at together
 
 
@@ -96,9 +97,10 @@ def noise_edge(spectrum: Spectrum) -> float:
     A matrix of independent entries of deviation s has singular values up to s (sqrt(m) + sqrt(n)),
     the edge of the Marchenko-Pastur law, plus fluctuations (Johnstone 2001): one noise matrix in a
     hundred is above. The deviation comes from what is left without the values above the edge; they
-    are taken away until none is left to take. A vector has no bulk, so its edge is 0.
+    are taken away until none is left to take. A matrix of few directions has no bulk, so its edge
+    is 0.
     """
-    if min(spectrum.m, spectrum.n) == 1:
+    if min(spectrum.m, spectrum.n) < SMALLEST_BULK:
         return 0.0
     tails, signal = spectrum.tails(), 0
     while (rows := spectrum.m - signal) > 0 and (columns := spectrum.n - signal) > 0:
