@@ -90,7 +90,7 @@ def fine_tunings() -> dict[str, tuple[Tensor, Tensor]]:
 
 def by_rankscope(before: Tensor, after: Tensor) -> Factors:
     """Form the change, decompose it, and find its noise floor, as `extract` does."""
-    result = decomposed(before, after, kind="linear", max_rank=RANK)
+    result = decomposed(before, after, kind="linear", leading=RANK)
     return result.U * result.spectrum.S, result.Vh
 
 
@@ -119,7 +119,7 @@ def resizing(rounds: int = 3) -> None:
         times = seconds(
             {
                 f"rank {rank}": lambda rank=rank: lora.resize(
-                    folder / "adapter", folder / f"rank-{rank}", rank=rank, overwrite=True
+                    folder / "adapter", folder / f"rank-{rank}", max_rank=rank, overwrite=True
                 )
                 for rank in (8, 32)
             },

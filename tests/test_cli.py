@@ -52,8 +52,8 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 LORA = [
     *["--base", "--resize", "--energy", "--merge", "--base", "--diff"],  # in the text
     *["--out", "--base", "--energy", "--error", "--noise", "--max-rank", "--budget"],
-    *["--round", "--resize", "--merge", "--diff", "--names", "--prefix", "--dtype"],
-    *["--matrices-only", "--pattern", "--figure", "--overwrite", "--json", "--help"],
+    *["--round", "--resize", "--merge", "--diff", "--names", "--prefix", "--transformers"],
+    *["--dtype", "--matrices-only", "--pattern", "--figure", "--overwrite", "--json", "--help"],
 ]
 WHERE = ["--data", "--device", "--on"]
 

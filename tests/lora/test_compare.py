@@ -26,7 +26,7 @@ def test_used_directions(tmp_path: Path) -> None:
 def test_the_difference_of_two_adapters(tmp_path: Path) -> None:
     first = peft_adapter(tmp_path / "a")
     second = peft_adapter(tmp_path / "b", lora_alpha=16, use_rslora=True)
-    resize(second, tmp_path / "c", rank=2)
+    resize(second, tmp_path / "c", max_rank=2)
     a, b = peft_changes(), peft_changes(scale=16 / RANK**0.5)
     for path, shrink in ((second, None), (tmp_path / "c", 2)):
         table = difference_of(first, path)

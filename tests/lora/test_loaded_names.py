@@ -1,5 +1,6 @@
 """Adapters for models whose names are not those of their checkpoints, loaded by PEFT."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 
 from lora.tuned_cases import saved
 from rankscope.checkpoints import open_checkpoint
+from rankscope.cli import main
 from rankscope.lora import changes, extract, plan
 from rankscope.lora.loaded_names import transformers_model
 
@@ -101,6 +103,19 @@ def test_all_directions_make_the_tuned_model(
         assert set(result.left_out) == {"vit.embeddings.position_embeddings"}
         return
     torch.testing.assert_close(logits(loaded), logits(tuned), rtol=1e-4, atol=1e-4)
+
+
+def test_the_command_asks_transformers_for_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, paths = pair(neox, tmp_path)
+    capsys.readouterr()
+    for option, name in (([], "embed_out"), (["--transformers"], "lm_head")):
+        arguments = ["rankscope", "lora", *map(str, paths), "--json", *option]
+        monkeypatch.setattr("sys.argv", arguments)
+        with pytest.raises(SystemExit, match="0"):
+            main()
+        assert name in {row["matrix"] for row in json.loads(capsys.readouterr().out)}
 
 
 def test_a_table_with_unknown_names_is_left_out(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ def test_kohya_names_have_no_place_for_whole_modules(tmp_path: Path) -> None:
     tensors = {**peft_tensors(), "base_model.model.head.weight": torch.ones(3, 2)}
     adapter = write_peft(tmp_path / "a", tensors, peft_config())
     with pytest.raises(ValueError, match=r"1 tensors that are no factors, first .*head\.weight"):
-        resize(adapter, tmp_path / "b", rank=2, style="kohya", names=lambda module: module)
+        resize(adapter, tmp_path / "b", max_rank=2, style="kohya", names=lambda module: module)
 
 
 @pytest.mark.parametrize("config", [{}, {"use_rslora": True}, {"alpha_pattern": {"up": 1}}])
@@ -48,7 +48,7 @@ def test_the_best_approximation_of_each_change(
     tmp_path: Path, rank: int, config: dict[str, Any]
 ) -> None:
     source = peft_adapter(tmp_path / "a", **config)
-    result = resize(source, tmp_path / "b", rank=rank)
+    result = resize(source, tmp_path / "b", max_rank=rank)
     before, after = formed(source), formed(tmp_path / "b")
     for module, change in before.items():
         expected = best(change, rank)
@@ -76,7 +76,7 @@ def test_energy_and_budget_give_each_module_its_rank(tmp_path: Path) -> None:
 @pytest.mark.parametrize("alpha", [2.0, None])
 def test_kohya_stays_kohya(tmp_path: Path, alpha: float | None) -> None:
     source, changes = kohya_adapter(tmp_path / "a.safetensors", alpha=alpha)
-    resize(source, tmp_path / "b.safetensors", rank=2)
+    resize(source, tmp_path / "b.safetensors", max_rank=2)
     after = formed(tmp_path / "b.safetensors")
     for module, change in changes.items():
         torch.testing.assert_close(after[module], best(change, 2), rtol=1e-5, atol=1e-5)
@@ -88,12 +88,12 @@ def test_kohya_stays_kohya(tmp_path: Path, alpha: float | None) -> None:
 def test_names_in_both_directions(tmp_path: Path) -> None:
     source = peft_adapter(tmp_path / "a")
     as_kohya = tmp_path / "b.safetensors"
-    resize(source, as_kohya, rank=4, style="kohya", names=lambda m: module_name(m, "lora_te"))
+    resize(source, as_kohya, max_rank=4, style="kohya", names=lambda m: module_name(m, "lora_te"))
     changes = peft_changes()
     expected = {module_name(module, "lora_te"): change for module, change in changes.items()}
     torch.testing.assert_close(formed(as_kohya), expected, rtol=1e-6, atol=1e-5)
     back = {module_name(module, "lora_te"): module for module in changes}
-    resize(as_kohya, tmp_path / "c", rank=4, style="peft", names=back.__getitem__)
+    resize(as_kohya, tmp_path / "c", max_rank=4, style="peft", names=back.__getitem__)
     torch.testing.assert_close(formed(tmp_path / "c"), changes, rtol=1e-6, atol=1e-5)
 
 
@@ -103,23 +103,23 @@ def test_a_module_that_does_nothing_goes(tmp_path: Path) -> None:
     source = peft_adapter(tmp_path / "a")
     config = json.loads((source / "adapter_config.json").read_text())
     write_peft(source, tensors, config)
-    result = resize(source, tmp_path / "b", rank=2)
+    result = resize(source, tmp_path / "b", max_rank=2)
     assert result.ranks["model.layers.1.q"] == 0
     assert list(open_adapter(tmp_path / "b").pairs) == ["model.layers.0.q", "model.layers.10.up"]
 
 
 def test_what_resize_refuses(tmp_path: Path) -> None:
     source = peft_adapter(tmp_path / "a")
-    with pytest.raises(ValueError, match="give a rank, a share"):
+    with pytest.raises(ValueError, match="give a largest rank, a share"):
         resize(source, tmp_path / "b")
     with pytest.raises(ValueError, match="exists; choose another place"):
-        resize(source, source, rank=1)
+        resize(source, source, max_rank=1)
     with pytest.raises(ValueError, match="names are needed"):
-        resize(source, tmp_path / "b", rank=1, style="kohya")
+        resize(source, tmp_path / "b", max_rank=1, style="kohya")
     with pytest.raises(ValueError, match="two modules would get the same name"):
-        resize(source, tmp_path / "b", rank=1, names=lambda module: "x")
+        resize(source, tmp_path / "b", max_rank=1, names=lambda module: "x")
     assert not (tmp_path / "b").exists()
-    resize(source, source, rank=1, overwrite=True)
+    resize(source, source, max_rank=1, overwrite=True)
     assert set(open_adapter(source).pairs) == set(peft_changes())
 
 

@@ -130,7 +130,7 @@ def lora(
     elif task == MERGED:
         tasks.write_merged(paths[0], base, out, overwrite=overwrite)
     elif task == RESIZED:
-        rules |= {"rank": resize, "style": names}
+        rules |= {"max_rank": resize, "style": names}
         tasks.write_smaller(paths[0], base, out, rules, prefix, overwrite=overwrite, json=json)
     elif task == ADAPTER:
         tasks.show_directions(paths[0], base, json)

@@ -184,7 +184,7 @@ def write_smaller(
 
     adapter = open_adapter(path)
     renamed = _renamed(adapter, rules["style"], base, prefix)
-    options = {"--resize": "rank", "--energy": "energy", "--budget": "budget"}
+    options = {"--resize": "max_rank", "--energy": "energy", "--budget": "budget"}
     option = next(option for option, rule in options.items() if rules[rule] is not None)
     result = resize(
         adapter, _needed(out, option, "-o"), **rules, names=renamed, overwrite=overwrite

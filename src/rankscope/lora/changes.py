@@ -213,12 +213,12 @@ def known_directions(max_rank: int | None) -> int | None:
 
 
 def decomposed(
-    before: Num[Tensor, "m n"], after: Num[Tensor, "m n"], *, kind: str, max_rank: int | None
+    before: Num[Tensor, "m n"], after: Num[Tensor, "m n"], *, kind: str, leading: int | None
 ) -> Directions:
-    """Return the leading directions of after - before, all of them without a `max_rank`."""
+    """Return the leading directions of after - before, or all of them."""
     dW = difference(after, before)
     m, n = dW.shape
-    rank = min(m, n) if max_rank is None else min(max_rank, m, n)
+    rank = min(m, n) if leading is None else min(leading, m, n)
     result = leading_part(dW, rank)
     spectrum = Spectrum(
         result.S,
@@ -256,9 +256,9 @@ def spectra_of(both: Changes, *, leading: int | None) -> Iterator[tuple[str, Spe
         yield reading.name, _spectrum(before, after, reading.kind, leading)
 
 
-def _spectrum(before: Tensor, after: Tensor, kind: str, count: int | None) -> Spectrum:
+def _spectrum(before: Tensor, after: Tensor, kind: str, leading: int | None) -> Spectrum:
     m, n = before.shape
-    if count is not None and count < min(m, n):
-        return decomposed(before, after, kind=kind, max_rank=count).spectrum
+    if leading is not None and leading < min(m, n):
+        return decomposed(before, after, kind=kind, leading=leading).spectrum
     S = singular_values(difference(after, before))
     return Spectrum(S, m, n, rounding=rounding_level(after), kind=kind)

@@ -150,8 +150,8 @@ def _factors(
         if not both.changed(reading.parameter):
             continue
         before, after = both.matrix(reading)
-        count = known_directions(max_rank)
-        result = decomposed(before, after, kind=reading.kind, max_rank=count)
+        leading = known_directions(max_rank)
+        result = decomposed(before, after, kind=reading.kind, leading=leading)
         roots = result.spectrum.S[:max_rank].sqrt()
         U, Vh = result.U[:, :max_rank], result.Vh[:max_rank]
         spectra[reading.name] = result.spectrum

@@ -24,7 +24,7 @@ AT_ONCE = 8  # modules whose factors are in memory at the same time
 
 @dataclass(frozen=True)
 class Resized:
-    """An adapter that was written: rank and relative error of each module."""
+    """An adapter that was written: rank of each module, and relative error but for its format."""
 
     path: Path
     ranks: Mapping[str, int]
@@ -35,7 +35,7 @@ def resize(
     source: StrPath | Adapter,
     out: StrPath,
     *,
-    rank: int | None = None,
+    max_rank: int | None = None,
     energy: float | None = None,
     budget: int | None = None,
     round_to: Rounding = 1,
@@ -48,15 +48,13 @@ def resize(
     The product B A is decomposed exactly. alpha and rsLoRA's scale become part of the factors, and
     the new alpha equals the rank. Tensors that are no factors are copied.
 
-    rank: largest rank of a module.
-    energy: share of |B A|_F^2 that each module's directions hold.
-    budget: number of parameters of all factors together.
+    max_rank, energy, budget, round_to: as in `choose_ranks`; one of the first three is needed.
     style: "peft" or "kohya"; by default that of the source.
     names: new name of each module; needed if the style changes.
     """
     adapter = source if isinstance(source, Adapter) else open_adapter(source)
-    if rank is None and energy is None and budget is None:
-        raise ValueError("give a rank, a share of the energy or a budget of parameters")
+    if max_rank is None and energy is None and budget is None:
+        raise ValueError("give a largest rank, a share of the energy or a budget of parameters")
     style = adapter.style if style is None else style
     if style != adapter.style and names is None:
         raise ValueError(f"names are needed to write {adapter.style} modules as {style}")
@@ -69,7 +67,9 @@ def resize(
     check_free(target, overwrite=overwrite)
     cores = cores_of(adapter)
     spectra = spectra_of_cores(adapter, cores)
-    ranks = choose_ranks(spectra, energy=energy, budget=budget, max_rank=rank, round_to=round_to)
+    ranks = choose_ranks(
+        spectra, energy=energy, budget=budget, max_rank=max_rank, round_to=round_to
+    )
     renamed = {m: names(m) if names else m for m in ranks}
     if len(set(renamed.values())) < len(renamed):
         raise ValueError("two modules would get the same name; choose other names")
