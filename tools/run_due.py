@@ -5,8 +5,8 @@
     rankscope results keep runs
 
 `rankscope run` knows the runs in its folder alone and would repeat those of the archive. Seeds are
-the declared ones and those of which the archive has a run already; --seed chooses from these or
-names others. An interrupted run continues. Nothing is judged.
+the declared ones and those of which the archive has a run already, as far as a claim counts them;
+--seed names others. An interrupted run continues. Nothing is judged.
 """
 
 import argparse
@@ -20,15 +20,16 @@ from rankscope.lab.catalogue import load_studies
 from rankscope.lab.commands import check_folder, name_failures, run_missing
 from rankscope.lab.reporting.numbers import duration
 from rankscope.lab.running.placement import choose_placement, placed
+from rankscope.lab.running.stored_run import StoredRun
 
 
 def main(given: argparse.Namespace) -> int:
-    known = {e.name: e for study in load_studies("paper") for e in study.experiments}
+    known = {e.name: (study, e) for study in load_studies("paper") for e in study.experiments}
     if unknown := [name for name in given.experiments if name not in known]:
         raise SystemExit(f"no experiment {', '.join(unknown)}; there are: {', '.join(known)}")
     if not given.experiments:
-        for experiment in known.values():
-            runs = due_runs(experiment, given.results, given.out, seeds=given.seed)
+        for study, experiment in known.values():
+            runs = due_runs(study, experiment, given.results, given.out, seeds=given.seed)
             seconds = expected_seconds(experiment, given.results, runs)
             if runs:
                 print(f"{experiment.name}: {duration(seconds)}, {experiment.expected_on}")
@@ -37,13 +38,10 @@ def main(given: argparse.Namespace) -> int:
         return 0
     check_folder(given.out)
     placement = choose_placement(device=given.device, data=given.data)
-    wanted = [
-        run
-        for name in given.experiments
-        for run in due_runs(
-            placed(known[name], placement.machine), given.results, given.out, seeds=given.seed
-        )
-    ]
+    wanted: list[StoredRun] = []
+    for study, experiment in (known[name] for name in given.experiments):
+        machine = placed(experiment, placement.machine)
+        wanted += due_runs(study, machine, given.results, given.out, seeds=given.seed)
     talk = Console(stderr=True)
     ended = run_missing(wanted, placement, jobs=given.jobs, talk=talk)
     name_failures(wanted, ended, talk)

@@ -153,6 +153,15 @@ class Study:
         """Every declared run."""
         return [key for experiment in self.experiments for key in experiment.runs]
 
+    def needs(self, key: RunKey, seed: int) -> bool:
+        """Return whether some claim counts this run at this seed.
+
+        True for a run that no claim reads: it is there for figures and tables.
+        """
+        rules = [rule for rule in self.claims if key in rule.needs(self.keys)]
+        seen = self.seen.get(key.experiment, ())
+        return not rules or any(rule.counts(seed, seen=seen) for rule in rules)
+
     def network_title(self, experiment: str, network: str) -> str:
         """Return how a network is written for people."""
         titles = self.network_titles

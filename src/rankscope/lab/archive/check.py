@@ -45,8 +45,7 @@ def problems(archive: Path, *, studies: tuple[Study, ...] | None = None) -> list
                 if not _alike(before, after):
                     where = f"{path}, {', '.join(place)}"
                     wrong.append(f"{where}: stored is {before}, the runs say {after}")
-    experiments = [experiment for study in studies for experiment in study.experiments]
-    return [*wrong, *outdated_documents(archive, reports, experiments)]
+    return [*wrong, *outdated_documents(archive, reports, studies)]
 
 
 def _judged(study: Study, archive: Path) -> StudyReport:

@@ -44,15 +44,15 @@ COLOURS = 256
 
 
 def write_documents(
-    archive: Path, reports: Sequence[StudyReport], experiments: Sequence[Experiment]
+    archive: Path, reports: Sequence[StudyReport], studies: Sequence[Study]
 ) -> list[str]:
     """Fill the tables of the documents beside the archive, and draw the figures they show.
 
     Return the tracebacks of figures that raised.
-    experiments: all that are declared, of which some may have no archived run.
+    studies: all that are declared, of which some may have no archived run.
     """
     root, faults = archive.resolve().parent, list[str]()
-    for path, text in _filled(root, archive, reports, experiments).items():
+    for path, text in _filled(root, archive, reports, studies).items():
         path.write_text(text)
     for report in reports:
         names = _shown_figures(root, report.study)
@@ -64,14 +64,14 @@ def write_documents(
 
 
 def outdated_documents(
-    archive: Path, reports: Sequence[StudyReport], experiments: Sequence[Experiment]
+    archive: Path, reports: Sequence[StudyReport], studies: Sequence[Study]
 ) -> list[str]:
     """Return a sentence on each document whose tables or figures are not those of the archive."""
     root = archive.resolve().parent
     advice = f"run rankscope results keep {archive}"
     stale = [
         f"{path.name}: its tables are out of date; {advice}"
-        for path, text in _filled(root, archive, reports, experiments).items()
+        for path, text in _filled(root, archive, reports, studies).items()
         if path.read_text() != text
     ]
     wanted = {
@@ -86,7 +86,7 @@ def _filled(
     root: Path,
     archive: Path,
     reports: Sequence[StudyReport],
-    experiments: Sequence[Experiment],
+    studies: Sequence[Study],
 ) -> dict[Path, str]:
     """The new text of every document that exists."""
     verdicts = [(report.study, report.verdicts) for report in reports]
@@ -96,7 +96,7 @@ def _filled(
             "trainings": outcome_table(_trainings(reports)),
             "runs": table(*archive_table([report.study for report in reports], archive)),
         },
-        RUNNING: {"due": table(*due_table(experiments, archive))},
+        RUNNING: {"due": table(*due_table(studies, archive))},
         **{
             page: {
                 **_claim_blocks(report, page),

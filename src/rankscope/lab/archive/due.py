@@ -1,26 +1,28 @@
-"""Runs that are declared at scale paper and that the archive lacks, and what they will take."""
+"""Runs of scale paper that verdicts or figures need and the archive lacks, and their time."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean
 
-from rankscope.lab.experiment import Experiment
+from rankscope.lab.experiment import Experiment, Study
 from rankscope.lab.reporting.numbers import duration
 from rankscope.lab.running.run_key import RunKey
 from rankscope.lab.running.stored_run import StoredRun, runs_on_disk, stored_runs
 
 
 def due_runs(
-    experiment: Experiment, archive: Path, out: Path, *, seeds: Iterable[int] = ()
+    study: Study, experiment: Experiment, archive: Path, out: Path, *, seeds: Iterable[int] = ()
 ) -> list[StoredRun]:
-    """Return the runs below `out` that the archive lacks.
+    """Return the runs of one of the study's experiments below `out` that the archive lacks.
 
-    seeds: by default the declared ones and those of which the archive has a run already.
+    seeds: by default the declared ones and those of which the archive has a run already, as far as
+    a claim counts them.
     """
     archived = {(run.key, run.seed) for run in runs_on_disk(experiment, archive)}
     wanted = seeds or sorted({*experiment.seeds, *(seed for _, seed in archived)})
     runs = stored_runs(experiment, out, seeds=tuple(wanted))
-    return [run for run in runs if (run.key, run.seed) not in archived]
+    lacking = [run for run in runs if (run.key, run.seed) not in archived]
+    return lacking if seeds else [run for run in lacking if study.needs(run.key, run.seed)]
 
 
 def expected_seconds(
@@ -42,11 +44,15 @@ def expected_seconds(
 
 
 def due_table(
-    experiments: Iterable[Experiment], archive: Path
+    studies: Iterable[Study], archive: Path
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Return columns and rows of what is due: experiment, number of runs, seeds and time."""
     columns = ("experiment", "runs due", "seeds", "expected time")
-    due = ((experiment, due_runs(experiment, archive, Path())) for experiment in experiments)
+    due = (
+        (experiment, due_runs(study, experiment, archive, Path()))
+        for study in studies
+        for experiment in study.experiments
+    )
     return columns, [_row(experiment, archive, runs) for experiment, runs in due if runs]
 
 

@@ -57,7 +57,7 @@ def keep(source: Path, archive: Path, *, studies: tuple[Study, ...] | None = Non
     for report in judged:
         write_json(verdicts_json(report), archive / report.study.name / VERDICTS)
     troubles = [*refused, *(fault for report in judged for fault in report.faults)]
-    troubles += write_documents(archive, judged, experiments)
+    troubles += write_documents(archive, judged, studies)
     for line in (*troubles, f"{len(new)} new files in {archive}"):
         talk.print(line, markup=False, highlight=False, soft_wrap=True)
     return not troubles

@@ -1,6 +1,6 @@
 """A rule decides a claim: it names the runs it needs and measures every seed against a bound."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import SupportsFloat
@@ -78,3 +78,11 @@ class Rule:
     headline: str = ""
     changed: bool = False
     ours: bool = False
+
+    def counts(self, seed: int, *, seen: Collection[int]) -> bool:
+        """Return whether a seed decides the claim; a changed rule is decided by unseen seeds.
+
+        Where only one seed had been seen it takes part, as the third of three.
+        seen: seeds of the experiment that had been seen when the rule was changed.
+        """
+        return not (self.changed and len(seen) > 1 and seed in seen)

@@ -83,7 +83,7 @@ def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdi
     whole, missing = runs.select(rule.needs)
     measurements = list(rule.measure(whole))
     if rule.changed and seen:
-        measurements, missing = _deciding(measurements, missing, seen)
+        measurements, missing = _deciding(rule, measurements, missing, seen)
     needed = [(key.experiment, rule.network(key)) for key in rule.needs([*runs.entries])]
     networks = _in_order(_networks(measurements), needed)
     if rule.changed and seen:
@@ -106,23 +106,21 @@ def judge(rule: Rule, runs: AvailableRuns, *, seen: Seen | None = None) -> Verdi
 
 
 def _deciding(
-    measurements: Iterable[Measured], missing: Iterable[Missing], seen: Seen
+    rule: Rule, measurements: Iterable[Measured], missing: Iterable[Missing], seen: Seen
 ) -> tuple[list[Measured], tuple[Missing, ...]]:
-    """Select the seeds that decide a changed rule: those that had not been seen.
+    """Select the seeds that decide a changed rule.
 
-    Where only one seed had been seen it takes part, as the third of three. A measurement may
-    compare its seed with runs of other networks that had been seen.
+    A measurement may compare its seed with runs of other networks that had been seen.
     """
-    idle = {experiment: seeds for experiment, seeds in seen.items() if len(seeds) > 1}
 
-    def decides(experiment: str, seed: int) -> bool:
-        return seed not in idle.get(experiment, ())
+    def counts(experiment: str, seed: int) -> bool:
+        return rule.counts(seed, seen=seen.get(experiment, ()))
 
     lacking = (
-        replace(lack, seeds=tuple(s for s in lack.seeds if decides(lack.experiment, s)))
+        replace(lack, seeds=tuple(s for s in lack.seeds if counts(lack.experiment, s)))
         for lack in missing
     )
-    deciding = [m for m in measurements if decides(m.experiment, m.seed)]
+    deciding = [m for m in measurements if counts(m.experiment, m.seed)]
     return deciding, tuple(lack for lack in lacking if lack.seeds)
 
 
