@@ -128,6 +128,13 @@ def test_lines_are_wrapped(page: Path) -> None:
     report(problems)
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_numbers_begin_no_line(page: Path) -> None:
+    """A comment at the beginning of a line is a block of HTML, which ends the paragraph above."""
+    lines = enumerate(page.read_text().splitlines(), start=1)
+    report([f"{page.name}:{number}" for number, line in lines if line.startswith("<!-- value")])
+
+
 def test_readme_fits_on_a_page_beside_its_table_of_claims() -> None:
     text = re.sub(
         r"<!-- begin: claims -->.*<!-- end: claims -->", "", README.read_text(), flags=re.S

@@ -99,8 +99,8 @@ def test_chance_is_white_and_as_many_times_less_is_as_dark_as_more() -> None:
     bar = figure.colorbar(mesh)
     mark_one(bar, 4.0)
     assert [label.get_text() for label in bar.ax.get_yticklabels()] == [
-        "0.25",
-        "0.5",
+        "1/4",
+        "1/2",
         "1",
         "2",
         "4",

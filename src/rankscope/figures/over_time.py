@@ -145,10 +145,10 @@ def ratio_ticks(highest: float) -> list[float]:
     return [float(base) ** power for power in range(-most, most + 1)]
 
 
-def mark_one(bar: Colorbar, highest: float, *, size: str = "medium") -> None:
+def mark_one(bar: Colorbar, highest: float) -> None:
     """Put ticks on the colour bar of ratios, and a line across it at 1."""
     ticks = ratio_ticks(highest)
-    bar.set_ticks(ticks, labels=[f"{tick:.3g}" for tick in ticks], fontsize=size)
+    bar.set_ticks(ticks, labels=[f"1/{1 / tick:g}" if tick < 1 else f"{tick:g}" for tick in ticks])
     bar.minorticks_off()
     across = bar.ax.axvline if bar.orientation == "horizontal" else bar.ax.axhline
     across(1.0, color="black", linewidth=1.5)

@@ -76,8 +76,10 @@ def test_a_study_of_our_own_has_a_table_under_its_title() -> None:
 def test_a_claims_block_has_every_rule_and_what_is_missing() -> None:
     lack = Missing("p/e", "b", ("b",), (0,), "was not run")
     first = Verdict("P1", "it falls", "< 1", "share", (network("K-Q"),), (lack,))
-    text = claim_block(STUDY, [first, Verdict("P1-first", "it falls", "< 2", "share")])
-    assert "*P1* · share. Bound: < 1." in text and "*P1-first*" in text
+    old = Verdict("P1-first", "it falls", "< 2", "share", headline="P1")
+    text = claim_block(STUDY, [replace(first, reason="Two is too much."), old])
+    assert "**The rule (P1):** share. Bound: < 1.\n" in text
+    assert "**The first rule, replaced (P1-first):** share. Bound: < 2. Two is too much." in text
     assert "| vit, scale 1, K-Q | ✔ holds (3 seeds) | 0.25 | 0, 1, 2 |" in text
     assert "Missing: e: b, seed 0: b: was not run." in text
 

@@ -25,8 +25,8 @@ MARKS: dict[Word, str] = {
 }
 LEAST_SEEDS = 3
 LEGEND = (
-    f"✔ holds in {LEAST_SEEDS} seeds or more · ✘ fails · ◐ seeds disagree (2 or more) · "
-    f"○ holds so far (fewer than {LEAST_SEEDS} seeds) · ● fails so far · – no data"
+    "✔ all of three or more seeds meet the rule · ✘ none of them does · ◐ seeds disagree · "
+    "○ one or two seeds so far, all meet it · ● one or two so far, none does · – no data"
 )
 
 # The content of one cell in a table of evidence.

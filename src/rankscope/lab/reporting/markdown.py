@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import repeat
 from textwrap import wrap
 
 from rankscope.lab.experiment import Study
@@ -69,13 +70,16 @@ def marks(study: Study, networks: Iterable[NetworkVerdict]) -> str:
 def claim_block(study: Study, verdicts: Sequence[Verdict]) -> str:
     """Return the results of one claim: its sentence, and a table for each of its rules.
 
-    verdicts: the one that decides first.
+    verdicts: the one that decides, and then that of the first rule if it was changed. The reason
+    for the change stands with the last one.
     """
     sentence = f"**The claim:** {verdicts[0].sentence}."
-    return "\n\n".join([sentence, *(_rule_block(study, verdict) for verdict in verdicts)])
+    reasons = [*[""] * (len(verdicts) - 1), verdicts[0].reason]
+    rules = map(_rule_block, repeat(study), verdicts, reasons)
+    return "\n\n".join([sentence, *rules])
 
 
-def _rule_block(study: Study, verdict: Verdict) -> str:
+def _rule_block(study: Study, verdict: Verdict, reason: str) -> str:
     rows = [
         (
             label(study, network),
@@ -88,9 +92,9 @@ def _rule_block(study: Study, verdict: Verdict) -> str:
     ]
     columns = ("network", "verdict", "value over seeds", "seeds", "note")
     width = len(columns) if any(row[-1] for row in rows) else len(columns) - 1
-    rule = f"*{verdict.claim}* · {verdict.quantity}. Bound: {verdict.bound}."
-    if verdict.reason:
-        rule = "\n".join(wrap(f"{rule} {verdict.reason}", 160))
+    name = "The first rule, replaced" if verdict.headline else "The rule"
+    rule = f"**{name} ({verdict.claim}):** {verdict.quantity}. Bound: {verdict.bound}. {reason}"
+    rule = "\n".join(wrap(rule, 160))
     missing = [f"Missing: {lack}." for lack in verdict.missing]
     return "\n\n".join([rule, table(columns[:width], [row[:width] for row in rows]), *missing])
 

@@ -67,11 +67,11 @@ def _draw(axes: Axes, cut: Cut, curves: Curves, colours: dict[float, Colour]) ->
 
 
 def _finish(grid: Sequence[Axes], ranks: np.ndarray) -> None:
-    low = min(axes.get_ylim()[0] for axes in grid)
+    low, high = zip(*(axes.get_ylim() for axes in grid), strict=True)
     for axes in grid:
         open_frame(axes)
         axes.set_xticks(range(len(ranks)), [str(rank) for rank in ranks])
-        axes.set_ylim(min(low, 0), 1.05)
+        axes.set_ylim(min(0, *low), max(1.05, *high))
         axes.yaxis.set_major_formatter(PercentFormatter(1.0))
         if axes.xaxis.get_tick_params()["labelbottom"]:
             axes.set_xlabel("rank r of the change")

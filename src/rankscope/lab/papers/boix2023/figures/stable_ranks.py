@@ -31,7 +31,15 @@ from rankscope.lab.papers.boix2023.figures.vit_panels import (
     settings_by_scale,
     title,
 )
-from rankscope.lab.papers.boix2023.runs import KINDS, SETTLED, Kind, growth_start, time_unit, times
+from rankscope.lab.papers.boix2023.runs import (
+    KINDS,
+    SETTLED,
+    TITLES,
+    Kind,
+    growth_start,
+    time_unit,
+    times,
+)
 
 KIND_COLOURS = {"kq": "#0072b2", "vo": "#d55e00"}  # blue and red, also with colour blindness
 STABLE_RANK = "stable rank of the change"
@@ -140,7 +148,9 @@ def ranks_by_variant(runs: Runs) -> Figure:
         course = ranks_over_time(setting, kind)
         for ranks, colour in zip(course.ranks, shades(len(course.ranks)), strict=True):
             axes.plot(course.time, ranks.mean(1), color=colour, linewidth=1.2)
-        axes.set_title(f"{network}, {KINDS[kind]}", fontsize="medium", loc="left")
+        name = TITLES.get(("", network), network)
+        axes.set_title(f"{name}, {KINDS[kind]}", fontsize="medium", loc="left")
+        open_frame(axes)
     _finish(grid, f"{time_unit(settings[0].runs[0])} (log scale)")
     first, last = shades(2)
     ends = {"first block": first, "last block": last}

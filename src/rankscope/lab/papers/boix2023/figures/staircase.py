@@ -18,7 +18,7 @@ from rankscope.lab.papers.boix2023.figures.axes import (
     power_of_ten,
 )
 from rankscope.lab.papers.boix2023.figures.toy import Flows
-from rankscope.lab.papers.boix2023.stages import short_names
+from rankscope.lab.papers.boix2023.runs import KINDS
 
 LEAST_LOSS = 1e-6  # of the first loss; smaller losses are rounding errors
 WIDE = 4  # points, lines of Algorithm 1
@@ -157,7 +157,7 @@ def mark_stages(
         for time, _ in winners:
             axes.axvline(time, color=IDLE, linewidth=0.6, zorder=1)
     panels[0].set_xlim(0, end)
-    names, colours = short_names(algorithm), winner_colours(algorithm, flows)
+    names, colours = _plain_names(algorithm), winner_colours(algorithm, flows)
     gap = LABEL_WIDTH * end / figure.get_figwidth()
     for (time, i), place in zip(
         winners, spread(np.array([time for time, _ in winners]), gap), strict=True
@@ -185,6 +185,20 @@ def mark_stages(
         name = rf"flow, $\alpha$ = {power_of_ten(log10_alpha)}"
         lines.append(Line2D([], [], color=DARK, linewidth=1.2, alpha=opacity, label=name))
     figure.legend(handles=lines, loc="outside lower center", ncols=5, frameon=False)
+
+
+def _plain_names(algorithm: xr.Dataset) -> list[str]:
+    """Return names of the coordinates as people write them, numbered as in their labels.
+
+    "V-O 30", or "V-O 30, layer 0, head 1" where there are several heads.
+    """
+    columns = [algorithm[name].to_numpy() for name in ("kind", "index", "layer", "head")]
+    places = list(zip(*columns, strict=True))
+    several = len({(layer, head) for _, _, layer, head in places}) > 1
+    return [
+        f"{KINDS[kind]} {index}" + (f", layer {layer}, head {head}" if several else "")
+        for kind, index, layer, head in places
+    ]
 
 
 def spread(places: Num[np.ndarray, " n"], gap: float) -> Num[np.ndarray, " n"]:

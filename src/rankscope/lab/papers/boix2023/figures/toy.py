@@ -30,7 +30,7 @@ Flows = Mapping[float, xr.Dataset]
 
 def toy_attention(diagonal: xr.Dataset, full: xr.Dataset) -> Figure:
     """Draw V-O, K-Q and loss over time, diagonal weights above full ones (fig. 3)."""
-    figure = Figure(figsize=(10, 5.6), layout="constrained")
+    figure = Figure(figsize=(9.6, 5.6), layout="constrained")
     grid = figure.subplots(2, 3)
     upper, lower = (list(row) for row in grid)
     colours = activation_colours(diagonal)

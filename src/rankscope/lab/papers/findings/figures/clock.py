@@ -13,7 +13,7 @@ from rankscope.figures.style import MISSING, Colour, legend_below, open_frame, s
 from rankscope.lab.judging.selected_runs import Runs, Seeds
 from rankscope.lab.papers.findings.claims.clock import BAND, courses, moments
 
-WIDTH, HEIGHT = 2.6, 5.0  # inches of a column, and of the figure
+WIDTH, HEIGHT = 2.2, 5.0  # inches of a column, and of the figure
 
 
 def clock(runs: Runs) -> Figure:
@@ -60,8 +60,8 @@ def _draw(columns: dict[str, xr.Dataset], *, seed: int | None = None) -> Figure:
     bottom.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0)))
     bottom.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     bottom.yaxis.set_minor_formatter(NullFormatter())
-    top.set_ylabel("bilinear / linearised part")
-    bottom.set_ylabel("stable rank of the change")
+    top.set_ylabel("bilinear part /\nlinearised part")
+    bottom.set_ylabel("stable rank\nof the change")
     dot = Line2D([], [], color="0.2", marker="o", markersize=3.5, linestyle="")
     dot.set_label("half of the fall is done")
     band = Line2D([], [], color=MISSING, linewidth=7, label="ratio 0.1 to 10")

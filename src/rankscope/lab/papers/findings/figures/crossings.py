@@ -13,6 +13,7 @@ from rankscope.lab.papers.findings.runs import seed_runs
 
 MARKERS = ("o", "^", "s", "D", "v")
 WIDTH, HEIGHT = 9.0, 3.9  # inches
+MEAN = "0.7"
 ROOM = 1.6  # of the mean: the top of both axes, which begin at 0
 
 
@@ -50,6 +51,7 @@ def grokking_rank(runs: Runs) -> Figure:
         [
             *(_entry(colours[decay], "o", f"weight decay {decay:g}") for decay in decays),
             *(_entry("0.3", markers[share], f"{share:.0%} of the table") for share in shares),
+            Line2D([], [], color=MEAN, linewidth=1, label="mean of these runs"),
         ],
     )
     return figure
@@ -76,7 +78,7 @@ def _finish(axes: Axes, values: Sequence[float], label: str) -> None:
         return
     mean = sum(values) / len(values)
     axes.set_ylim(0, max(ROOM * mean, 1.05 * max(values)))
-    axes.axhline(mean, color="0.7", linewidth=1, zorder=0.5)
+    axes.axhline(mean, color=MEAN, linewidth=1, zorder=0.5)
     axes.set_title(f"varies by {variation(values):.1%}", fontsize="medium", loc="left")
     log_axis(axes)
 

@@ -42,7 +42,7 @@ RAW, NORMALISED, CHANCE = DARK, CATEGORIES[1], "0.45"
 WIDE, NARROW = 2.4, 1.2  # points
 # If whole vectors meet, both are the same: the normalised one then shows as a broad edge.
 OVERLAPS = (("alignment_normalized", NORMALISED, WIDE), ("alignment", RAW, NARROW))
-WIDTH, HEIGHT = 11.0, 3.1  # inches, of the figure and of a row
+WIDTH, HEIGHT = 9.6, 3.1  # inches, of the figure and of a row
 WEAK = 0.3  # overlap at which colours end; few reach it
 STRONG = 8.0  # ratio at which colours end
 

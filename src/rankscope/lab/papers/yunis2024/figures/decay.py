@@ -1,5 +1,6 @@
 """Rank and alignment at the end of training against weight decay (our own figure)."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -31,7 +32,7 @@ def rank_by_decay(runs: Runs) -> Figure:
     means of the others.
     """
     networks = sweep_settings(runs)
-    figure = Figure(figsize=(1 + 2.3 * len(networks), 2.7), layout="constrained")
+    figure = Figure(figsize=(0.6 + 1.8 * len(networks), 2.7), layout="constrained")
     panels = figure.subplots(1, len(networks), squeeze=False, sharey=True)[0]
     for axes, (name, settings) in zip(panels, networks.items(), strict=True):
         draw_ends(axes, settings, ranks, width=WIDE)
@@ -53,7 +54,7 @@ def decay_overview(runs: Runs) -> Figure:
     go through the means of the others.
     """
     networks = sweep_settings(runs)
-    figure = Figure(figsize=(1 + 2.1 * len(networks), 4.8), layout="constrained")
+    figure = Figure(figsize=(0.6 + 1.8 * len(networks), 4.8), layout="constrained")
     grid = figure.subplots(2, len(networks), squeeze=False, sharex="col", sharey="row")
     for (ranked, relative), (name, settings) in zip(grid.T, networks.items(), strict=True):
         draw_ends(ranked, settings, ranks, width=WIDE)
@@ -75,7 +76,12 @@ def decay_overview(runs: Runs) -> Figure:
 
 def label_decays(axes: Axes, settings: Sequence[Setting]) -> None:
     """Write the paper's decays under the points."""
-    labels = [f"{setting.runs[0].attrs['paper_decay']:g}" for setting in settings]
+    decays = (float(setting.runs[0].attrs["paper_decay"]) for setting in settings)
+    # Long decimals run into each other.
+    labels = [
+        f"$10^{{{math.log10(decay):.0f}}}$" if 0 < decay < 0.01 else f"{decay:g}"
+        for decay in decays
+    ]
     axes.set_xticks(range(len(settings)), labels=labels)
     axes.set_xlabel("weight decay")
 

@@ -23,7 +23,7 @@ JUMP: Line = ":"
 DROP: Line = "--"
 PALE = 0.4  # opacity of held-out losses
 WINDOW = 15  # snapshots of a running median
-WIDTH = 10.0  # inches
+WIDTH = 9.0  # inches
 
 
 def grokking(runs: Runs) -> Figure:

@@ -38,7 +38,7 @@ def figure_7(runs: Runs) -> Figure:
     """
     by_labels = runs.of("mlp").by("labels")
     settings = [setting(f"{labels} labels", by_labels[labels]) for labels in ("true", "random")]
-    figure = Figure(figsize=(11, 0.8 + 2.7 * len(settings)), layout="constrained")
+    figure = Figure(figsize=(9.6, 0.8 + 2.7 * len(settings)), layout="constrained")
     grid = figure.subplots(len(settings), 3, squeeze=False)
     for row, labelled in zip(grid, settings, strict=True):
         steps = steps_of([labelled], shown_spectrum)

@@ -84,7 +84,8 @@ def figure_2(runs: Runs) -> Figure:
     longest = max(networks.values(), key=lambda setting: steps_of([setting], ranks)[-1])
     time_of([longest], steps_of([longest], ranks)).draw(falls)
     falls.axhline(0, color="0.5", linewidth=0.8)
-    falls.set_ylabel("change since the start")
+    falls.set_ylabel("change since the start,\nmedian matrix")
+    falls.fill_between([], [], color="0.5", alpha=BAND, linewidth=0, label="middle half")
     falls.legend(frameon=False, fontsize="small", loc="lower left")
     open_frame(falls)
     return figure

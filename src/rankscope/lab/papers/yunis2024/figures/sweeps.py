@@ -26,7 +26,7 @@ from rankscope.lab.papers.yunis2024.figures.quantities import (
 from rankscope.lab.papers.yunis2024.figures.settings import sweep_settings, time_of
 from rankscope.plain_names import plain_names
 
-WIDTH, HEIGHT = 11.0, 2.7  # inches, of the figure and of a row
+WIDTH, HEIGHT = 9.6, 2.7  # inches, of the figure and of a row
 COLLAPSED: Line = ":"
 Draw = Callable[[Axes, Sequence["Decay"]], None]  # draws the last decay first, below the others
 

@@ -41,7 +41,7 @@ def official_vgg(runs: Runs, archive: Path) -> Figure:
     """
     official, seeds = read_official(archive), our_runs(runs)
     ours = {s: [nearest_snapshot(ds, s) for ds in seeds.values()] for s in official.steps}
-    figure = Figure(figsize=(11, 3.7), layout="constrained")
+    figure = Figure(figsize=(9.6, 3.7), layout="constrained")
     left, middle, right = figure.subplots(1, 3, width_ratios=(5, 4, 3))
     draw_ranks(left, official, ours)
     draw_spectra(middle, official, ours)
