@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from lab.toy_study import experiment
-from rankscope.lab.archive.documents import _with_runs
+from rankscope.lab.archive.documents import _with_runs, write_documents
 from rankscope.lab.catalogue import load_studies
-from rankscope.lab.experiment import study_of
-from rankscope.lab.judging.verdict import NetworkVerdict, SeedOutcome, Verdict
+from rankscope.lab.experiment import PageTable, study_of
+from rankscope.lab.judging.available_runs import AvailableRuns
+from rankscope.lab.judging.study import judge_study
+from rankscope.lab.judging.verdict import NetworkVerdict, SeedOutcome, Table, Verdict
 from rankscope.lab.reporting.page_values import MARKER
 
 ROOT = Path(__file__).parents[3]
@@ -38,3 +40,20 @@ def test_every_figure_of_a_paper_is_compared_with_the_papers(study: str) -> None
     for name, following in figures:
         number = name.split("-")[1]
         assert following.startswith((f"*Figure {number} ", "<!-- end")), f"{name}: {following}"
+
+
+def test_tables_of_a_page_that_is_not_there_are_not_made(tmp_path: Path) -> None:
+    """An archive outside a checkout has no pages, and lacks files that their tables read."""
+
+    def fail(*_: object) -> list[Table]:
+        raise ValueError("vgg-evaluation.npz is missing")
+
+    declared = experiment("paper")
+    study = replace(study_of(declared), page_tables=(PageTable("official", fail),))
+    report = judge_study(study, AvailableRuns({key: {} for key in study.keys}))
+    assert write_documents(tmp_path / "results", [report], [study]) == []
+    page = tmp_path / f"docs/papers/{study.name}.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("")
+    with pytest.raises(ValueError, match="is missing"):
+        write_documents(tmp_path / "results", [report], [study])

@@ -124,9 +124,10 @@ def _with_runs(judged: tuple[Study, tuple[Verdict, ...]]) -> tuple[Study, tuple[
 
 
 def _pages(root: Path, study: Study) -> list[str]:
-    """The pages of a study, below the root."""
+    """The pages of a study that are there, below the root."""
     if not study.ours:
-        return [f"{PAGES}/{study.name}.md"]
+        page = f"{PAGES}/{study.name}.md"
+        return [page] if (root / page).exists() else []
     return [
         f"docs/{study.name}/{path.name}"
         for path in sorted((root / "docs" / study.name).glob("*.md"))
