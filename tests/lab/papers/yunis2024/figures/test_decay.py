@@ -55,4 +55,4 @@ def test_ranks_of_all_networks_share_one_axis() -> None:
     vgg, unet = rank_by_decay(together(sweep("vgg", 0.0, 0.001), sweep("unet", 0.1))).axes
     assert vgg.get_ylim() == unet.get_ylim() == (0, 1) and unet.get_title(loc="left") == "UNet"
     assert vgg.lines[0].get_ydata()[0] > vgg.lines[0].get_ydata()[1]
-    assert [label.get_text() for label in vgg.get_xticklabels()] == ["0", "0.001"]
+    assert [label.get_text() for label in vgg.get_xticklabels()] == ["0", "$10^{-3}$"]

@@ -18,7 +18,6 @@ from rankscope.lab.training.outcome import collapsed
 RUNS, LEAST = 27, 20  # at least 20 of 27 runs cross
 RANGE = 0.5  # in log10 step
 VARIATION = 0.05
-WHAT = {"step": "step of 50% test accuracy", "rank": "mean NER there", "norm": "total norm there"}
 
 
 class Crossing(NamedTuple):
