@@ -1,5 +1,6 @@
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from rankscope.lab.papers.boix2023.figures.staircase import (
     flow_and_staircase,
     spread,
 )
+from rankscope.lab.papers.boix2023.runs import KINDS
 
 STAGES, P = 3, 4
 GOAL = target(STAGES, P)
@@ -47,10 +49,9 @@ def test_activation_times_are_marked_in_each_panel_and_labelled_with_the_winner(
     drawn = figure(-32.0)
     for axes in drawn.axes:
         assert vertical(axes) == pytest.approx(T)
-    names = algorithm_run(GOAL, STAGES)["coordinate"].to_numpy()[ORDER]
-    assert [text.get_text() for text in drawn.axes[0].texts] == [
-        name.removeprefix("l0.h0.") for name in names
-    ]
+    kinds, numbers = (algorithm_run(GOAL, STAGES)[n].to_numpy()[ORDER] for n in ("kind", "index"))
+    names = [f"{KINDS[kind]} {number}" for kind, number in zip(kinds, numbers, strict=True)]
+    assert [text.get_text() for text in drawn.axes[0].texts] == names
     assert [text.xy[0] for text in drawn.axes[0].texts] == pytest.approx(T)
 
 
@@ -155,7 +156,8 @@ def test_heads_are_named_where_there_are_several() -> None:
     algorithm = algorithm_run(GOAL, STAGES)
     algorithm["head"][0] = 1
     axes = figure(-32.0, algorithm=algorithm).axes[0]
-    assert all(text.get_text().startswith("l0.h0.") for text in axes.texts)
+    words = [text.get_text() for text in axes.texts]
+    assert all(re.fullmatch(r"(K-Q|V-O) \d+, layer 0, head [01]", word) for word in words), words
 
 
 @pytest.mark.parametrize("draw", [flow_and_staircase, entries_and_staircase])

@@ -39,7 +39,8 @@ def test_ranks_of_whole_matrices_on_one_scale_and_their_fall() -> None:
     assert title(first) == ["VGG", HEADING]
     change = ranks(MIDDLE) - ranks(MIDDLE)[0]
     np.testing.assert_allclose(falls.lines[0].get_ydata(), np.median(change, axis=1))
-    assert [text.get_text() for text in falls.get_legend().get_texts()] == ["VGG", "Transformer"]
+    words = [text.get_text() for text in falls.get_legend().get_texts()]
+    assert words == ["VGG", "Transformer", "middle half"]
 
 
 @pytest.mark.parametrize("draw", [figure_1, figure_2])
