@@ -104,6 +104,16 @@ def test_a_tracker_sees_heads_change_with_their_adapter(tmp_path: Path) -> None:
     assert float(change.sel(product=name).max()) > 0.01
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["OFT", "HRA"])
+def test_adapters_that_mix_the_inputs_of_a_layer_do_not_hide_heads(name: str) -> None:
+    config = CONFIGS[name]()
+    config.target_modules = {"q_proj", "k_proj", "v_proj", "o_proj"}
+    model = peft.get_peft_model(Model(), config)
+    (line,) = rs.verify(model, torch.arange(6)[None])
+    assert line.status == "verified", line.why
+
+
 class Gate(nn.Module):
     """Layer that PEFT would call an adapter, with a gate that depends on the input."""
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.utils._pytree import tree_map
 
+from rankscope.matrices.adapters import BASE, is_adapter
 from rankscope.matrices.parametrization import without_hooks
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.wrappers import walk
@@ -119,9 +120,9 @@ class Trial:
 
 
 def plain_copy(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
-    """Return a copy in eval mode without hooks and parametrizations, with no gradients."""
+    """Return a copy in eval mode with no gradients, hooks, parametrizations and adapters."""
     # Hooks may belong to somebody who records activations, and must see one call only.
-    duplicate = copy.deepcopy(module, _shared_memory(module))
+    duplicate = _without_adapters(copy.deepcopy(module, _shared_memory(module)))
     duplicate.eval()  # returns nothing where a class overrides `train`
     duplicate.requires_grad_(False)
     for part in list(duplicate.modules()):
@@ -132,6 +133,19 @@ def plain_copy(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
             _remove_parametrizations(part)
     duplicate.requires_grad_(False)
     return duplicate if dtype is None else duplicate.to(dtype)
+
+
+def _without_adapters(module: nn.Module) -> nn.Module:
+    """Return the module with base layers in place of layers with adapters.
+
+    An adapter that rotates the inputs of a layer, as OFT does, would hide which of them is which.
+    """
+    if is_adapter(module):
+        return _without_adapters(module.get_submodule(BASE))
+    for key, child in module._modules.items():
+        if child is not None:
+            module._modules[key] = _without_adapters(child)
+    return module
 
 
 def _remove_parametrizations(part: nn.Module) -> None:
