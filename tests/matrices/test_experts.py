@@ -36,6 +36,20 @@ def test_a_stack_without_experts_in_its_path_or_class_is_flattened() -> None:
     assert matrices.coverage["mlp.w1"].status == "flattened"
 
 
+def test_a_bias_of_each_expert_is_no_matrix() -> None:
+    experts = Experts()
+    experts.w1_bias = nn.Parameter(torch.randn(3, 5))
+    experts.position_bias = nn.Parameter(torch.randn(4, 5))  # beside no stack
+    model = nn.ModuleDict({"experts": experts})
+    for source in (model, model.state_dict()):
+        matrices = views(source)
+        assert matrices.coverage["experts.w1_bias"].status == "vector"
+        assert {"experts.w1_bias", "experts.position_bias"} & set(matrices) == {
+            "experts.position_bias"
+        }
+        assert views(source, include="experts.w1_bias")["experts.w1_bias"].W.shape == (3, 5)
+
+
 def test_mixtral() -> None:
     from transformers import MixtralConfig
     from transformers.models.mixtral.modeling_mixtral import MixtralExperts

@@ -13,7 +13,7 @@ from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.quantization import why_unreadable
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.recognition import attentions_in, why_unknown
-from rankscope.matrices.rules import flattened_reading, is_vector, view_rule
+from rankscope.matrices.rules import flattened_reading, is_stacked_bias, is_vector, view_rule
 from rankscope.matrices.wrappers import children, walk
 
 
@@ -90,6 +90,11 @@ def _module_readings(
             "use_orig_params=True and read inside FullyShardedDataParallel.summon_full_params"
         )
     ruled = view_rule(module, name)
+    shapes = {
+        dotted(name, key): tuple(tensor.shape)
+        for key, tensor in module._parameters.items()
+        if tensor is not None
+    }
     readings: list[Reading] = []
     lines: list[Covered] = []
     for key, tensor in module._parameters.items():
@@ -105,7 +110,7 @@ def _module_readings(
             matrices = [reading for reading in ruled if reading.parameter == parameter]
             matrices = matrices or [flattened_reading(parameter, shape)]
             readings += matrices
-            lines.append(covered(parameter, shape, matrices, type(module).__name__))
+            lines.append(covered(parameter, shapes, matrices, type(module).__name__))
     _check_owned(ruled, name, module)
     for key, buffer in module._buffers.items():
         if buffer is not None and buffer.ndim >= 2:
@@ -124,14 +129,23 @@ def _check_owned(ruled: Iterable[Reading], name: str, module: nn.Module) -> None
             )
 
 
-def covered(parameter: str, shape: tuple[int, ...], readings: list[Reading], layer: str) -> Covered:
-    """Return the line of a tensor that is read; `layer` names the rule."""
+def covered(
+    parameter: str, shapes: Mapping[str, tuple[int, ...]], readings: list[Reading], layer: str
+) -> Covered:
+    """Return the line of a tensor that is read; `layer` names the rule.
+
+    shapes: those of the tensor and its neighbours by name.
+    """
+    shape = shapes[parameter]
     wholes = tuple(reading.name for reading in readings if reading.part_of is None)
     many = f"{len(wholes)} matrices " if len(wholes) > 1 else ""
     parts = len(readings) - len(wholes)
     cut = f", in {parts} parts too" if parts else ""
     if is_vector(shape):
         how = f"{layer}: a vector, measured only if include= names it"
+        return Covered(parameter, shape, "vector", how, wholes)
+    if is_stacked_bias(parameter, shape, shapes):
+        how = f"{layer}: one bias per matrix of a stack, measured only if include= names it"
         return Covered(parameter, shape, "vector", how, wholes)
     if readings[0].kind == "flattened":
         how = f"no rule for {layer}: first axis x all others"
@@ -191,7 +205,8 @@ def _stacked(line: Covered, stacks: dict[str, Reading]) -> Covered:
     """Return the line of a tensor that turned out to be a stack of heads."""
     if line.tensor not in stacks:
         return line
-    return covered(line.tensor, line.shape, [stacks[line.tensor]], "stack of heads")
+    shapes = {line.tensor: line.shape}
+    return covered(line.tensor, shapes, [stacks[line.tensor]], "stack of heads")
 
 
 def _is_inside(name: str, owner: str) -> bool:

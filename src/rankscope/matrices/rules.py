@@ -4,6 +4,7 @@ To add a layer type, register a function of module and name with `@view_rule.reg
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import singledispatch
 
@@ -212,6 +213,19 @@ def projection_reading(name: str, role: str, shape: tuple[int, ...]) -> Reading:
 def is_vector(shape: tuple[int, ...]) -> bool:
     """Tell whether at most one axis is longer than 1, as in class tokens and gains."""
     return sum(size != 1 for size in shape) <= 1
+
+
+def is_stacked_bias(
+    parameter: str, shape: tuple[int, ...], shapes: Mapping[str, tuple[int, ...]]
+) -> bool:
+    """Tell whether a tensor holds one bias for every matrix of a stack that stands beside it."""
+    stem = parameter.removesuffix("bias")
+    stacks = (shapes.get(name, ()) for name in (stem.rstrip("._"), f"{stem}weight"))
+    return (
+        stem != parameter
+        and len(shape) == 2
+        and any(len(stack) == 3 and stack[0] == shape[0] for stack in stacks)
+    )
 
 
 def flattened_reading(parameter: str, shape: tuple[int, ...]) -> Reading:

@@ -81,7 +81,7 @@ def assumed_manifest(
                 note = "; ".join(filter(None, (guess.note, known.note)))
                 guess = replace(guess, note=note)
             readings += guess.readings
-            lines.append(_line(name, shape, guess))
+            lines.append(_line(name, shapes, guess))
     factors = {line.tensor: line.shape for line in lines if line.matrices}
     lora, _ = lora_products(factors, {})
     return checked(Manifest(tuple(readings), (), lora, Coverage(tuple(lines))))
@@ -107,8 +107,8 @@ def _memory(name: str, tensor: Tensor) -> tuple[object, ...]:
     return (tensor.device, tensor.data_ptr(), tensor.dtype, tensor.shape, tensor.stride())
 
 
-def _line(name: str, shape: tuple[int, ...], guess: Guess) -> Covered:
-    line = covered(name, shape, list(guess.readings), guess.layer)
+def _line(name: str, shapes: Mapping[str, tuple[int, ...]], guess: Guess) -> Covered:
+    line = covered(name, shapes, list(guess.readings), guess.layer)
     if line.status == "flattened":
         return replace(line, how="no rule for this name: first axis x all others")
     if line.status == "vector":
