@@ -307,9 +307,13 @@ def test_an_example_verifies_heads_and_never_stops_training(tmp_path) -> None:
         ("fits", torch.randn(1, 5, 8), {"right"}),
         ("does not fit", torch.randn(1, 5, 7), {"right", "wrong"}),
     ):
-        with rs.Tracker(Net(), tmp_path / name, schedule=1, example=example) as tracker:
+        net = Net()
+        pairs = rs.discover_pairs(net, torch.randn(1, 5, 8))
+        assert {pair.earlier.split(".")[0] for pair in pairs} == {"right", "wrong"}
+        with rs.Tracker(net, tmp_path / name, schedule=1, example=example, pairs=pairs) as tracker:
             tracker.observe(0)
         run = rs.open(tmp_path / name)
+        assert {pair.split(".")[0] for pair in run["pair"].values} == expected
         assert {product.split(".")[0] for product in run["product"].values} == expected
         stored = Manifest.from_json(run.attrs["manifest"]).verification
         assert stored["wrong"].status == ("refuted" if name == "fits" else "assumed")

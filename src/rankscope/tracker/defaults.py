@@ -1,6 +1,7 @@
 """Defaults of a tracker: which pairs, which device, which measurer, how many threads."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -8,7 +9,7 @@ import torch
 from torch import nn
 
 from rankscope import snapshot
-from rankscope.matrices import Views, unwrap
+from rankscope.matrices import Manifest, Views, unwrap
 from rankscope.pairs import Pair, inside_pairs
 
 MeasurerKind = Literal["thread", "process"]
@@ -31,6 +32,25 @@ def default_pairs(model: nn.Module, chosen: Views) -> tuple[Pair, ...]:
         pair
         for pair in pairs
         if {parameters.get(pair.earlier), parameters.get(pair.later)} <= chosen_parameters
+    )
+
+
+def without_refuted(pairs: Sequence[Pair], known: Manifest) -> tuple[Pair, ...]:
+    """Return a user's pairs without those of heads that verifying refuted."""
+    names = {reading.name for reading in known.readings}
+    refuted = tuple(
+        f"{line.name}." if line.name else ""
+        for line in known.verification
+        if line.status == "refuted"
+    )
+
+    def is_refuted(name: str) -> bool:
+        return name not in names and name.startswith(refuted)
+
+    return tuple(
+        pair
+        for pair in pairs
+        if not (isinstance(pair, Pair) and (is_refuted(pair.earlier) or is_refuted(pair.later)))
     )
 
 

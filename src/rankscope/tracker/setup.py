@@ -13,7 +13,13 @@ from rankscope.measures import Measure, Subject
 from rankscope.measures.protocol import Warn
 from rankscope.pairs import Pair
 from rankscope.tracker.budget import Budget
-from rankscope.tracker.defaults import MeasurerKind, cut_to_leading, default_pairs, measuring_device
+from rankscope.tracker.defaults import (
+    MeasurerKind,
+    cut_to_leading,
+    default_pairs,
+    measuring_device,
+    without_refuted,
+)
 from rankscope.tracker.gauging import Gauges
 from rankscope.tracker.probe import Probe
 from rankscope.tracker.reference import Reference, describe_reference
@@ -74,7 +80,9 @@ def set_up(
     chosen = views(model, like=like, include=include, exclude=exclude, raw=raw)
     plan = snapshot.plan(
         chosen,
-        pairs=default_pairs(model, chosen) if pairs is None else pairs,
+        pairs=default_pairs(model, chosen)
+        if pairs is None
+        else without_refuted(pairs, chosen.manifest),
         products=products,
         top=top,
         directions={} if probe is None else probe.directions,

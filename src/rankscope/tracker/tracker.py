@@ -65,7 +65,7 @@ class Tracker:
     reference: weights from which changes are measured: "init" (the first snapshot), a checkpoint
         file, a state dict, a model, or None.
     products: measure the products of attention heads and of LoRA pairs too.
-    example: inputs of the model for `verify`; heads that it refutes are left out.
+    example: inputs of the model for `verify`; heads that it refutes are left out, and their pairs.
     include, exclude, raw: which matrices, as in `views`; products and default pairs follow.
     top: number of leading directions that enter an overlap.
     spectrum: "full", or number of leading values to keep. "auto" keeps 64 above a side of 4096.
