@@ -262,6 +262,16 @@ def test_what_is_not_a_run_is_neither_opened_nor_resumed(tmp_path: Path) -> None
             Writer.resume(tmp_path / name)
 
 
+def test_the_folder_of_an_array_is_no_run(tmp_path: Path) -> None:
+    with create(tmp_path / "run") as writer:
+        write(writer, range(3))
+    assert store.is_run(tmp_path / "run")
+    folders = [path for path in (tmp_path / "run").iterdir() if path.is_dir()]
+    assert folders and not any(map(store.is_run, folders))
+    (tmp_path / "run" / "zarr.json").unlink()
+    assert store.is_run(tmp_path / "run")
+
+
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:
     create(tmp_path / "run").close()
     root = tmp_path / "run" / "zarr.json"

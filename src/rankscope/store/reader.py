@@ -17,6 +17,7 @@ from rankscope.store.metadata import ROOT
 from rankscope.store.source import ArchiveFile, Folder, Remote, Source, leads_into
 from rankscope.store.stored_run import Absent, StoredRun, damaged
 
+ARRAY = b'"node_type": "array"'
 COORDINATES = "coordinates"  # names of coordinates that are not an index, such as m(matrix)
 
 # What an archive may unpack to: its values are read at once.
@@ -56,9 +57,21 @@ def open(path: str | Path, *, within: Path | None = None, at_once: bool = True) 
 
 
 def is_run(path: str | Path) -> bool:
-    """Tell whether `path` looks like a run: an archive by its name, a folder by its root."""
+    """Tell whether `path` looks like a run: an archive by its name, a folder by its root.
+
+    The folder of an array is none. A run that has lost its root is one, which `open` then says.
+    """
     path = Path(path).expanduser()
-    return path.name.endswith(SUFFIX) or (path / ROOT).is_file()
+    root = path / ROOT
+    if path.name.endswith(SUFFIX):
+        return True
+    if not root.is_file():
+        return (path / "singular_values" / ROOT).is_file()
+    try:
+        with root.open("rb") as file:
+            return ARRAY not in file.read(100)
+    except OSError:
+        return True  # opening it says what is wrong
 
 
 def open_archive(path: Path, *, at_once: bool = True) -> xr.Dataset:
