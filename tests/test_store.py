@@ -24,6 +24,7 @@ from known_run import (
 )
 from rankscope import store
 from rankscope.store import Variable, Writer
+from rankscope.store.check import stored_runs
 from rankscope.store.metadata import sealed
 
 
@@ -270,6 +271,7 @@ def test_the_folder_of_an_array_is_no_run(tmp_path: Path) -> None:
     assert folders and not any(map(store.is_run, folders))
     (tmp_path / "run" / "zarr.json").unlink()
     assert store.is_run(tmp_path / "run")
+    assert list(stored_runs(tmp_path)) == [tmp_path / "run"]
 
 
 def test_a_newer_schema_is_refused(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from rankscope.store.archive import SUFFIX, archive_source
 from rankscope.store.chunk import Damage
-from rankscope.store.metadata import ROOT, ArrayFormat
+from rankscope.store.metadata import ArrayFormat
 from rankscope.store.names import DROPPED
+from rankscope.store.reader import is_run
 from rankscope.store.source import Folder
 from rankscope.store.stored_run import DamagedChunk, StoredArray, StoredRun
 
@@ -45,7 +46,7 @@ def stored_runs(path: Path) -> Iterator[Path]:
     if path.is_file() or path.name.endswith(SUFFIX):
         yield path
         return
-    if (path / ROOT).exists() or (path / ROOT).is_symlink():
+    if is_run(path):
         yield path
         path = path / DROPPED
         if not path.is_dir():

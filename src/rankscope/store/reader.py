@@ -62,11 +62,11 @@ def is_run(path: str | Path) -> bool:
     The folder of an array is none. A run that has lost its root is one, which `open` then says.
     """
     path = Path(path).expanduser()
-    root = path / ROOT
     if path.name.endswith(SUFFIX):
         return True
+    root = path / ROOT
     if not root.is_file():
-        return (path / "singular_values" / ROOT).is_file()
+        return root.is_symlink() or root.exists() or (path / "singular_values" / ROOT).is_file()
     try:
         with root.open("rb") as file:
             return ARRAY not in file.read(100)
