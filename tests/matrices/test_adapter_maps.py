@@ -117,9 +117,9 @@ def test_adapters_that_mix_the_inputs_of_a_layer_do_not_hide_heads(name: str) ->
 class Gate(nn.Module):
     """Layer that PEFT would call an adapter, with a gate that depends on the input."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: int = 4, outputs: int = 6) -> None:
         super().__init__()
-        self.base_layer, self.gate = nn.Linear(4, 6), nn.Linear(4, 6)
+        self.base_layer, self.gate = nn.Linear(inputs, outputs), nn.Linear(inputs, outputs)
         self.active_adapters = ["default"]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -130,6 +130,13 @@ def test_an_adapter_that_is_not_linear_is_named() -> None:
     matrices = rs.views(nn.ModuleDict({"q_proj": Gate()}))
     assert "q_proj.base_layer" in matrices
     assert "is not linear" in matrices.coverage["q_proj.base_layer.weight"].how
+
+
+def test_heads_with_an_adapter_that_is_not_linear_are_assumed() -> None:
+    model = Attention()
+    model.q_proj = Gate(WIDTH, WIDTH)
+    (line,) = rs.verify(model, torch.randn(1, 6, WIDTH))
+    assert line.status == "assumed" and "read without its adapter" in line.why
 
 
 def test_a_layer_with_an_adapter_can_be_the_model_itself() -> None:

@@ -35,8 +35,8 @@ def require_same(path: Path, coords: Coordinates, variables: Mapping[str, Variab
 def _require_same_matrices(path: Path, old: Mapping[str, str], new: Mapping[str, str]) -> None:
     names = [name for name in {**old, **new} if old.get(name) != new.get(name)]
     if names:
-        first, others = names[0], len(names) - 1
-        rest = f", and {others} others differ" if others else ""
+        first = names[0]
+        rest = f", one of {len(names)} matrices that differ" if len(names) > 1 else ""
         raise ValueError(
             f"{path} is the run of another model: matrix {first!r} is "
             f"{old.get(first, 'missing')} in the run and {new.get(first, 'missing')} in the "

@@ -31,7 +31,7 @@ class Trial:
     def __init__(self, module: nn.Module, name: str, args: Any, kwargs: Any, dtype: Any) -> None:
         self._prefix = name
         self._arguments = tree_map(lambda leaf: _plain(leaf, dtype), (args, kwargs))
-        self.module = plain_copy(module, dtype)
+        self.module = bare_copy(module, dtype)
         self._generator = torch.Generator().manual_seed(0)
         self._randomise()
         self._noise: dict[str, Tensor] = {}
@@ -119,8 +119,8 @@ class Trial:
         return torch.randn(like.shape, generator=self._generator, dtype=torch.float64).to(like)
 
 
-def plain_copy(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
-    """Return a copy in eval mode with no gradients, hooks, parametrizations and adapters."""
+def bare_copy(module: nn.Module, dtype: torch.dtype | None) -> nn.Module:
+    """Return a copy in eval mode without gradients, hooks, parametrizations and adapters."""
     # Hooks may belong to somebody who records activations, and must see one call only.
     duplicate = _without_adapters(copy.deepcopy(module, _shared_memory(module)))
     duplicate.eval()  # returns nothing where a class overrides `train`
@@ -176,7 +176,9 @@ def _site(module: nn.Module, path: str) -> Tensor:
     holder, _, key = path.rpartition(".")
     if key.startswith("original"):  # `parametrizations.weight.original`
         holder, _, key = holder.rpartition(".")
-    part = dict(walk(module))[holder]
+    part = dict(walk(module)).get(holder)
+    if part is None:  # `bare_copy` has no base layers
+        raise ValueError(f"{path!r} is read without its adapter")
     for candidate in (key.removesuffix("_orig").removesuffix("_v"), key):
         tensor = getattr(part, candidate, None)
         if isinstance(tensor, Tensor):
