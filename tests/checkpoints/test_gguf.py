@@ -13,14 +13,14 @@ from gguf.quants import dequantize, quantize
 
 import rankscope as rs
 from rankscope.checkpoints import open_checkpoint
-from rankscope.checkpoints.gguf import NO_READER, PLAIN, QUANTISED
+from rankscope.checkpoints.gguf import PLAIN
+from rankscope.checkpoints.gguf_blocks import has_reader
+
+QUANTISED = sorted(set(GGML_QUANT_SIZES) - set(PLAIN))
 
 
 def test_sizes_of_blocks_are_those_of_the_format() -> None:
     sizes = {kind.name: size for kind, size in GGML_QUANT_SIZES.items()}
-    for number, (name, numbers, size) in QUANTISED.items():
-        assert GGMLQuantizationType(number).name == name
-        assert sizes[name] == (numbers, size)
     for number, (name, dtype) in PLAIN.items():
         assert GGMLQuantizationType(number).name == name and sizes[name] == (1, dtype.itemsize)
 
@@ -39,11 +39,12 @@ def written(path: Path, tensors: dict[str, tuple[np.ndarray, GGMLQuantizationTyp
     return path
 
 
-@pytest.mark.parametrize("kind", [k for k, v in QUANTISED.items() if v[0] not in NO_READER])
-def test_each_quantised_type_is_what_the_package_reads(tmp_path: Path, kind: int) -> None:
+@pytest.mark.parametrize("quantised", [k for k in QUANTISED if has_reader(k)], ids=lambda k: k.name)
+def test_each_quantised_type_is_what_the_package_reads(
+    tmp_path: Path, quantised: GGMLQuantizationType
+) -> None:
     """Random bytes, with scales that are finite, as the formats put float16 in places of theirs."""
-    name, numbers, size = QUANTISED[kind]
-    quantised = GGMLQuantizationType(kind)
+    name, (numbers, size) = quantised.name, GGML_QUANT_SIZES[quantised]
     W = np.random.default_rng(0).normal(size=(6, 2 * numbers)).astype(np.float32)
     try:
         data = quantize(W, quantised)
@@ -146,3 +147,27 @@ def test_a_scale_beside_a_weight_is_applied_or_refused(tmp_path: Path) -> None:
     assert torch.equal(checkpoint.read("blk.0.attn_v.weight"), torch.from_numpy(experts[1]))
     with pytest.raises(ValueError, match="float32 values without a scale that is known"):
         checkpoint.read("blk.0.attn_k.weight")
+
+
+def test_types_without_a_reader_are_refused_by_name(tmp_path: Path) -> None:
+    unread = [kind for kind in QUANTISED if not has_reader(kind)]
+    assert GGMLQuantizationType.Q8_K in unread
+    for kind in unread:
+        numbers, size = GGML_QUANT_SIZES[kind]
+        path = written(
+            tmp_path / f"{kind.name}.gguf", {"x.weight": (np.zeros((2, size), np.uint8), kind)}
+        )
+        stored = open_checkpoint(path).tensors["x.weight"]
+        assert stored.shape == (2, numbers)
+        assert stored.refusal == f"{kind.name} has no reader in the package gguf"
+
+
+def test_a_type_of_tomorrow_is_not_called_damage(tmp_path: Path) -> None:
+    kind = GGMLQuantizationType.Q8_0
+    path = written(tmp_path / "x.gguf", {"x.weight": (np.zeros((2, 34), np.uint8), kind)})
+    place = path.read_bytes().index(b"x.weight") + len("x.weight") + 4 + 2 * 8
+    with path.open("r+b") as file:
+        file.seek(place)
+        file.write(struct.pack("<I", 1000))
+    with pytest.raises(ValueError, match=r"of type 1000.* update it with pip install -U gguf"):
+        open_checkpoint(path)

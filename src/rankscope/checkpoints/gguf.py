@@ -1,14 +1,10 @@
-"""Files of GGUF, as llama.cpp reads them: header parsed here, blocks dequantised by `gguf`."""
+"""Files of GGUF, as llama.cpp reads them: the header is parsed here."""
 
 import math
 import struct
-from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Shaped
-from torch import Tensor
 
 from rankscope.checkpoints.checkpoint import Checkpoint
 from rankscope.checkpoints.files import File, read_bytes
@@ -35,34 +31,6 @@ PLAIN = {
     28: ("F64", torch.float64),
     30: ("BF16", torch.bfloat16),
 }
-# Quantised types: name, numbers and bytes of a block.
-QUANTISED = {
-    2: ("Q4_0", 32, 18),
-    3: ("Q4_1", 32, 20),
-    6: ("Q5_0", 32, 22),
-    7: ("Q5_1", 32, 24),
-    8: ("Q8_0", 32, 34),
-    9: ("Q8_1", 32, 40),
-    10: ("Q2_K", 256, 84),
-    11: ("Q3_K", 256, 110),
-    12: ("Q4_K", 256, 144),
-    13: ("Q5_K", 256, 176),
-    14: ("Q6_K", 256, 210),
-    15: ("Q8_K", 256, 292),
-    16: ("IQ2_XXS", 256, 66),
-    17: ("IQ2_XS", 256, 74),
-    18: ("IQ3_XXS", 256, 98),
-    19: ("IQ1_S", 256, 50),
-    20: ("IQ4_NL", 32, 18),
-    21: ("IQ3_S", 256, 110),
-    22: ("IQ2_S", 256, 82),
-    23: ("IQ4_XS", 256, 136),
-    29: ("IQ1_M", 256, 56),
-    34: ("TQ1_0", 256, 54),
-    35: ("TQ2_0", 256, 66),
-    39: ("MXFP4", 32, 17),
-}
-NO_READER = ("Q8_1", "Q8_K")  # of intermediate results only
 NUMBERS = {
     0: "B",
     1: "b",
@@ -122,9 +90,16 @@ def _entry(header: "_Header") -> Entry:
         raise header.damaged(f"tensor {name[:80]!r} has an unreasonable size")
     if kind in PLAIN:
         return name, shape, kind, offset, math.prod(shape) * PLAIN[kind][1].itemsize
-    if kind not in QUANTISED:
-        raise header.damaged(f"tensor {name[:80]!r} is of an unknown type {kind}")
-    _, numbers, size = QUANTISED[kind]
+    with needed_by(f"{header.file.name}, which is quantised,"):
+        from rankscope.checkpoints.gguf_blocks import block_sizes
+
+    sizes = block_sizes(kind)
+    if sizes is None:
+        raise ValueError(
+            f"{header.file.name}: tensor {name[:80]!r} is of type {kind}, which the installed "
+            "package gguf does not know; update it with pip install -U gguf"
+        )
+    numbers, size = sizes
     if not shape or shape[-1] % numbers:
         raise header.damaged(f"rows of tensor {name[:80]!r} do not fill blocks of {numbers}")
     return name, shape, kind, offset, math.prod(shape) // numbers * size
@@ -151,71 +126,34 @@ def _tensor(
         _, dtype = PLAIN[kind]
         shown = str(dtype).removeprefix("torch.")
         return StoredTensor(name, shape, dtype, size, shown), Range(file, offset, shape, dtype)
-    shown = QUANTISED[kind][0]
-    refusal = f"{shown} is no format of weights" if shown in NO_READER else ""
-    stored = StoredTensor(
-        name, shape, torch.float32, size, shown, note=f"dequantised from {shown}", refusal=refusal
-    )
+    from rankscope.checkpoints.gguf_blocks import Blocks, has_reader, type_name
+
+    shown = type_name(kind)
+    note = f"dequantised from {shown}"
+    refusal = "" if has_reader(kind) else f"{shown} has no reader in the package gguf"
+    stored = StoredTensor(name, shape, torch.float32, size, shown, note=note, refusal=refusal)
     return stored, Blocks(file, offset, shape, kind)
-
-
-@dataclass(frozen=True)
-class Blocks:
-    """A quantised tensor: rows of blocks, dequantised by the `gguf` package."""
-
-    file: File
-    offset: int
-    shape: tuple[int, ...]
-    kind: int
-
-    def load(self) -> Shaped[Tensor, "..."]:
-        return self._read(0, math.prod(self.shape[:-1])).reshape(self.shape)
-
-    def load_rows(self, start: int, stop: int) -> Shaped[Tensor, "..."]:
-        if len(self.shape) == 1:
-            return self.load()[start:stop]
-        inner = math.prod(self.shape[1:-1])
-        rows = self._read(start * inner, stop * inner)
-        return rows.reshape(stop - start, *self.shape[1:])
-
-    def _read(self, start: int, stop: int) -> Tensor:
-        with needed_by(f"{self.file.name}, which is quantised,"):
-            from gguf import GGMLQuantizationType
-            from gguf.quants import dequantize
-
-        _, numbers, size = QUANTISED[self.kind]
-        row = self.shape[-1] // numbers * size
-        result = torch.empty(stop - start, self.shape[-1])
-        step = max(1, 2**24 // max(1, self.shape[-1]))  # rows at a time
-        for first in range(start, stop, step):
-            last = min(stop, first + step)
-            data = np.empty((last - first, row), dtype=np.uint8)
-            self.file.read_into(memoryview(data.reshape(-1).data), self.offset + first * row)
-            with np.errstate(all="ignore"):  # a damaged scale may overflow
-                values = dequantize(data, GGMLQuantizationType(self.kind))
-            result[first - start : last - start] = torch.from_numpy(np.asarray(values))
-        return result
 
 
 class _Header:
     """The beginning of a file, read in windows and no further than its settings go."""
 
     def __init__(self, file: File) -> None:
-        self._file = file
+        self.file = file
         self.position = 0
         self._window, self._start = b"", 0
         self._items = 0
 
     def damaged(self, reason: str) -> ValueError:
-        return ValueError(f"{self._file.name} is damaged and cannot be read as GGUF: {reason}")
+        return ValueError(f"{self.file.name} is damaged and cannot be read as GGUF: {reason}")
 
     def take(self, count: int) -> bytes:
         end = self.position + count
         if not self._start <= self.position <= end <= self._start + len(self._window):
-            if end > self._file.size:
+            if end > self.file.size:
                 raise self.damaged("it is cut short")
-            size = min(max(count, WINDOW), self._file.size - self.position)
-            self._window = read_bytes(self._file, self.position, size)
+            size = min(max(count, WINDOW), self.file.size - self.position)
+            self._window = read_bytes(self.file, self.position, size)
             self._start = self.position
         piece = self._window[self.position - self._start : end - self._start]
         self.position = end
@@ -252,6 +190,6 @@ class _Header:
         return None
 
     def skip(self, count: int) -> None:
-        if self.position + count > self._file.size:
+        if self.position + count > self.file.size:
             raise self.damaged("it is cut short")
         self.position += count
