@@ -174,3 +174,11 @@ def test_a_recurrent_key_of_impossible_shape_is_flattened() -> None:
 def test_meta_tensors_are_not_taken_for_tied() -> None:
     weights = {name: torch.zeros(2, 2, device="meta") for name in ("a.weight", "b.weight")}
     assert list(views(weights)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("key", ["weight", "in_proj_weight", "weight_ih_l0"])
+def test_a_tensor_of_no_module_is_flattened(key: str) -> None:
+    W = torch.randn(12, 4)
+    (line,) = views({f".{key}": W}).coverage
+    assert line.status == "flattened"
+    assert torch.equal(views({f".{key}": W})[line.matrices[0]].W, W)

@@ -118,8 +118,10 @@ def _line(name: str, shapes: Mapping[str, tuple[int, ...]], guess: Guess) -> Cov
 
 
 def _guess(name: str, shapes: Mapping[str, tuple[int, ...]]) -> Guess:
-    owner, _, key = name.rpartition(".")
+    owner, dot, key = name.rpartition(".")
     shape = shapes[name]
+    if dot and not owner:  # no module has an empty name
+        return Guess("", (flattened_reading(name, shape),))
     guess = _guess_recurrent(owner, key, shapes) or _guess_multihead(owner, key, shape)
     if guess is None and len(shape) == 3 and holds_experts(name) and shape[0] <= MOST_EXPERTS:
         guess = Guess("expert stack", stack_readings(name, shape))
