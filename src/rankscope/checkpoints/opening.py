@@ -25,7 +25,7 @@ from rankscope.checkpoints.safetensors import open_safetensors
 from rankscope.checkpoints.scales import with_scales
 from rankscope.checkpoints.torch_files import open_legacy, open_zip
 
-LONGEST_NAME = 1000
+LONGEST_NAME = 300
 MOST_OF_EMPTY = 2**31  # product of the axes of an empty tensor that are not 0
 
 
