@@ -189,3 +189,13 @@ def test_small_numbers_without_a_scale_are_never_cast(tmp_path: Path, dtype: tor
     scan = rs.scan(tmp_path / "x.safetensors")
     assert scan.table().index.tolist() == ["b"]
     assert scan.coverage["a.weight"].status == "not read"
+
+
+def test_the_scale_of_a_weight_that_is_refused_is_no_matrix(tmp_path: Path) -> None:
+    """Blocks of 64 are in no configuration, so the shapes alone do not tell them."""
+    weight = torch.randn(300, 200).to(torch.float8_e4m3fn)
+    tensors = {"l.weight": weight, "l.weight_scale_inv": torch.ones(5, 4), "m.weight": torch.eye(3)}
+    save_file(tensors, tmp_path / "x.safetensors")
+    views = rs.views(tmp_path / "x.safetensors")
+    assert list(views) == ["m"]
+    assert views.coverage["l.weight_scale_inv"].how == "scale of l.weight, which is not read"

@@ -326,3 +326,40 @@ def test_models_in_nested_dicts_keep_their_names(tmp_path: Path) -> None:
     torch.save(models, tmp_path / "x.pt")
     names = [f"{model}.model.{name}" for model in models for name in WEIGHTS]
     assert list(open_checkpoint(tmp_path / "x.pt").tensors) == names
+
+
+def test_weights_beside_those_that_are_read_are_named(tmp_path: Path) -> None:
+    average = {name: tensor / 2 for name, tensor in WEIGHTS.items()}
+    torch.save({"model": WEIGHTS, "ema": average, "optimizer": MOMENTS}, tmp_path / "x.pt")
+    checkpoint = open_checkpoint(tmp_path / "x.pt")
+    assert checkpoint.read("a.weight").eq(1).all()
+    (note,) = checkpoint.notes
+    assert "other weights in 'ema', which are left out" in note
+    torch.save({"net": WEIGHTS, "ema": average, "optimizer": MOMENTS}, tmp_path / "x.pt")
+    assert not open_checkpoint(tmp_path / "x.pt").notes  # both are read
+
+
+def test_the_state_of_an_optimizer_is_no_checkpoint(tmp_path: Path) -> None:
+    weight = nn.Parameter(torch.ones(3, 4))
+    optimizer = torch.optim.Adam([weight])
+    weight.sum().backward()
+    optimizer.step()
+    torch.save(optimizer.state_dict(), tmp_path / "optimizer.pt")
+    with pytest.raises(ValueError, match="holds the state of an optimizer"):
+        open_checkpoint(tmp_path / "optimizer.pt")
+
+
+def test_a_whole_module_is_refused_in_the_older_format_too(tmp_path: Path) -> None:
+    torch.save(nn.Linear(2, 2), tmp_path / "x.pt", _use_new_zipfile_serialization=False)
+    with pytest.raises(ValueError, match="holds a whole module"):
+        open_checkpoint(tmp_path / "x.pt")
+
+
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_sparse_tensors_are_refused_with_their_shapes(tmp_path: Path) -> None:
+    eye = torch.eye(3, 4)
+    content = {"coo": eye.to_sparse(), "csr": eye.to_sparse_csr(), "meta": eye.to("meta")}
+    torch.save(content, tmp_path / "x.pt")
+    tensors = open_checkpoint(tmp_path / "x.pt").tensors
+    assert {tensor.shape for tensor in tensors.values()} == {(3, 4)}
+    assert all(tensor.refusal for tensor in tensors.values())

@@ -20,6 +20,7 @@ class Checkpoint:
     tensors: what is stored, in the order of the file.
     metadata: JSON of the files beside it: "config" (Hugging Face) and "adapter_config" (PEFT).
     problems: sentences on what is missing or damaged; the rest can be read.
+    notes: sentences on what is whole and left out.
     """
 
     source: str
@@ -27,6 +28,7 @@ class Checkpoint:
     loaders: Mapping[str, Loader] = field(repr=False)
     metadata: Mapping[str, Any] = field(default_factory=dict, repr=False)
     problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def read(self, name: str) -> Shaped[Tensor, "..."]:
         """Read one tensor into memory of its own; ValueError if its format is refused."""

@@ -106,6 +106,9 @@ def _add_scaled(
     blocks = None if scale is None else _blocks(stored.shape, scale.shape, stated)
     if scale is None or blocks is None or not scale.dtype.is_floating_point:
         tensors[stored.name] = replace(stored, refusal=f"{stored.format} {UNSCALED}")
+        if scale is not None:  # no matrix of the model
+            refusal = f"scale of {stored.name}, which is not read"
+            tensors[scale.name] = replace(scale, refusal=refusal)
         return
     owner = scale.name.rpartition(".")[2]
     whole = all(size == 1 for size in scale.shape)

@@ -97,7 +97,7 @@ def open_legacy(file: File) -> Checkpoint:
 
 def checkpoint_of(file: File, content: Any, place: Place) -> Checkpoint:
     """Return the tensors of the state dict in a described file."""
-    state = _state_dict(file, content)
+    state, notes = _state_dict(file, content)
     if len(state) > MOST_TENSORS:
         raise _unreadable(file, f"it has {len(state)} entries")
     tensors: dict[str, StoredTensor] = {}
@@ -118,7 +118,7 @@ def checkpoint_of(file: File, content: Any, place: Place) -> Checkpoint:
             name, value.shape, value.dtype, value.bytes, shown, tied_to=tied_to
         )
         loaders[name] = loader(value, place)
-    return Checkpoint(file.name, tensors, loaders)
+    return Checkpoint(file.name, tensors, loaders, notes=notes)
 
 
 def loader(tensor: Described, place: Place) -> Loader:
@@ -130,10 +130,15 @@ def loader(tensor: Described, place: Place) -> Loader:
     return Strided(numbers, tensor.offset, tensor.shape, tensor.strides)
 
 
-def _state_dict(file: File, content: Any) -> Mapping[str, Any]:
-    """Return the mapping from names to tensors within what a file holds."""
+def _state_dict(file: File, content: Any) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Return the mapping from names to tensors within what a file holds.
+
+    The sentences are on weights beside it, such as their average.
+    """
     if not isinstance(content, dict):
         raise _unreadable(file, f"it holds a {_kind(content)}, expected a state dict")
+    if "param_groups" in content:
+        raise _unreadable(file, "it holds the state of an optimizer")
     found = _state_dicts(content, DEEPEST, set())
     # Two networks, or one and its average, and not a few vectors beside.
     found = {keys: state for keys, state in found.items() if _holds_matrices(state)} or found
@@ -151,7 +156,13 @@ def _state_dict(file: File, content: Any) -> Mapping[str, Any]:
     ]
     if unnamed:
         raise _unreadable(file, f"it has {_kind(unnamed[0])} keys, expected names")
-    return {key: value for key, value in state.items() if isinstance(key, str)}
+    read = {keys[0] for keys in found if keys}
+    notes = tuple(
+        f"{file.name} has other weights in {key[:80]!r}, which are left out; save them alone"
+        for key, value in content.items()
+        if read and isinstance(key, str) and key not in (*read, *OTHERS) and _holds_matrices(value)
+    )
+    return {key: value for key, value in state.items() if isinstance(key, str)}, notes
 
 
 def _state_dicts(

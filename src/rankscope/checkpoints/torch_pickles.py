@@ -73,6 +73,8 @@ class Unreadable:
 
 def storage(identifier: Any) -> Storage:
     """Return the storage that a persistent id names."""
+    if isinstance(identifier, tuple) and identifier[:1] == ("module",):
+        raise Refused("it holds a whole module, whose code would have to be run")
     if not isinstance(identifier, tuple) or len(identifier) not in (5, 6):
         raise Refused("its pickle refers to data in an unknown way")
     kind, name, key, _, count, *rest = identifier
@@ -154,8 +156,11 @@ def _unreadable(name: Name, arguments: tuple[Any, ...]) -> Unreadable:
         "_rebuild_sparse_tensor": "stored sparse; save it dense",
         "_rebuild_meta_tensor_no_storage": "on the meta device, which holds no values",
     }
-    shape = arguments[2] if name.name == "_rebuild_qtensor" and len(arguments) > 2 else ()
-    return Unreadable(kinds[name.name], axis_sizes(shape))
+    # A sparse tensor has its parts in a tuple, of which only the shape is a tuple of sizes.
+    sparse = name.name == "_rebuild_sparse_tensor"
+    parts = arguments[1] if sparse and len(arguments) > 1 else arguments
+    shapes = [part for part in parts if isinstance(part, tuple)] if isinstance(parts, tuple) else []
+    return Unreadable(kinds[name.name], axis_sizes(shapes[0]) if shapes else ())
 
 
 def _list(name: Name, arguments: tuple[Any, ...]) -> list[Any]:

@@ -101,4 +101,4 @@ def _stored(
     again = scanner.again(matrices, [name for name in matrices if name not in stored])
     stored |= {matrix.name: matrix for matrix in again.matrices if matrix.name not in stored}
     problems = (*checkpoint.problems, *again.refused)
-    return CheckpointScan.of(member.step, checkpoint.source, matrices, stored, problems)
+    return CheckpointScan.of(member.step, checkpoint, matrices, stored, problems)

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from rankscope import metrics
+from rankscope.checkpoints import Checkpoint
 from rankscope.matrices import Coverage, Covered, Views
 from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.outstanding import remarks
@@ -33,7 +34,7 @@ class CheckpointScan:
     def of(
         cls,
         step: int,
-        source: str,
+        checkpoint: Checkpoint,
         views: Views,
         results: Mapping[str, MatrixScan],
         problems: Iterable[str],
@@ -42,8 +43,10 @@ class CheckpointScan:
         matrices = tuple(results[name] for name in views if name in results)
         odd = [matrix.name for matrix in matrices if not np.isfinite(matrix.norm)]
         more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-        notes = (f"step {step} has NaN or Inf in {odd[0]}{more}",) if odd else ()
-        return cls(step, source, matrices, _coverage(views, results), tuple(problems), notes)
+        notes = [f"step {step} has NaN or Inf in {odd[0]}{more}"] if odd else []
+        coverage = _coverage(views, results)
+        notes += checkpoint.notes
+        return cls(step, checkpoint.source, matrices, coverage, tuple(problems), tuple(notes))
 
 
 def _coverage(views: Views, results: Mapping[str, MatrixScan]) -> Coverage:

@@ -199,7 +199,7 @@ class Scanner:
                 f"{job.checkpoint.source} and the base {self._base_name} have no matrix in common; "
                 f"the first are {next(iter(results))!r} and {first!r}"
             )
-        return CheckpointScan.of(member.step, job.checkpoint.source, matrices, results, problems)
+        return CheckpointScan.of(member.step, job.checkpoint, matrices, results, problems)
 
 
 @dataclass
