@@ -26,6 +26,9 @@ class Hub(ThreadingHTTPServer):
         self.authorizations: list[str | None] = []
         self.ranges = True
         self.failures: list[int] = []  # status of the next answers; 0 ends one in its middle
+        self.page = b""  # in place of every answer
+        self.awake = threading.Event()  # nothing is answered before
+        self.awake.set()
         self.files_at = ""  # another server, to which requests for files are sent on
 
     @property
@@ -43,8 +46,11 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        self.server.awake.wait()
         path = self.path.partition("?")[0]
-        if match := re.fullmatch(r"/api/models/org/model(?:/revision/(.+))?", path):
+        if self.server.page:
+            self.answer(200, self.server.page)
+        elif match := re.fullmatch(r"/api/models/org/model(?:/revision/(.+))?", path):
             revision = match[1] or "main"
             if revision not in COMMITS:
                 self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound"})

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,10 +86,14 @@ def test_the_command_uses_the_endpoint_of_the_environment(server: Hub) -> None:
 def test_what_the_hub_lacks_is_one_sentence(server: Hub) -> None:
     with pytest.raises(ValueError, match="neither a path here nor a model on the hub"):
         open_checkpoint("org/other")
-    with pytest.raises(ValueError, match="cannot be read from the hub"):
+    with pytest.raises(ValueError, match="'org/model' has no such revision on the hub"):
         open_checkpoint("org/model@nothing")
-    with pytest.raises(ValueError, match="holds no checkpoint that is known on the hub"):
+    with pytest.raises(ValueError, match="'org/model' holds no checkpoint that is known"):
         open_checkpoint("org/model")
+    for name in ("Q4.gguf", "Q8.gguf"):
+        (server.folder / COMMITS["step10"] / name).touch()
+    with pytest.raises(ValueError, match=r"Q4.gguf and Q8.gguf; download one"):
+        open_checkpoint("org/model@step10")
     save_file({"a": torch.ones(2, 2)}, server.folder / COMMITS["main"] / "model.safetensors")
     server.ranges = False
     with pytest.raises(ValueError, match="does not answer range requests"):
@@ -123,7 +128,7 @@ def test_a_refusal_is_not_tried_again(server: Hub) -> None:
     save_file({"a.weight": torch.randn(600, 500)}, path)
     checkpoint = open_checkpoint("org/model")
     server.failures += [403, 500]
-    with pytest.raises(ValueError, match=r"model.safetensors of org/model cannot be read \(.*403"):
+    with pytest.raises(ValueError, match=r"of org/model: .* that you may read; .*hf auth login"):
         checkpoint.read("a.weight")
     assert server.failures == [500]
 
@@ -171,6 +176,25 @@ def test_a_hub_that_cannot_be_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="cannot be read from the hub") as refusal:
         open_checkpoint("org/model")
     assert "\n" not in str(refusal.value)
+
+
+def test_a_page_instead_of_an_answer_is_one_sentence(server: Hub) -> None:
+    """A network that asks for a login answers everything with its own page."""
+    server.page = b"<html>log in</html>"
+    with pytest.raises(ValueError, match="'org/model' does not exist here, and cannot be read"):
+        open_checkpoint("org/model")
+
+
+def test_a_silent_hub_is_given_up_after_the_seconds_of_the_library(
+    server: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.2)
+    server.awake.clear()
+    began = time.monotonic()
+    with pytest.raises(ValueError, match=r"cannot be read from the hub \(.*timed out"):
+        open_checkpoint("org/model")
+    server.awake.set()
+    assert time.monotonic() - began < 5
 
 
 def test_names_of_models() -> None:

@@ -48,6 +48,20 @@ def weights_in(names: Sequence[str]) -> list[str]:
     return files if sharded or len(files) == 1 else []
 
 
+def not_one_checkpoint(source: str, names: Sequence[str], *, advice: str) -> ValueError:
+    """Return the refusal of a folder that holds no weights, or several files of them."""
+    files = [name for name in names if name.endswith(WEIGHTS)]
+    if len(files) > 1:
+        return ValueError(
+            f"{source!r} holds several files of weights, such as {files[0][:80]} and "
+            f"{files[1][:80]}; {advice}"
+        )
+    return ValueError(
+        f"{source!r} holds no checkpoint that is known; pass a file, or a folder with "
+        "model.safetensors or the index of its shards"
+    )
+
+
 def joined(
     source: str, names: Sequence[str], read: Opener, index: Mapping[str, str] | None = None
 ) -> Checkpoint:

@@ -1,13 +1,12 @@
 """Models on the Hugging Face hub: tensors by range request, nothing else is downloaded.
 
-The address of the hub is the library's own setting, HF_ENDPOINT. With HF_HUB_OFFLINE the library's
-cache is read instead.
+The library's own settings count: HF_ENDPOINT is the address of the hub, HF_HUB_DOWNLOAD_TIMEOUT the
+seconds without an answer. With HF_HUB_OFFLINE the library's cache is read instead.
 """
 
 import re
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
@@ -17,7 +16,6 @@ from rankscope.checkpoints.folders import CONFIGURATIONS, WEIGHTS
 
 HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+))?")
 MOST_WINDOW = 2**16  # bytes fetched at a time while a header is read
-SECONDS = 60.0  # without an answer
 TRIES = 4  # for one tensor
 PAUSE = 0.5  # seconds before the second try; more before later ones
 
@@ -74,7 +72,8 @@ class HubFile:
                 reason = "the answer was cut short"
             except Exception as error:  # each version of the library has another client's errors
                 if _is_final(error):
-                    raise ValueError(f"{self.name} cannot be read ({_shown(error)})") from None
+                    reason = _refusal(self.repo, error) or f"it cannot be read ({_shown(error)})"
+                    raise ValueError(f"{self.name}: {reason}") from None
                 reason = _shown(error)
         if position < len(buffer):
             raise ValueError(
@@ -83,13 +82,14 @@ class HubFile:
             )
 
     def _pieces(self, offset: int, count: int) -> Iterator[bytes]:
-        from huggingface_hub import hf_hub_url
+        from huggingface_hub import constants, hf_hub_url
         from huggingface_hub.utils import build_hf_headers, get_session  # type: ignore[attr-defined]
 
         headers = build_hf_headers()
         headers |= {"Range": f"bytes={offset}-{offset + count - 1}", "Accept-Encoding": "identity"}
         url = hf_hub_url(self.repo, self.file, revision=self.commit)
-        options: dict[str, Any] = {"headers": headers, "timeout": SECONDS, "follow_redirects": True}
+        seconds = constants.HF_HUB_DOWNLOAD_TIMEOUT
+        options: dict[str, Any] = {"headers": headers, "timeout": seconds, "follow_redirects": True}
         with get_session().stream("GET", url, **options) as answer:
             answer.raise_for_status()
             if answer.status_code != 206:
@@ -112,6 +112,26 @@ def _is_final(error: Exception) -> bool:
     return refused or isinstance(error, _Refused)
 
 
+def _refusal(repo: str, error: Exception) -> str:
+    """Return what the hub refuses and what to do about it; empty if it does not say."""
+    response = getattr(error, "response", None)
+    status = getattr(response, "status_code", None)
+    code = None if response is None else response.headers.get("X-Error-Code")
+    if code == "GatedRepo":
+        return (
+            f"you have not accepted the hub's terms for {repo!r}; accept them on its page and log "
+            "in by `hf auth login`"
+        )
+    if code == "RevisionNotFound":
+        return f"{repo!r} has no such revision on the hub; look at the branches on its page"
+    if code == "RepoNotFound" or status in (401, 403):
+        return (
+            f"{repo!r} is neither a path here nor a model on the hub that you may read; check the "
+            "name, or log in by `hf auth login`"
+        )
+    return ""
+
+
 def _shown(error: Exception) -> str:
     return str(error).partition("\n")[0][:200] or type(error).__name__
 
@@ -128,15 +148,21 @@ class HubFolder:
     def at(cls, repo: str, revision: str | None) -> "HubFolder":
         """Ask the hub for the files of a repository."""
         try:
-            from huggingface_hub import HfApi
+            from huggingface_hub import HfApi, constants
         except ModuleNotFoundError:
             raise ValueError(
                 f"{repo!r} does not exist here; if it is a model on the hub, install what reads it "
                 "with pip install 'rankscope[lab]'"
             ) from None
 
-        with explained(repo):
-            info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=SECONDS)
+        try:
+            seconds = constants.HF_HUB_DOWNLOAD_TIMEOUT
+            info = HfApi().model_info(repo, revision=revision, files_metadata=True, timeout=seconds)
+        except Exception as error:  # each version of the library has another client's errors
+            reason = _refusal(repo, error) or (
+                f"{repo!r} does not exist here, and cannot be read from the hub ({_shown(error)})"
+            )
+            raise ValueError(reason) from None
         files = info.siblings or []
         sizes = {file.rfilename: file.size for file in files if file.size is not None}
         if info.sha is None:
@@ -176,28 +202,4 @@ def cached(repo: str, revision: str | None) -> Path | None:
         raise ValueError(
             f"{repo!r} does not exist here nor, at this revision, in the hub's cache, and the hub "
             "is not asked in offline mode; unset HF_HUB_OFFLINE"
-        ) from None
-
-
-@contextmanager
-def explained(repo: str) -> Iterator[None]:
-    """Turn errors of the hub into a ValueError that says what to do."""
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError
-
-    try:
-        yield
-    except GatedRepoError:
-        raise ValueError(
-            f"you have not accepted the hub's terms for {repo!r}; accept them on its page and log "
-            "in by `hf auth login`"
-        ) from None
-    except RepositoryNotFoundError:
-        raise ValueError(
-            f"{repo!r} is neither a path here nor a model on the hub; check the name"
-        ) from None
-    except ValueError:
-        raise
-    except Exception as error:  # each version of the library has another client's errors
-        raise ValueError(
-            f"{repo!r} does not exist here, and cannot be read from the hub ({_shown(error)})"
         ) from None

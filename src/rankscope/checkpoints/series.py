@@ -3,7 +3,7 @@
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,7 +38,8 @@ def series_in(folder: Path, *, pattern: str | None = None) -> tuple[list[Member]
     """
     names = sorted(entry.name for entry in os.scandir(folder))
     if pattern is None and (METADATA in names or _is_checkpoint(names)):
-        return [Member(number_in(folder.name) or 0, str(folder))], []
+        member = Member(number_in(folder.name) or 0, str(folder))
+        return [member], list(_series_beside(folder, names))
     visible = [name for name in names if not name.startswith(".")]
     chosen = [name for name in visible if pattern is None or fnmatch.fnmatch(name, pattern)]
     candidates = [name for name in chosen if _could_be(folder / name)]
@@ -48,6 +49,12 @@ def series_in(folder: Path, *, pattern: str | None = None) -> tuple[list[Member]
         if match is not None:
             before = re.sub(r"\d+", "#", match["before"])  # epoch=3-step=200
             skeletons.setdefault(f"{before}*{match['after']}", []).append(name)
+    if not skeletons and candidates and pattern is None:
+        shown = ", ".join(candidates[:4]) + (" and more" if len(candidates) > 4 else "")
+        raise ValueError(
+            f"{str(folder)!r} is neither one checkpoint nor a series of steps; pass one of what "
+            f"it holds: {shown}"
+        )
     if not skeletons:
         raise ValueError(
             f"{str(folder)!r} holds no checkpoint that is known"
@@ -73,6 +80,16 @@ def series_in(folder: Path, *, pattern: str | None = None) -> tuple[list[Member]
     notes = [f"{name} is not part of the series and is left out" for name in left[:20]]
     members, twice = in_order(folder / name for name in names_in if _match(name))
     return members, [*notes, *twice]
+
+
+def _series_beside(folder: Path, names: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence on checkpoints of the training that a final model ended."""
+    steps = [name for name in names if name.startswith("checkpoint-") and (folder / name).is_dir()]
+    if steps:
+        yield (
+            f"{folder} is scanned as one model; --pattern 'checkpoint-*' scans the series of "
+            f"{len(steps)} within it"
+        )
 
 
 def in_order(paths: Iterable[Path]) -> tuple[list[Member], list[str]]:
