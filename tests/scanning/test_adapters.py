@@ -47,6 +47,17 @@ def test_an_adapter_is_its_changes(tmp_path: Path, config: dict[str, Any], scale
     assert (scan.table()["rank_99"] <= RANK).all()
 
 
+def test_low_rank_is_nothing_that_stands_out_in_an_adapter(tmp_path: Path) -> None:
+    factors = {}
+    for layer in range(3):
+        module = f"base_model.model.layers.{layer}"
+        factors[f"{module}.lora_A.weight"] = torch.randn(1, 20)
+        factors[f"{module}.lora_B.weight"] = torch.randn(16, 1)
+    scan = rs.scan(write_peft(tmp_path / "a", factors, {**peft_config(), "r": 1}))
+    assert (scan.table()["rank_99"] == 1).all()
+    assert not scan.table()["stands_out"].any()
+
+
 def test_a_file_of_an_adapter_is_read_as_its_folder(tmp_path: Path) -> None:
     folder = peft_adapter(tmp_path / "a")
     assert_spectra(rs.scan(folder / "adapter_model.safetensors"), peft_changes())

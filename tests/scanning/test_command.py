@@ -83,7 +83,10 @@ def test_a_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     ("arguments", "sentence"),
     [
         (["nothing"], "'nothing' does not exist"),
-        (["x.safetensors", "--sort", "size"], "sort is a column"),
+        (["nothing", "--sort", "size"], "--sort is a column"),  # before anything is read
+        (["x.safetensors", "--leading", "0", "--sort", "tail_exponent"], "sort is a column"),
+        (["x.safetensors", "--revision", "main"], "--revision chooses among those of a model on"),
+        (["https://hub/org/model"], "is a URL; pass a path, or a model on the hub as org/model"),
         (["x.safetensors", "--base", "nothing"], "'nothing' does not exist"),
         (["broken.safetensors"], "is damaged"),
         (["x.safetensors", "--include", "zzz*"], "matches no matrix; without --include"),

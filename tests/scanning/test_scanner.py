@@ -17,7 +17,7 @@ def test_a_row_holds_what_numpy_says(tmp_path: Path) -> None:
     scan = rs.scan(saved(tmp_path / "x.safetensors", tensors))
     table = scan.table()
     assert table.index.tolist() == ["0", "1", "3"]
-    assert table["shape"].tolist() == ["16 x 40", "24 x 16", "12 x 24"] or len(table) == 3
+    assert table["shape"].tolist() == ["40 x 16", "24 x 16", "12 x 24"]
     for name in ("1", "3"):
         S = np.linalg.svd(tensors[f"{name}.weight"].double().numpy(), compute_uv=False)
         p, energy = S / S.sum(), np.cumsum(S**2) / (S**2).sum()
@@ -206,6 +206,37 @@ def test_folders_that_hold_several_series_or_none(tmp_path: Path) -> None:
             members_of([str(tmp_path / str(number))], pattern=None)
     with pytest.raises(ValueError, match="pattern chooses within one folder"):
         members_of(["a", "b"], pattern="a*")
+
+
+def test_folders_of_unnumbered_checkpoints_are_listed(tmp_path: Path) -> None:
+    for name in ("critic.pt", "generator.pt"):
+        (tmp_path / name).touch()
+    with pytest.raises(ValueError, match=r"pass one of what it holds: critic.pt, generator.pt$"):
+        members_of([str(tmp_path)], pattern=None)
+    with pytest.raises(ValueError, match=r"such as critic.pt and generator.pt; pass one of them"):
+        rs.open_checkpoint(tmp_path)
+
+
+def test_the_series_beside_a_final_model_is_named(tmp_path: Path) -> None:
+    """The trainer of transformers writes both into one folder."""
+    saved(tmp_path / "model.safetensors", weights(0))
+    for step in (500, 1000):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+        saved(tmp_path / f"checkpoint-{step}" / "model.safetensors", weights(step))
+    scan = rs.scan(tmp_path)
+    assert len(scan.checkpoints) == 1
+    assert scan.notes == (
+        f"{tmp_path} is scanned as one model; --pattern 'checkpoint-*' scans the series of 2 "
+        "within it",
+    )
+    scan = rs.scan(tmp_path, pattern="checkpoint-*")
+    assert [checkpoint.step for checkpoint in scan.checkpoints] == [500, 1000]
+
+
+def test_layers_count_up_though_a_safetensors_file_sorts_by_letters(tmp_path: Path) -> None:
+    layers = {f"layers.{number}.weight": torch.randn(3, 4) for number in range(12)}
+    scan = rs.scan(saved(tmp_path / "x.safetensors", layers))
+    assert list(scan.table().index) == [name.removesuffix(".weight") for name in layers]
 
 
 def test_paths_that_are_listed_are_a_series(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ class Checkpoint:
     """Tensors on disk by name; opening one reads headers only.
 
     source: the path or hub id, for messages.
-    tensors: what is stored, in the order of the file.
+    tensors: what is stored, in the order of the file but for numbered modules, which count up.
     metadata: JSON of the files beside it: "config" (Hugging Face) and "adapter_config" (PEFT).
     problems: sentences on what is missing or damaged; the rest can be read.
     notes: sentences on what is whole and left out.

@@ -15,12 +15,14 @@ from rankscope.checkpoints.folders import (
     USUAL,
     configurations,
     joined,
+    not_one_checkpoint,
     shard_index,
     weights_in,
 )
 from rankscope.checkpoints.gguf import MAGIC, open_gguf
 from rankscope.checkpoints.hub import HubFolder, cached, hub_id
 from rankscope.checkpoints.json_text import read_json
+from rankscope.checkpoints.natural_order import numbered_in_order
 from rankscope.checkpoints.safetensors import open_safetensors
 from rankscope.checkpoints.scales import with_scales
 from rankscope.checkpoints.torch_files import open_legacy, open_zip
@@ -66,7 +68,8 @@ def _without_odd(checkpoint: Checkpoint) -> Checkpoint:
             f"{endless[0][:80]!r} of shape {shape}"
         )
     odd = {*unnamed, *endless}
-    tensors = {name: stored for name, stored in checkpoint.tensors.items() if name not in odd}
+    names = numbered_in_order(name for name in checkpoint.tensors if name not in odd)
+    tensors = {name: checkpoint.tensors[name] for name in names}
     return replace(checkpoint, tensors=tensors, problems=tuple(map(printable, problems)))
 
 
@@ -82,6 +85,10 @@ def _opened(path: str | os.PathLike[str]) -> Checkpoint:
     if not os.path.lexists(place):
         if (named := hub_id(str(path))) is not None:
             return _open_hub(*named)
+        if "://" in str(path):
+            raise ValueError(
+                f"{str(path)!r} is a URL; pass a path, or a model on the hub as org/model"
+            )
         raise ValueError(
             f"{str(place)!r} does not exist; pass the path of a checkpoint: a file or a folder"
         )
@@ -117,10 +124,7 @@ def _open_folder(folder: Path) -> Checkpoint:
         return open_dcp(folder)
     files = weights_in(names)
     if not files:
-        raise ValueError(
-            f"{str(folder)!r} holds no checkpoint that is known; pass a file, or a folder with "
-            "model.safetensors or the index of its shards"
-        )
+        raise not_one_checkpoint(str(folder), names, advice="pass one of them")
     if files[0].endswith(INDEX):
         checkpoint = _open_index(folder, files[0])
     elif len(files) == 1 and not SHARD.fullmatch(files[0]):
@@ -146,7 +150,7 @@ def _open_hub(repo: str, revision: str | None) -> Checkpoint:
     folder = HubFolder.at(repo, revision)
     files = weights_in(folder.names)
     if not files:
-        raise ValueError(f"{repo!r} holds no checkpoint that is known on the hub")
+        raise not_one_checkpoint(source, folder.names, advice="download one and pass its path")
     index = shard_index(folder.open(files[0])) if files[0].endswith(INDEX) else None
     shards = files if index is None else sorted(set(index.values()))
     if index is None and len(shards) == 1 and not SHARD.fullmatch(shards[0]):

@@ -53,7 +53,9 @@ def print_table(content: "Table", *, title: str, least: Sequence[str] = ()) -> N
     Console(width=max(width, console.width)).print(lines)
     shown = {column.header for column in lines.columns}
     if missing := [name for name in content.columns if escape(name) not in shown]:
-        console.print(f"no room for: {', '.join(missing)}", style="dim", soft_wrap=True)
+        console.print(
+            f"no room for: {', '.join(missing)}", style="dim", highlight=False, soft_wrap=True
+        )
 
 
 def _fitted(

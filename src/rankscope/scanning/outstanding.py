@@ -55,12 +55,13 @@ def _alone(matrix: MatrixScan) -> Iterable[str]:
         return
     if len(S) < LEAST or not np.isfinite(S).all():
         return
+    if matrix.kind == LORA:
+        return  # of low rank by design
     share = float((S[0] / norm) ** 2)
     if share > DOMINANT:
         yield f"one direction holds {share:.0%}"
     whole = len(S) == min(matrix.m, matrix.n)
-    low_rank = matrix.kind == LORA
-    if whole and not low_rank and (zeros := int((ZERO * S[0] >= S).sum())):
+    if whole and (zeros := int((ZERO * S[0] >= S).sum())):
         yield f"{zeros} of {len(S)} directions are zero"
 
 

@@ -13,6 +13,11 @@ from rankscope.scanning.matrix import MatrixScan
 from rankscope.scanning.outstanding import remarks
 
 ENERGIES = (50, 90, 99)
+COLUMNS = (
+    *("step", "kind", "shape", "norm", "first_rank", "effective_rank", "stable_rank"),
+    *(f"rank_{share}" for share in ENERGIES),
+    *("tail_exponent", "change", "stands_out"),
+)
 
 
 @dataclass(frozen=True, eq=False)
