@@ -171,3 +171,15 @@ def test_a_type_of_tomorrow_is_not_called_damage(tmp_path: Path) -> None:
         file.write(struct.pack("<I", 1000))
     with pytest.raises(ValueError, match=r"of type 1000.* update it with pip install -U gguf"):
         open_checkpoint(path)
+
+
+def test_a_scale_without_a_reader_refuses_its_weight(tmp_path: Path) -> None:
+    ones = (np.ones((4, 4), np.float32), GGMLQuantizationType.F32)
+    scale = (np.zeros((1, GGML_QUANT_SIZES[GGMLQuantizationType.Q8_K][1]), np.uint8),
+             GGMLQuantizationType.Q8_K)  # fmt: skip
+    path = written(tmp_path / "x.gguf", {"x.weight": ones, "x.scale": scale, "y.weight": ones})
+    tensors = open_checkpoint(path).tensors
+    assert "values without a scale that is known" in tensors["x.weight"].refusal
+    assert tensors["x.scale"].refusal == "Q8_K has no reader in the package gguf"
+    assert not tensors["y.weight"].refusal
+    assert list(rs.scan(path).table().index) == ["y"]

@@ -198,4 +198,7 @@ def test_the_scale_of_a_weight_that_is_refused_is_no_matrix(tmp_path: Path) -> N
     save_file(tensors, tmp_path / "x.safetensors")
     views = rs.views(tmp_path / "x.safetensors")
     assert list(views) == ["m"]
-    assert views.coverage["l.weight_scale_inv"].how == "scale of l.weight, which is not read"
+    assert (
+        views.coverage["l.weight_scale_inv"].how
+        == "scale of l.weight, in blocks that are not known"
+    )

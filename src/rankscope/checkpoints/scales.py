@@ -50,9 +50,9 @@ def with_scales(checkpoint: Checkpoint) -> Checkpoint:
             tensors[name] = replace(stored, refusal=packed[name])
         elif "gguf" in checkpoint.metadata:
             if f"{name.removesuffix('.weight')}.scale" in tensors and name.endswith(".weight"):
-                _add_scaled(tensors, loaders, stored, None)
+                _add_scaled(checkpoint, tensors, loaders, stored, None)
         elif stored.dtype.is_floating_point and stored.dtype.itemsize == 1:
-            _add_scaled(tensors, loaders, stored, stated)
+            _add_scaled(checkpoint, tensors, loaders, stored, stated)
         elif stored.dtype.is_floating_point and name.endswith(".weight"):
             _refuse_scaled(tensors, stored)
         elif name.endswith(BLOCKS) and stored.dtype == torch.uint8:
@@ -89,14 +89,16 @@ def _stated_block(metadata: Mapping[str, Any]) -> tuple[int, ...] | None:
 
 
 def _add_scaled(
+    checkpoint: Checkpoint,
     tensors: dict[str, StoredTensor],
     loaders: dict[str, Loader],
     stored: StoredTensor,
     stated: tuple[int, ...] | None,
 ) -> None:
     """Add a weight times its scale, or refuse it."""
-    scales = [tensors[name] for name in _scale_names(stored.name) if name in tensors]
-    others = [tensors[stored.name + end] for end in SECOND_SCALES if stored.name + end in tensors]
+    there = checkpoint.tensors
+    scales = [there[name] for name in _scale_names(stored.name) if name in there]
+    others = [there[stored.name + end] for end in SECOND_SCALES if stored.name + end in there]
     if len(scales) + len(others) > 1:
         names = " and ".join(scale.name for scale in (*scales, *others))
         refusal = f"{stored.format} values with several scales, {names}, of which one is known"
@@ -104,10 +106,11 @@ def _add_scaled(
         return
     scale = scales[0] if scales else None
     blocks = None if scale is None else _blocks(stored.shape, scale.shape, stated)
-    if scale is None or blocks is None or not scale.dtype.is_floating_point:
+    readable = scale is not None and scale.dtype.is_floating_point and not scale.refusal
+    if scale is None or blocks is None or not readable:
         tensors[stored.name] = replace(stored, refusal=f"{stored.format} {UNSCALED}")
         if scale is not None:  # no matrix of the model
-            refusal = f"scale of {stored.name}, which is not read"
+            refusal = scale.refusal or f"scale of {stored.name}, in blocks that are not known"
             tensors[scale.name] = replace(scale, refusal=refusal)
         return
     owner = scale.name.rpartition(".")[2]
