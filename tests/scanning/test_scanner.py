@@ -217,6 +217,22 @@ def test_folders_of_unnumbered_checkpoints_are_listed(tmp_path: Path) -> None:
         rs.open_checkpoint(tmp_path)
 
 
+def test_names_that_no_terminal_should_show_are_left_out(tmp_path: Path) -> None:
+    series(tmp_path)
+    for name in ("step7\x1b[31m.pt", "step8\n.pt", "last\u202e.pt"):
+        (tmp_path / name).touch()
+    scan = rs.scan(tmp_path)
+    assert len(scan.checkpoints) == 4 and not scan.problems
+    (note,) = scan.notes
+    assert note.startswith("3 files of ") and note.isprintable()
+    for path in tmp_path.glob("step?0.*"):
+        path.unlink()
+    (tmp_path / "step0.safetensors").unlink()
+    with pytest.raises(ValueError, match="holds no checkpoint that is known") as refusal:
+        rs.scan(tmp_path)
+    assert str(refusal.value).isprintable()
+
+
 def test_the_series_beside_a_final_model_is_named(tmp_path: Path) -> None:
     """The trainer of transformers writes both into one folder."""
     saved(tmp_path / "model.safetensors", weights(0))

@@ -3,7 +3,7 @@
 import fnmatch
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,46 +40,76 @@ def series_in(folder: Path, *, pattern: str | None = None) -> tuple[list[Member]
     if pattern is None and (METADATA in names or _is_checkpoint(names)):
         member = Member(number_in(folder.name) or 0, str(folder))
         return [member], list(_series_beside(folder, names))
+    candidates, notes = _candidates(folder, names, pattern)
+    series = _by_style(candidates)
+    if not series:
+        raise _no_series(folder, candidates, pattern)
+    _refuse_parts(folder, candidates)
+    chosen = candidates
+    if pattern is None:
+        chosen = _largest(folder, series)
+        left = sorted(set(candidates) - set(chosen))
+        notes += [f"{name} is not part of the series and is left out" for name in left[:20]]
+    members, twice = in_order(folder / name for name in chosen if _match(name))
+    return members, [*notes, *twice]
+
+
+def _candidates(
+    folder: Path, names: Sequence[str], pattern: str | None
+) -> tuple[list[str], list[str]]:
+    """Return the names that could be checkpoints, and a sentence on those that are not shown."""
     visible = [name for name in names if not name.startswith(".")]
     chosen = [name for name in visible if pattern is None or fnmatch.fnmatch(name, pattern)]
     candidates = [name for name in chosen if _could_be(folder / name)]
-    skeletons: dict[str, list[str]] = {}
-    for name in candidates:
-        match = _match(name)
-        if match is not None:
+    shown = [name for name in candidates if name.isprintable()]
+    hidden = len(candidates) - len(shown)
+    note = f"{hidden} files of {folder} have names that no terminal should show, and are left out"
+    return shown, [note] if hidden else []
+
+
+def _by_style(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names that have a number of steps, by what stands around it."""
+    series: dict[str, list[str]] = {}
+    for name in names:
+        if (match := _match(name)) is not None:
             before = re.sub(r"\d+", "#", match["before"])  # epoch=3-step=200
-            skeletons.setdefault(f"{before}*{match['after']}", []).append(name)
-    if not skeletons and candidates and pattern is None:
-        shown = ", ".join(candidates[:4]) + (" and more" if len(candidates) > 4 else "")
-        raise ValueError(
+            series.setdefault(f"{before}*{match['after']}", []).append(name)
+    return series
+
+
+def _no_series(folder: Path, candidates: Sequence[str], pattern: str | None) -> ValueError:
+    """Return the refusal of a folder in which nothing has a number of steps."""
+    if candidates and pattern is None:
+        shown = ", ".join(name[:80] for name in candidates[:4])
+        return ValueError(
             f"{str(folder)!r} is neither one checkpoint nor a series of steps; pass one of what "
-            f"it holds: {shown}"
+            f"it holds: {shown}{' and more' if len(candidates) > 4 else ''}"
         )
-    if not skeletons:
-        raise ValueError(
-            f"{str(folder)!r} holds no checkpoint that is known"
-            + (f" among those that match {pattern!r}" if pattern else "")
-            + "; pass a file, a folder with model.safetensors, or one with checkpoints such as "
-            "step1000 or checkpoint-500"
-        )
-    parts = [
-        name for name in candidates if (match := _match(name)) and PARTS.fullmatch(match["before"])
-    ]
+    return ValueError(
+        f"{str(folder)!r} holds no checkpoint that is known"
+        + (f" among those that match {pattern!r}" if pattern else "")
+        + "; pass a file, a folder with model.safetensors, or one with checkpoints such as "
+        "step1000 or checkpoint-500"
+    )
+
+
+def _refuse_parts(folder: Path, names: Sequence[str]) -> None:
+    """Raise ValueError if the numbers count the parts of one checkpoint."""
+    parts = [name for name in names if (match := _match(name)) and PARTS.fullmatch(match["before"])]
     if len(parts) > 1:
         raise ValueError(
             f"{str(folder)!r} holds parts of one checkpoint, such as {parts[0]} and {parts[1]}, "
             "which are no series and are not joined; save it whole, or as a distributed checkpoint"
         )
-    largest = max(skeletons.values(), key=len)
-    others = [skeleton for skeleton, named in skeletons.items() if named is not largest]
-    if pattern is None and any(len(skeletons[other]) == len(largest) for other in others):
-        shown = ", ".join(map(repr, sorted(skeletons)[:4]))
+
+
+def _largest(folder: Path, series: Mapping[str, list[str]]) -> list[str]:
+    """Return the names of the longest series; ValueError if two are as long."""
+    largest = max(series.values(), key=len)
+    if sum(len(names) == len(largest) for names in series.values()) > 1:
+        shown = ", ".join(map(repr, sorted(series)[:4]))
         raise ValueError(f"{str(folder)!r} holds several series: {shown}; choose one by --pattern")
-    names_in = candidates if pattern is not None else largest
-    left = sorted(set(candidates) - set(names_in)) if pattern is None else []
-    notes = [f"{name} is not part of the series and is left out" for name in left[:20]]
-    members, twice = in_order(folder / name for name in names_in if _match(name))
-    return members, [*notes, *twice]
+    return largest
 
 
 def _series_beside(folder: Path, names: Sequence[str]) -> Iterator[str]:
