@@ -139,16 +139,16 @@ def _state_dict(file: File, content: Any) -> tuple[Mapping[str, Any], tuple[str,
         raise _unreadable(file, f"it holds a {_kind(content)}, expected a state dict")
     if "param_groups" in content:
         raise _unreadable(file, "it holds the state of an optimizer")
-    found = _state_dicts(content, DEEPEST, set())
+    states = _state_dicts(content, DEEPEST, set())
     # Two networks, or one and its average, and not a few vectors beside.
-    found = {keys: state for keys, state in found.items() if _holds_matrices(state)} or found
-    if not found:
+    states = {keys: state for keys, state in states.items() if _holds_matrices(state)} or states
+    if not states:
         shown = [key if isinstance(key, str | int) else type(key).__name__ for key in content]
         raise ValueError(
             f"{file.name}: expected tensors by name, got {str(shown[:5])[:200]} without any; "
             "save model.state_dict()"
         )
-    state = next(iter(found.values())) if len(found) == 1 else _joined(found)
+    state = next(iter(states.values())) if len(states) == 1 else _joined(states)
     unnamed = [
         key
         for key, value in state.items()
@@ -156,7 +156,7 @@ def _state_dict(file: File, content: Any) -> tuple[Mapping[str, Any], tuple[str,
     ]
     if unnamed:
         raise _unreadable(file, f"it has {_kind(unnamed[0])} keys, expected names")
-    read = {keys[0] for keys in found if keys}
+    read = {keys[0] for keys in states if keys}
     notes = tuple(
         f"{file.name} has other weights in {key[:80]!r}, which are left out; save them alone"
         for key, value in content.items()
@@ -177,11 +177,11 @@ def _state_dicts(
             return inner
     if _holds_matrices(content):
         return {(): content}
-    found: dict[tuple[Any, ...], Mapping[Any, Any]] = {}
+    states: dict[tuple[Any, ...], Mapping[Any, Any]] = {}
     for key in content:
         if key not in OTHERS:
-            found |= _within(content, key, depth, seen)
-    return found or ({(): content} if _holds_tensors(content) else {})
+            states |= _within(content, key, depth, seen)
+    return states or ({(): content} if _holds_tensors(content) else {})
 
 
 def _within(

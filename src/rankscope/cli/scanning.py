@@ -89,18 +89,9 @@ def scan_command(
     """
     from rankscope.matrices.collect import PARTS_HINT
     from rankscope.scanning.command import run_scan
-    from rankscope.scanning.results import COLUMNS
     from rankscope.store import is_run
 
-    if json and (csv or like):
-        raise ValueError("--json has no meaning beside --csv or --like; give one of them")
-    if like and sort:
-        raise ValueError("--sort has no meaning beside --like, which keeps the checkpoint's order")
-    if sort is not None and sort not in COLUMNS:  # known before hours of work
-        raise ValueError(f"--sort is a column, one of {', '.join(COLUMNS)}; got {sort!r}")
-    here = next((path for path in paths if Path(path).expanduser().exists()), None)
-    if revision and here is not None:
-        raise ValueError(f"--revision chooses among those of a model on the hub; {here!r} is here")
+    _refuse_contradictions(paths, sort, revision, like, json=json, csv=csv)
     continues = out is not None and is_run(out)
     try:
         result = run_scan(
@@ -137,6 +128,29 @@ def scan_command(
     warn(result.problems, rest=", which --json lists")
     if result.problems:
         raise typer.Exit(2)
+
+
+def _refuse_contradictions(
+    paths: list[str],
+    sort: str | None,
+    revision: list[str] | None,
+    like: str | None,
+    *,
+    json: bool,
+    csv: bool,
+) -> None:
+    """Raise ValueError for options that mean nothing, before hours of work."""
+    from rankscope.scanning.results import COLUMNS
+
+    if json and (csv or like):
+        raise ValueError("--json has no meaning beside --csv or --like; give one of them")
+    if like and sort:
+        raise ValueError("--sort has no meaning beside --like, which keeps the checkpoint's order")
+    if sort is not None and sort not in COLUMNS:
+        raise ValueError(f"--sort is a column, one of {', '.join(COLUMNS)}; got {sort!r}")
+    here = next((path for path in paths if Path(path).expanduser().exists()), None)
+    if revision and here is not None:
+        raise ValueError(f"--revision chooses among those of a model on the hub; {here!r} is here")
 
 
 def _like_weightwatcher(result: "Scan") -> Any:

@@ -73,27 +73,7 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
         reading.name: reading.view(portion.tensors[reading.parameter]).W.to(options.device)
         for reading in readings
     }
-    changes: dict[str, Tensor] = {}
-    notes: dict[str, str] = {}
-    refused = list(portion.refused)
-    for reading in readings if base is not None else ():
-        assert base is not None
-        try:
-            W0 = base.matrix(reading)
-        except ValueError as refusal:
-            notes[reading.name] = "cannot be read in the base"
-            refused.append(str(refusal))
-            continue
-        if W0 is None:
-            notes[reading.name] = NOT_IN_BASE
-            continue
-        change, note = shared_change(weights[reading.name], W0.to(options.device))
-        if change is None:
-            notes[reading.name] = note
-            continue
-        changes[reading.name], notes[reading.name] = change, note
-    if base is not None:
-        base.release()
+    changes, notes, refused = _changes(readings, weights, options.device, base)
     norms, change_norms = _norms(weights, options), _norms(changes, options)
     spectra = _spectra(weights, norms, options)
     change_spectra = _spectra(changes, change_norms, options)
@@ -118,7 +98,36 @@ def measure(portion: Portion, options: Options, base: Base | None) -> Measured:
         for reading in portion.readings
         if reading.parameter in portion.products
     )
-    return Measured((*matrices, *products), tuple(refused))
+    return Measured((*matrices, *products), (*portion.refused, *refused))
+
+
+def _changes(
+    readings: Sequence[Reading],
+    weights: Mapping[str, Tensor],
+    device: torch.device,
+    base: Base | None,
+) -> tuple[dict[str, Tensor], dict[str, str], list[str]]:
+    """Return changes and notes by matrix, and sentences on what could not be read of the base."""
+    changes: dict[str, Tensor] = {}
+    notes: dict[str, str] = {}
+    refused: list[str] = []
+    if base is None:
+        return changes, notes, refused
+    for reading in readings:
+        try:
+            W0 = base.matrix(reading)
+        except ValueError as refusal:
+            notes[reading.name] = "cannot be read in the base"
+            refused.append(str(refusal))
+            continue
+        if W0 is None:
+            notes[reading.name] = NOT_IN_BASE
+            continue
+        change, notes[reading.name] = shared_change(weights[reading.name], W0.to(device))
+        if change is not None:
+            changes[reading.name] = change
+    base.release()
+    return changes, notes, refused
 
 
 def _of_product(reading: Reading, product: Product, options: Options) -> MatrixScan:
