@@ -115,7 +115,7 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "climbing name": (renamed("base_model.model.../../etc/q"), "is not the name of a module"),
     "slash": (renamed("base_model.model.a/b"), "is not the name of a module"),
     "line break": (renamed("base_model.model.a\nb"), "names that no terminal should show"),
-    "long name": (renamed("base_model.model." + "x" * 600), "is not the name of a module"),
+    "long name": (renamed("base_model.model." + "x" * 600), "names that no terminal should show"),
     "no name": (renamed("base_model.model."), "is not the name of a module"),
     "ranks do not fit": (
         lambda t, c: t.update({f"{FIRST}.lora_A.weight": torch.ones(5, 8)}),
