@@ -12,7 +12,8 @@ from rankscope.checkpoints.dcp_chunks import Chunk, Chunks
 from rankscope.checkpoints.dcp_names import key_paths, weight_names
 from rankscope.checkpoints.files import File, LocalFile, Part, inside, read_bytes
 from rankscope.checkpoints.folders import MOST_TENSORS
-from rankscope.checkpoints.pickles import MOST_BYTES, Built, Call, Refused, built, describe
+from rankscope.checkpoints.pickle_machine import Built, Call, Refused, built
+from rankscope.checkpoints.pickles import MOST_BYTES, describe
 from rankscope.checkpoints.tensors import Loader, StoredTensor
 from rankscope.checkpoints.torch_pickles import TENSORS, axis_sizes, torch_dtype
 

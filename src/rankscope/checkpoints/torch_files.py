@@ -8,7 +8,8 @@ import torch
 
 from rankscope.checkpoints.checkpoint import Checkpoint
 from rankscope.checkpoints.files import File, Part, read_bytes
-from rankscope.checkpoints.pickles import MOST_BYTES, Refused, describe
+from rankscope.checkpoints.pickle_machine import Refused
+from rankscope.checkpoints.pickles import MOST_BYTES, describe
 from rankscope.checkpoints.tensors import MOST_TENSORS, Loader, Range, StoredTensor, Strided
 from rankscope.checkpoints.torch_pickles import TENSORS, Described, Storage, Unreadable, storage
 from rankscope.checkpoints.zips import in_place, zip_members

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from rankscope.checkpoints.pickles import Name, Refused, built
+from rankscope.checkpoints.pickle_machine import Name, Refused, built
 
 MOST_AXES = 16
 
