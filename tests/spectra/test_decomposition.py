@@ -13,7 +13,7 @@ from torch import Tensor
 from rankscope.matrices.change import Change
 from rankscope.matrices.product import Product, product_change
 from rankscope.matrices.reading import View
-from rankscope.spectra import decompose, fastest, singular_values, svd, tasks
+from rankscope.spectra import decompose, fastest, leading, singular_values, svd, tasks
 
 DTYPES = pytest.mark.parametrize(
     "dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str
@@ -339,6 +339,25 @@ def test_decompose_changes_nothing_else(dtype) -> None:
     assert torch.equal(torch.get_rng_state(), random_state)
     assert torch.get_num_threads() == threads
     assert_values(result["b"].S, exact_values(W[:, ::2]))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_matrices_decide_the_device_and_not_the_default(threads: int) -> None:
+    """Libraries are handed addresses; one of another device would end the process."""
+    W, hard, large = normal(9, 14), normal(9, 14), normal(400, 500)
+    hard *= 10.0 ** -torch.linspace(0, 9, 9)[:, None]
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.device("meta"):
+            values = singular_values({"W": W, "hard": hard, "precise": W.double()})
+            directions, part = svd(W, 3), leading(large, 4)
+    finally:
+        torch.set_num_threads(before)
+    for name, x in (("W", W), ("hard", hard), ("precise", W)):
+        assert_values(values[name], exact_values(x))
+    assert_values(directions.S, exact_values(W))
+    torch.testing.assert_close(part.S, exact_values(large)[:4], rtol=1e-5, atol=0)
 
 
 @pytest.mark.gpu

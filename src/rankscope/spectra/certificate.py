@@ -35,8 +35,8 @@ def norm_left_out(W: Operator, U: Float[Tensor, "m r"], V: Float[Tensor, "n r"])
     n = W.shape[1]
     steps, share = search(n)
     U, V = U.to(W.dtype), V.to(W.dtype)
-    generator = torch.Generator().manual_seed(SEED)
-    X = torch.randn(n, COLUMNS, generator=generator, dtype=W.dtype).to(W.device)
+    generator = torch.Generator("cpu").manual_seed(SEED)
+    X = torch.randn(n, COLUMNS, generator=generator, dtype=W.dtype, device="cpu").to(W.device)
     Q, images = V, []
     for _ in range(steps):
         for _ in range(2):

@@ -138,7 +138,7 @@ class _Call:
     def solve(self, G: Tensor, values: Tensor, failed: Tensor) -> None:
         on_device, on_host = self.workspace(G, values, len(G))
         there = torch.empty(max(1, on_device), dtype=torch.uint8, device=G.device)
-        here = torch.empty(max(1, on_host), dtype=torch.uint8)
+        here = torch.empty(max(1, on_host), dtype=torch.uint8, device="cpu")
         status = self.library.cusolverDnXsyevBatched(
             *self._arguments(G, values),
             *(_pointer(there), ctypes.c_size_t(on_device)),

@@ -30,7 +30,7 @@ class Torch:
             D = W.double()
             return D @ D.mT
         batch, m, _ = W.shape
-        G = torch.zeros(batch, m, m, dtype=torch.float64)
+        G = torch.zeros(batch, m, m, dtype=torch.float64, device=W.device)
         for index in range(batch):
             for D in panels(W[index]):
                 for start in range(0, m, ROWS):
@@ -58,7 +58,7 @@ def panels(W: Num[Tensor, "m n"]) -> Iterator[Float[Tensor, "m c"]]:
     contiguous stay so.
     """
     m, n = W.shape
-    memory = torch.empty(m * min(n, COLUMNS), dtype=torch.float64)
+    memory = torch.empty(m * min(n, COLUMNS), dtype=torch.float64, device=W.device)
     for block in torch.split(W, COLUMNS, dim=-1):
         place = memory[: block.numel()]
         is_tall = W.mT.is_contiguous()

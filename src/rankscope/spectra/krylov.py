@@ -49,7 +49,7 @@ def leading_vectors(
     start: first block; random if None.
     """
     n, eps = W.shape[1], torch.finfo(W.dtype).eps
-    generator = torch.Generator().manual_seed(SEED)
+    generator = torch.Generator("cpu").manual_seed(SEED)
     first = _normal(n, BLOCK, generator, W) if start is None else start.to(W.dtype)
     Q = torch.empty(n, limit + first.shape[1], dtype=W.dtype, device=W.device)
     G = torch.zeros(Q.shape[1], Q.shape[1], dtype=torch.float64, device=W.device)
@@ -147,4 +147,5 @@ def _orthonormal(
 
 
 def _normal(rows: int, columns: int, generator: torch.Generator, W: Operator) -> Tensor:
-    return torch.randn(rows, columns, generator=generator, dtype=W.dtype).to(W.device)
+    X = torch.randn(rows, columns, generator=generator, dtype=W.dtype, device="cpu")
+    return X.to(W.device)

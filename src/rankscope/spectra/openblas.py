@@ -32,7 +32,7 @@ class OpenBlas:
 
     def gram(self, W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]:
         batch, m, _ = W.shape
-        G = torch.zeros(batch, m, m, dtype=torch.float64)
+        G = torch.zeros(batch, m, m, dtype=torch.float64, device="cpu")
         for index in range(batch):
             for D in panels(W[index]):
                 # Row by row, D is D^T for Fortran, and a lower half is an upper one.
@@ -59,8 +59,8 @@ class OpenBlas:
         values = G.new_empty(batch, m)
         number, whole = 1 + 6 * m + 2 * m * m, 3 + 5 * m
         length = number if job == b"V" else 1 + (2 + BLOCK) * m
-        work, integers = G.new_empty(length), torch.empty(whole, dtype=torch.int64)
-        failure = torch.zeros(1, dtype=torch.int64)
+        work, integers = G.new_empty(length), G.new_empty(whole, dtype=torch.int64)
+        failure = G.new_zeros(1, dtype=torch.int64)
         for index in range(batch if m else 0):
             _call(
                 self.library.scipy_dsyevd_64_,
@@ -116,8 +116,9 @@ def _copy_in_memory(path: str) -> str:
 
 def _is_right(engine: OpenBlas) -> bool:
     """Compare with torch on one matrix whose spectrum spans three decades."""
-    generator = torch.Generator().manual_seed(0)
-    W = torch.randn(1, 70, 200, generator=generator) * torch.logspace(0, -3, 70)[:, None]
+    generator = torch.Generator("cpu").manual_seed(0)
+    W = torch.randn(1, 70, 200, generator=generator, device="cpu")
+    W *= torch.logspace(0, -3, 70, device="cpu")[:, None]
     exact = Torch().eigenvalues(Torch().gram(W))
     values, vectors = engine.eigenvectors(engine.gram(W))
     alone = engine.eigenvalues(engine.gram(W))

@@ -82,6 +82,6 @@ class SharedMemory:
     def _tensor(self, offset: int, slot: Slot) -> Tensor:
         count = math.prod(slot.shape)
         if count == 0:
-            return torch.empty(slot.shape, dtype=slot.dtype)
+            return torch.empty(slot.shape, dtype=slot.dtype, device="cpu")
         flat = torch.frombuffer(self._map, dtype=slot.dtype, count=count, offset=offset)
         return flat.reshape(slot.shape)
