@@ -35,6 +35,7 @@ from rankscope.tracker.defaults import cut_to_leading, default_pairs
 
 Step = Callable[[], Tensor]
 LEADING = 64
+LONGEST = 120.0  # seconds of training to wait for a snapshot, which may never come
 GIBIBYTE = 2**30
 
 
@@ -134,6 +135,7 @@ def measured(
         plan = cut_to_leading(planned(model), spectrum)
         time_alone, gibibytes = by_itself(model, step, plan, rounds)
         alone = against(time_alone, bars.alone if is_full else None, "s")
+        print(case.name, spectrum, where, "alone", alone, flush=True)
         memory = "" if gibibytes is None else against(gibibytes, bars.memory, "GiB")
     beside = beside_training(model, step, spectrum, where, rounds)
     lost = against(beside.lost, bars.lost if is_full else bars.lost_leading, "s")
@@ -195,10 +197,11 @@ def beside_training(
                 wait_for_gpu()
                 began, steps = time.perf_counter(), 0
                 tracker.observe(number)
-                while tracker.cost.snapshots <= number:
+                while tracker.cost.snapshots <= number and steps * usual < LONGEST:
                     training_seconds(step)
                     steps += 1
                 lost.append(time.perf_counter() - began - steps * usual)
+                tracker.flush()  # raises what has stopped the tracker
         run = rs.open(path)
         compute = float(run.tracker_compute_seconds[1:].median())
         redone = int(run.attrs.get("decompositions_redone", 0))

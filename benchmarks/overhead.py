@@ -135,6 +135,8 @@ def by_turns(
         tracked.append(epoch_seconds(learn, steps, tracker, epoch * steps))
         tracker.flush()
         bare.append(epoch_seconds(learn, steps, None, 0))
+        # In case the machine is taken back before the row is whole.
+        print(f"epoch {epoch}: {tracked[-1]:.4f} s, then untracked {bare[-1]:.4f} s", flush=True)
     return bare, tracked
 
 

@@ -8,6 +8,7 @@ import torch
 
 from benchmarks import __main__ as benchmarks
 from benchmarks import engine, overhead, timing
+from rankscope import snapshot
 from rankscope.lab.papers.boix2023 import vit_imagenet
 
 
@@ -78,6 +79,23 @@ def test_training_waits_for_no_snapshot(monkeypatch: pytest.MonkeyPatch) -> None
     model, step = engine.vit("cpu", full=False)
     engine.beside_training(model, step, "full", "cpu", rounds=3)
     assert len(waits) == 3  # before each snapshot
+
+
+def test_a_tracker_that_fails_ends_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker fails beside training, which would wait for its snapshot for ever."""
+    model, step = engine.vit("cpu", full=False)
+    measure, seen = snapshot.measure, []
+
+    def failing(*args: object, **options: object) -> object:
+        seen.append(len(seen))
+        if len(seen) > 1:
+            raise OSError("broken")
+        return measure(*args, **options)
+
+    monkeypatch.setattr(snapshot, "measure", failing)
+    monkeypatch.setattr(engine, "LONGEST", 0.5)
+    with pytest.raises(OSError, match="broken"):
+        engine.beside_training(model, step, "full", "cpu", rounds=1)
 
 
 def test_overhead_of_tiny_networks_on_cores_of_their_own(

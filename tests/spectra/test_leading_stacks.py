@@ -11,7 +11,7 @@ from torch import Tensor
 from counting import Counting, there
 from rankscope.matrices import Product
 from rankscope.matrices.change import Change, formed
-from rankscope.spectra import Leading, decompose_leading, leading_stacks, stacks
+from rankscope.spectra import Leading, decompose_leading, leading_stacks, stacks, truncation
 from rankscope.spectra.certificate_stacks import eigenvalues_left_out
 from rankscope.spectra.chebyshev import leading_block, orthonormal
 from rankscope.spectra.decomposition import Matrix, now_and_before
@@ -279,3 +279,26 @@ def test_tasks_of_a_gpu_take_the_way_of_stacks() -> None:
         rank = 12 if name == "b" else 8
         assert here[name].S.shape == (rank,)
         assert_leading(here[name], matrices[name].double(), rank)
+
+
+def test_what_has_no_room_on_a_gpu_is_decomposed_by_the_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Matrices that stacks leave to the solver of single ones may not fit either."""
+    solve_one = truncation._of_task
+
+    def cramped(task: Task, tolerance: float) -> Leading:
+        if not task.on_cpu:
+            raise torch.OutOfMemoryError("no room")
+        return solve_one(task, tolerance)
+
+    monkeypatch.setattr(truncation, "_of_task", cramped)
+    W = with_values(HARD["rank 7"])
+    redone: list[str] = []
+    with Counting():
+        hard = {name: there(W.float()) for name in "ab"}
+        parts = decompose_leading(hard, 8, tolerance=TOLERANCE, on_redone=redone.extend)
+        here = {name: part.to(torch.device("cpu")) for name, part in parts.items()}
+    assert redone == ["a", "b"]
+    for part in here.values():
+        torch.testing.assert_close(part.S, torch.linalg.svdvals(W)[:8], rtol=0, atol=1e-6)

@@ -100,17 +100,20 @@ def decompose_leading(
 
 def _on_gpu(tasks: Sequence[Task], tolerance: float) -> tuple[dict[str, Leading], list[str]]:
     """Return leading parts by name, and the names of those that the CPU decomposed instead."""
-    small = {task for task in tasks if is_small(task.k, task.directions)}
-    stacked = solve([task for task in tasks if task not in small], tolerance)
+    stacked = solve([task for task in tasks if not is_small(task.k, task.directions)], tolerance)
     parts = {task.name: part for task, part, _ in stacked if part is not None}
     wrong = {task.name for task, _, is_wrong in stacked if is_wrong}
+    for task in tasks:
+        if task.name not in parts and task.name not in wrong:
+            try:
+                parts[task.name] = _of_task(task, tolerance)
+            except torch.OutOfMemoryError:
+                wrong.add(task.name)
     for task in tasks:
         if task.name in wrong:
             factors, before = (tuple(f.cpu() for f in fs) for fs in (task.factors, task.before))
             here = replace(task, factors=factors, before=before)
             parts[task.name] = _of_task(here, tolerance).to(task.factors[0].device)
-        elif task.name not in parts:
-            parts[task.name] = _of_task(task, tolerance)
     return parts, sorted(wrong)
 
 
