@@ -1,5 +1,7 @@
 """One look at a network: nothing twice, nothing unbounded, nothing dependent on portions."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch import nn
 import rankscope as rs
 from rankscope import snapshot
 from rankscope.matrices import named_tensors
+from rankscope.snapshot import measuring
 
 
 class GroupedAttention(nn.Module):
@@ -59,3 +62,26 @@ def test_portions_do_not_change_what_is_seen(monkeypatch: pytest.MonkeyPatch) ->
     assert whole.values.keys() == parts.values.keys()
     for name, values in whole.values.items():
         np.testing.assert_allclose(parts.values[name], values, rtol=1e-12, err_msg=name)
+
+
+def test_leading_values_come_from_the_solver_that_takes_less(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of one side, without directions all values take less, and with them the leading ones."""
+    solved: dict[str, set[str]] = {}
+    for name in ("decompose", "decompose_leading"):
+        solve = getattr(measuring, name)
+
+        def spy(jobs, *arguments, solve=solve, name=name, **options):
+            solved.setdefault(name, set()).update(jobs)
+            return solve(jobs, *arguments, **options)
+
+        monkeypatch.setattr(measuring, name, spy)
+    model = nn.Sequential(nn.Linear(560, 600), nn.Linear(600, 300), nn.Linear(580, 700))
+    pair = rs.Pair("0", "1", earlier_side="out", later_side="in", kind="chain")
+    plan = replace(snapshot.plan(rs.views(model), pairs=[pair], products=False), leading=16, top=16)
+    measured = snapshot.measure(plan, named_tensors(model))
+    assert solved == {"decompose": {"1", "2"}, "decompose_leading": {"0"}}
+    for row, layer in enumerate(model):
+        S = torch.linalg.svdvals(layer.weight.detach().double())
+        np.testing.assert_allclose(measured.values["leading_values"][row], S[:16], rtol=2e-3)

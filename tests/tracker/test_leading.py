@@ -17,12 +17,12 @@ FULL = ("singular_values", "change_singular_values")
 
 def network() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(300, 400), nn.ReLU(), nn.Linear(400, 6))
+    return nn.Sequential(nn.Linear(700, 720), nn.ReLU(), nn.Linear(720, 6))
 
 
 def run(path, spectrum: int | str, **options: object) -> xr.Dataset:
     model = network()
-    pairs = rs.discover_pairs(model, torch.zeros(2, 300))
+    pairs = rs.discover_pairs(model, torch.zeros(2, 700))
     options = {"schedule": 1, "strict": True, "pairs": pairs, "spectrum": spectrum, **options}
     with rs.Tracker(model, path, **options) as tracker:
         for step in range(3):

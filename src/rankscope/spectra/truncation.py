@@ -26,8 +26,8 @@ from rankscope.spectra.task import Task
 from rankscope.spectra.tasks import Report, say_nothing, warn_of_failure
 from rankscope.spectra.workers import spread
 
-# Below this many values, or this many per wanted direction, the full solver takes less time.
-SMALL, PER_DIRECTION = 256, 5
+# Up to so many values, and so many more for each wanted direction, the full solver takes less time.
+SMALL, PER_DIRECTION = 256, 4
 # Entries beyond these sizes are scaled, so that squares of values stay within the format.
 SAFE = {torch.float32: 1e6, torch.float64: 1e100}
 # Error of the full solvers, in units of the largest value (`solvers`).
@@ -130,7 +130,7 @@ def _of_task(task: Task, tolerance: float) -> Leading:
 
 def is_small(k: int, rank: int) -> bool:
     """Tell whether all k values take less time than the leading `rank` ones."""
-    return k <= max(SMALL, PER_DIRECTION * rank)
+    return k <= SMALL + PER_DIRECTION * rank
 
 
 def _check(rank: int, tolerance: float) -> None:
