@@ -3,11 +3,16 @@
 `python -m benchmarks.spectra [--device cuda] [--rounds 5]`. Contenders take turns in one run. Times
 are medians and ratios are relative to rankscope. An error is the largest over all singular values,
 in units of the matrix's largest value.
+
+On a busy machine `--one-thread` compares CPU times of one thread, which other work hardly changes.
+`--only` chooses parts: values, hard, changes, directions.
 """
 
 import argparse
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from importlib.util import find_spec
 from itertools import pairwise
 
@@ -15,19 +20,38 @@ import torch
 from rich.console import Console
 from torch import Tensor, nn
 
-from benchmarks.timing import ratios, seconds, table
+from benchmarks.timing import Contenders, ratios, seconds, table
 from rankscope.matrices import Product, product_change
 from rankscope.spectra import Svd, decompose, singular_values
 
 Matrices = dict[str, Tensor]
+TimeAll = Callable[[Contenders], dict[str, float]]
 
 
-def main(device: str = "cpu", *, rounds: int = 5) -> None:
-    for network, matrices in (("GPT-2 small", gpt2()), ("VGG-16", vgg16())):
-        values(network, {name: W.to(device) for name, W in matrices.items()}, rounds)
-    hard_spectra(device)
-    product_changes(device, rounds)
-    leading_directions(device, rounds)
+PARTS = ("values", "hard", "changes", "directions")
+
+
+def main(
+    device: str = "cpu",
+    *,
+    rounds: int = 5,
+    one_thread: bool = False,
+    only: Sequence[str] = PARTS,
+) -> None:
+    if one_thread:
+        torch.set_num_threads(1)
+    time_all = partial(
+        seconds, rounds=rounds, clock=time.process_time if one_thread else time.perf_counter
+    )
+    if "values" in only:
+        for network, matrices in (("GPT-2 small", gpt2()), ("VGG-16", vgg16())):
+            values(network, {name: W.to(device) for name, W in matrices.items()}, time_all)
+    if "hard" in only:
+        hard_spectra(device)
+    if "changes" in only:
+        product_changes(device, time_all)
+    if "directions" in only:
+        leading_directions(device, time_all)
 
 
 # Networks: shapes only, as stored.
@@ -61,13 +85,13 @@ def transformer() -> Matrices:
 # All singular values.
 
 
-def values(network: str, matrices: Matrices, rounds: int) -> None:
+def values(network: str, matrices: Matrices, time_all: TimeAll) -> None:
     on_gpu = next(iter(matrices.values())).is_cuda
     contenders = gpu_ways(matrices) if on_gpu else cpu_ways(matrices)
     peers = {}
     if network == "GPT-2 small" and not on_gpu and find_spec("weightwatcher") is not None:
         peers["weightwatcher.analyze()"] = weightwatcher(matrices)
-    times = seconds({**contenders, **peers}, rounds=rounds)
+    times = time_all({**contenders, **peers})
     exact = {name: true_values(W) for name, W in matrices.items()}
     errors = {way: worst_error(dict(run()), exact) for way, run in contenders.items()}
     show(f"All singular values of {network} ({len(matrices)} matrices)", times, errors)
@@ -169,7 +193,7 @@ def hard_matrices() -> Matrices:
 # Changes of products.
 
 
-def product_changes(device: str, rounds: int) -> None:
+def product_changes(device: str, time_all: TimeAll) -> None:
     """Time the changes of 96 ViT heads with 512 x 128 factors; the relative change is 1e-12."""
     pairs = [head_change(seed) for seed in range(96)]
     changes = {
@@ -198,7 +222,7 @@ def product_changes(device: str, rounds: int) -> None:
     errors = {
         way: worst_error({n: S[:256] for n, S in run().items()}, exact) for way, run in ways.items()
     }
-    show("Changes of 96 products, relative change 1e-12", seconds(ways, rounds=rounds), errors)
+    show("Changes of 96 products, relative change 1e-12", time_all(ways), errors)
 
 
 def head_change(seed: int) -> tuple[Product, Product, Tensor]:
@@ -218,7 +242,7 @@ def head_change(seed: int) -> tuple[Product, Product, Tensor]:
 # Leading directions.
 
 
-def leading_directions(device: str, rounds: int) -> None:
+def leading_directions(device: str, time_all: TimeAll) -> None:
     matrices = {name: W.to(device) for name, W in transformer().items()}
     ranks = dict.fromkeys(matrices, 100)
 
@@ -233,7 +257,7 @@ def leading_directions(device: str, rounds: int) -> None:
         for way, run in ways.items()
     }
     title = f"Leading 100 directions, 12-layer Transformer ({len(matrices)} matrices)"
-    show(title, seconds(ways, rounds=rounds), errors)
+    show(title, time_all(ways), errors)
 
 
 def residual(svd: Svd, W: Tensor) -> float:
@@ -262,9 +286,9 @@ def relative_error(measured: Tensor, exact: Tensor) -> float:
 def show(title: str, times: Mapping[str, float], errors: Mapping[str, float]) -> None:
     rows = table(title, "", "time", "ratio", "error")
     relative = ratios(times, to=next(iter(times)))
-    for name, time in times.items():
+    for name, spent in times.items():
         error = f"{errors[name]:.0e}" if name in errors else ""
-        rows.add_row(name, f"{1000 * time:.0f} ms", f"{relative[name]:.1f}", error)
+        rows.add_row(name, f"{1000 * spent:.0f} ms", f"{relative[name]:.1f}", error)
     Console().print(rows)
 
 
@@ -272,5 +296,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    main(arguments.device, rounds=arguments.rounds)
+    parser.add_argument("--one-thread", action="store_true")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    main(**vars(parser.parse_args()))

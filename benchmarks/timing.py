@@ -8,9 +8,12 @@ import torch
 from rich.table import Table
 
 Contenders = Mapping[str, Callable[[], object]]
+Clock = Callable[[], float]
 
 
-def by_turns(contenders: Contenders, *, rounds: int) -> dict[str, list[float]]:
+def by_turns(
+    contenders: Contenders, *, rounds: int, clock: Clock = time.perf_counter
+) -> dict[str, list[float]]:
     """Seconds of each contender in every round, after a warm-up round.
 
     The order alternates, since the contender that goes second meets a warmer machine.
@@ -19,15 +22,17 @@ def by_turns(contenders: Contenders, *, rounds: int) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(-1, rounds):
         for name in names if turn % 2 else reversed(names):
-            elapsed = seconds_of(contenders[name])
+            elapsed = seconds_of(contenders[name], clock)
             if turn >= 0:
                 times[name].append(elapsed)
     return times
 
 
-def seconds(contenders: Contenders, *, rounds: int = 5) -> dict[str, float]:
-    """Median wall time of each contender."""
-    times = by_turns(contenders, rounds=rounds)
+def seconds(
+    contenders: Contenders, *, rounds: int = 5, clock: Clock = time.perf_counter
+) -> dict[str, float]:
+    """Median time of each contender."""
+    times = by_turns(contenders, rounds=rounds, clock=clock)
     return {name: statistics.median(values) for name, values in times.items()}
 
 
@@ -36,12 +41,12 @@ def ratios(times: Mapping[str, float], *, to: str) -> dict[str, float]:
     return {name: value / times[to] for name, value in times.items()}
 
 
-def seconds_of(run: Callable[[], object]) -> float:
+def seconds_of(run: Callable[[], object], clock: Clock = time.perf_counter) -> float:
     wait_for_gpu()
-    start = time.perf_counter()
+    start = clock()
     run()
     wait_for_gpu()
-    return time.perf_counter() - start
+    return clock() - start
 
 
 def wait_for_gpu() -> None:

@@ -13,10 +13,11 @@ from rankscope.matrices import Product
 from rankscope.matrices.change import Change, formed
 from rankscope.spectra import Leading, decompose_leading, leading_stacks, stacks, truncation
 from rankscope.spectra.certificate_stacks import eigenvalues_left_out
-from rankscope.spectra.chebyshev import leading_block, orthonormal
+from rankscope.spectra.chebyshev import leading_block
 from rankscope.spectra.decomposition import Matrix, now_and_before
 from rankscope.spectra.engine import Torch
 from rankscope.spectra.leading_stacks import Solved
+from rankscope.spectra.orthonormal import orthonormal
 from rankscope.spectra.task import Task
 
 K, WIDE, RANK, TOLERANCE = 310, 380, 12, 1e-4

@@ -12,8 +12,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from rankscope.spectra.certificate import COLUMNS, SEED, search
-from rankscope.spectra.chebyshev import cholesky_step, normal, shift_of, unit
+from rankscope.spectra.chebyshev import normal
 from rankscope.spectra.engine import Engine
+from rankscope.spectra.orthonormal import cholesky_step, shift_of, unit
 
 # Share of random columns in each block: without them, blocks of a matrix of low rank would shrink.
 FRESH = 1e-10
