@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Num
 from torch import Tensor
 
-ROWS, COLUMNS = 128, 1024  # panels of a Gram matrix that stay in a core's cache
+ROWS, COLUMNS = 128, 384  # panels of a Gram matrix that stay in a core's cache
 
 
 @runtime_checkable

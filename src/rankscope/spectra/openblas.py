@@ -31,6 +31,7 @@ class OpenBlas:
     library: ctypes.CDLL
 
     def gram(self, W: Num[Tensor, "batch m n"]) -> Float[Tensor, "batch m m"]:
+        """Return the lower half of W W^T in float64, which solvers read."""
         batch, m, _ = W.shape
         G = torch.zeros(batch, m, m, dtype=torch.float64, device="cpu")
         for index in range(batch):
@@ -45,31 +46,45 @@ class OpenBlas:
         return G
 
     def eigenvalues(self, G: Float[Tensor, "batch m m"]) -> Float[Tensor, "batch m"]:
-        return self._solve(b"N", G)[0]
+        """Return the eigenvalues, ascending, by the two steps of dsyevd.
+
+        Before them dsyevd looks for the largest entry, which takes a twentieth of its time.
+        """
+        G = G.clone(memory_format=torch.contiguous_format)
+        batch, m, _ = G.shape
+        values, beside, factors = (G.new_empty(batch, m) for _ in range(3))
+        work, failure = G.new_empty(BLOCK * m), G.new_zeros(1, dtype=torch.int64)
+        for index in range(batch if m else 0):
+            tridiagonal = values[index], beside[index]
+            _call(
+                self.library.scipy_dsytrd_64_,
+                *(b"U", m, G[index], m, *tridiagonal, factors[index], work, len(work), failure),
+            )
+            _call(self.library.scipy_dsterf_64_, m, *tridiagonal, failure)
+            _require("dsterf", failure)
+        return values
 
     def eigenvectors(
         self, G: Float[Tensor, "batch m m"]
     ) -> tuple[Float[Tensor, "batch m"], Float[Tensor, "batch m m"]]:
-        values, vectors = self._solve(b"V", G)
-        return values, vectors.mT
-
-    def _solve(self, job: bytes, G: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the eigenvalues, ascending, and their vectors as columns."""
         G = G.clone(memory_format=torch.contiguous_format)
         batch, m, _ = G.shape
-        values = G.new_empty(batch, m)
-        number, whole = 1 + 6 * m + 2 * m * m, 3 + 5 * m
-        length = number if job == b"V" else 1 + (2 + BLOCK) * m
-        work, integers = G.new_empty(length), G.new_empty(whole, dtype=torch.int64)
-        failure = G.new_zeros(1, dtype=torch.int64)
+        values, work = G.new_empty(batch, m), G.new_empty(1 + 6 * m + 2 * m * m)
+        integers, failure = (G.new_zeros(size, dtype=torch.int64) for size in (3 + 5 * m, 1))
         for index in range(batch if m else 0):
             _call(
                 self.library.scipy_dsyevd_64_,
-                *(job, b"U", m, G[index], m, values[index]),
-                *(work, length, integers, whole, failure),
+                *(b"V", b"U", m, G[index], m, values[index]),
+                *(work, len(work), integers, len(integers), failure),
             )
-            if failure.item():
-                raise LinAlgError(f"dsyevd: the algorithm failed ({failure.item()})")
-        return values, G
+            _require("dsyevd", failure)
+        return values, G.mT
+
+
+def _require(name: str, failure: Tensor) -> None:
+    if failure.item():
+        raise LinAlgError(f"{name}: the algorithm failed ({failure.item()})")
 
 
 def _call(function: Any, *arguments: bytes | int | float | Tensor) -> None:
