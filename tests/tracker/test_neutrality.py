@@ -206,11 +206,15 @@ def test_a_step_that_is_not_due_touches_no_tensor(tmp_path) -> None:
 
 
 @pytest.mark.gpu
-def test_training_on_a_gpu_is_bit_identical(tmp_path) -> None:
+@pytest.mark.parametrize("options", [{}, {"device": "cuda"}, {"device": "cuda", "spectrum": 2}])
+def test_training_on_a_gpu_is_bit_identical(tmp_path, monkeypatch, options) -> None:
+    # Some versions of torch multiply deterministically only with this.
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
     def on_gpu(path=None) -> dict[str, torch.Tensor]:
         torch.use_deterministic_algorithms(True)
         with torch.device("cuda"):
-            return train(path)
+            return train(path, **options)
 
     try:
         bare, tracked = on_gpu(), on_gpu(tmp_path / "run")

@@ -17,8 +17,8 @@ class Cost:
     """Cost of the snapshots that a tracker has taken so far.
 
     seconds: time that training lost, waiting for free places and copying.
-    measuring_seconds: time that measuring took beside training. Where the CPU trains, it takes
-        cores from training meanwhile.
+    measuring_seconds: time that measuring took beside training. On the device that trains, it slows
+        training meanwhile, which `seconds` does not count.
     bytes: memory that copies of weights and the reference hold.
     """
 

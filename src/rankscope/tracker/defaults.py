@@ -72,7 +72,7 @@ def cut_to_leading(plan: snapshot.Plan, spectrum: int | str) -> snapshot.Plan:
 def measuring_device(home: torch.device, plan: snapshot.Plan) -> torch.device:
     """Return the host, or `home` (the device of the model) for large matrices.
 
-    A process on the host needs longer for matrices of this size, but training loses at most a
+    A process on the host needs longer for full spectra of this size, but training loses at most a
     quarter of the time that it loses to the GPU's solvers (benchmarks/README.md has the numbers).
     """
     largest = max((min(reading.m, reading.n) for reading in plan.readings), default=0)
