@@ -212,6 +212,23 @@ def test_lies_while_refining_are_caught(place: int) -> None:
     assert [name for name, result in results.items() if result.redone] == ["d"]
 
 
+@pytest.mark.parametrize("rank", [0, 3])
+def test_wrong_vectors_that_small_values_are_refined_by_are_caught(rank: int) -> None:
+    """No leading direction is wrong, and the sum of all values does not tell."""
+
+    def repeated(values: Tensor, vectors: Tensor | None) -> None:
+        if vectors is not None:
+            vectors[:, 0] = vectors[:, 1]
+
+    hard = normal(30, 80) * 10.0 ** -torch.linspace(0, 9, 30)[:, None]
+    matrices: dict[str, Matrix] = {"a": hard, "b": hard.flip(1), "c": hard.roll(1, 1)}
+    results = solved(matrices, rank=rank, engine=Lying(repeated))
+    assert [name for name, result in results.items() if result.redone] == ["b"]
+    for name, result in results.items():
+        exact = torch.linalg.svdvals(matrices[name].double())
+        torch.testing.assert_close(result.svd.S, exact, rtol=0, atol=1e-11 * float(exact[0]))
+
+
 def test_wrong_triangular_factors_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     exact = stacks.triangular
 

@@ -19,7 +19,7 @@ from rankscope.spectra.cusolver import engine_on
 from rankscope.spectra.engine import Engine
 from rankscope.spectra.guards import Guarded, Sums, wrong_values, wrong_vectors
 from rankscope.spectra.solvers import VALUES_FLOOR, VECTORS_FLOOR, Svd, eigen, refine
-from rankscope.spectra.stacks import Stack, bytes_of, gathered, is_tall, rows
+from rankscope.spectra.stacks import Dense, Sheets, Stack, bytes_of, gathered, is_tall, rows
 from rankscope.spectra.task import Solved, Task, nan_svd, zero_svd
 
 # Memory of what is solved at once. With a snapshot's portions it stays below 2 GiB.
@@ -129,7 +129,7 @@ def _checked(
 ) -> tuple[Svd, list[bool]]:
     """Return the decompositions of a stack, and which of them are wrong."""
     U = Q[..., :rank].clone(memory_format=torch.contiguous_format)
-    images = _images(stack, U)
+    images = _images(stack.matrices, U)
     svd = Svd(U, S.clone(), images / S[:, :rank, None])
     poor = S[:, -1] < VALUES_FLOOR * S[:, 0]
     if rank:
@@ -144,25 +144,37 @@ def _checked(
     return (stack.restore(svd, range(len(S))) if stack.restore else svd), wrong
 
 
-def _images(stack: Stack, U: Float[Tensor, "b k r"]) -> Float[Tensor, "b r n"]:
+def _images(matrices: Sheets | Dense, U: Float[Tensor, "b k r"]) -> Float[Tensor, "b r n"]:
     """Return U^T W."""
     if not U.shape[-1]:
-        return U.new_empty(len(U), 0, stack.matrices.width)
-    return torch.cat([U.mT @ panel.double() for panel in stack.matrices.panels()], dim=-1)
+        return U.new_empty(len(U), 0, matrices.width)
+    return torch.cat([U.mT @ panel.double() for panel in matrices.panels()], dim=-1)
 
 
 def _wrong(stack: Stack, svd: Svd, images: Tensor, sums: Sums) -> Bool[Tensor, " b"]:
     wrong = wrong_values(sums, svd.S)
     if svd.U.shape[-1]:
-        wrong |= wrong_vectors(_residuals(stack, svd, images), svd.S, svd.U)
+        wrong |= wrong_vectors(_residuals(stack.matrices, svd.U, svd.S, images), svd.S, svd.U)
     return wrong if stack.suspect is None else wrong | stack.suspect
 
 
-def _residuals(stack: Stack, svd: Svd, images: Tensor) -> Float[Tensor, "b k r"]:
+def _wrong_basis(
+    matrices: Sheets | Dense, S: Float[Tensor, "b k"], Q: Float[Tensor, "b k k"]
+) -> Bool[Tensor, " b"]:
+    """Tell for which matrices the columns of Q are not all their eigenvectors."""
+    return wrong_vectors(_residuals(matrices, Q, S, _images(matrices, Q)), S, Q)
+
+
+def _residuals(
+    matrices: Sheets | Dense,
+    U: Float[Tensor, "b k r"],
+    S: Float[Tensor, "b k"],
+    images: Float[Tensor, "b r n"],
+) -> Float[Tensor, "b k r"]:
     """Return W W^T U - U S^2, where `images` are U^T W."""
-    total = svd.U * -svd.S[:, None, : svd.U.shape[-1]].square()
+    total = U * -S[:, None, : U.shape[-1]].square()
     start = 0
-    for panel in stack.matrices.panels():
+    for panel in matrices.panels():
         stop = start + panel.shape[-1]
         total.baddbmm_(panel.double(), images[..., start:stop].mT)
         start = stop
@@ -174,7 +186,8 @@ def _refine(
 ) -> Bool[Tensor, " b"]:
     """Refine some matrices of a stack in place, as many at a time as memory allows.
 
-    Return which of them the solver got wrong. The sums of all values would not tell of small ones.
+    Return which of them the solver got wrong. The sums of all values would not tell of small ones,
+    nor the residuals of leading directions of those that small values are refined by.
     """
     k, n, rank = svd.S.shape[-1], stack.matrices.width, svd.U.shape[-1]
     wrong = torch.zeros(len(svd.S), dtype=torch.bool, device=svd.S.device)
@@ -182,10 +195,12 @@ def _refine(
     for start in range(0, len(positions), count):
         chosen = positions[start : start + count]
         whole = stack.matrices.choose(chosen).whole()
+        S, vectors = rows(svd.S, chosen), rows(Q, chosen)
+        missed = _wrong_basis(Dense(whole), S, vectors)
         guard = Guarded(engine)
-        better = refine(whole, rows(svd.S, chosen), rows(Q, chosen), rank, guard)
+        better = refine(whole, S, vectors, rank, guard)
         index = torch.tensor(chosen).to(svd.S.device)
-        wrong.index_copy_(0, index, guard.wrong)
+        wrong.index_copy_(0, index, guard.wrong | missed)
         svd.S.index_copy_(0, index, better.S)
         if rank:
             svd.U.index_copy_(0, index, better.U)
