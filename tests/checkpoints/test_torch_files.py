@@ -266,6 +266,42 @@ def test_archives_of_another_kind_are_refused(
         open_checkpoint(path)
 
 
+def flipped(path: Path, number: float) -> None:
+    """Change one bit of a float32 number that a file holds once."""
+    data = path.read_bytes()
+    old = struct.pack("<f", number)
+    assert data.count(old) == 1
+    path.write_bytes(data.replace(old, struct.pack("<f", -number)))
+
+
+def test_numbers_that_differ_from_their_checksum_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.save({"good": torch.ones(2, 2), "bad": torch.tensor([[0.5, 123.75]])}, path)
+    flipped(path, 123.75)
+    checkpoint = open_checkpoint(path)
+    assert checkpoint.read("good").tolist() == [[1, 1], [1, 1]]
+    with pytest.raises(ValueError, match=r"x\.pt is damaged: some of its bytes differ"):
+        checkpoint.read("bad")
+
+
+def test_names_that_differ_from_their_checksum_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    torch.save({"layer.weight": torch.ones(2, 2)}, path)
+    path.write_bytes(path.read_bytes().replace(b"layer.weight", b"laxer.weight"))
+    with pytest.raises(ValueError, match=r"x\.pt is damaged: some of its bytes differ"):
+        open_checkpoint(path)
+
+
+def test_an_archive_without_checksums_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    try:
+        torch.serialization.set_crc32_options(False)
+        torch.save({"w": torch.tensor([[0.5, 123.75]])}, path)
+    finally:
+        torch.serialization.set_crc32_options(True)
+    assert open_checkpoint(path).read("w").tolist() == [[0.5, 123.75]]
+
+
 def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.pt", "w", zipfile.ZIP_DEFLATED) as file:
         file.writestr("x/data.pkl", tensor_pickle(0, (6,), (1,)))

@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from rankscope.checkpoints.checkpoint import Checkpoint
-from rankscope.checkpoints.files import File, Part, read_bytes
+from rankscope.checkpoints.files import File, read_bytes
 from rankscope.checkpoints.pickle_machine import Refused
 from rankscope.checkpoints.pickles import MOST_BYTES, describe
 from rankscope.checkpoints.tensors import MOST_TENSORS, Loader, Range, StoredTensor, Strided
 from rankscope.checkpoints.torch_pickles import TENSORS, Described, Storage, Unreadable, storage
-from rankscope.checkpoints.zips import in_place, zip_members
+from rankscope.checkpoints.zips import Member, in_place, zip_members
 
 # Keys under which training scripts keep the weights beside the state of the optimizer.
 WEIGHTS = ("state_dict", "model_state_dict", "model", "module")
@@ -49,8 +49,7 @@ def zip_content(file: File) -> tuple[Any, Place]:
         member = members.get(f"{root}/data/{stored.key}")
         if member is None or member.size != stored.count * stored.dtype.itemsize:
             raise _unreadable(file, f"its archive lacks the numbers {stored.key[:20]!r}")
-        data = in_place(member)
-        return Range(data.file, data.start, (stored.count,), stored.dtype)
+        return Range(in_place(member), 0, (stored.count,), stored.dtype)
 
     return content, place
 
@@ -231,13 +230,13 @@ def _described(
         raise _unreadable(file, str(refusal)) from None
 
 
-def _bytes(part: Part) -> bytes:
-    if part.size > MOST_BYTES:
-        raise _unreadable(part, f"its pickle has more than {MOST_BYTES} bytes")
-    return read_bytes(part, 0, part.size)
+def _bytes(file: File) -> bytes:
+    if file.size > MOST_BYTES:
+        raise _unreadable(file, f"its pickle has more than {MOST_BYTES} bytes")
+    return read_bytes(file, 0, file.size)
 
 
-def _content(member: Part) -> bytes:
+def _content(member: Member) -> bytes:
     return _bytes(in_place(member))
 
 

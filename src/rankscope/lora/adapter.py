@@ -20,7 +20,6 @@ from rankscope.matrices.lora import FACTOR_A
 Style = Literal["peft", "kohya"]
 
 NAME = re.compile(r"[^\s/\\.\x00-\x1f]+(\.[^\s/\\.\x00-\x1f]+)*")
-LONGEST_NAME = 500
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def _some(shapes: Mapping[str, Any]) -> str:
 
 def _pair(checkpoint: Checkpoint, module: str, up: str, down: str) -> Pair:
     source = checkpoint.source
-    if len(module) > LONGEST_NAME or not NAME.fullmatch(module):
+    if not NAME.fullmatch(module):
         raise ValueError(f"{source}: {module[:60]!r} is not the name of a module")
     stored = [checkpoint.tensors[name] for name in (up, down)]
     for tensor in stored:
