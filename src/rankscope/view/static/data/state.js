@@ -51,6 +51,8 @@ export const state = Object.fromEntries(
   Object.entries(FIELDS).map(([name, field]) => [name, signal(field.initial)]),
 );
 
+const PAUSE = 350; // milliseconds; the cursor moves often, and browsers allow 100 addresses in 30 s
+
 /** Moving to another of these is a step that the browser's back button takes back. */
 const STEPS = ["view", "run", "matrix", "pair", "product", "claim"];
 
@@ -81,17 +83,16 @@ export function followAddress() {
   readAddress();
   addEventListener("popstate", readAddress);
   let timer = 0;
+  const write = () => {
+    timer = 0;
+    history.replaceState(null, "", address());
+  };
   effect(() => {
     const next = address();
     const current = location.search || "/";
-    clearTimeout(timer);
     if (next === current) return;
-    if (stepOf(next) !== stepOf(current)) {
-      history.pushState(null, "", next);
-    } else {
-      // The cursor moves often, and browsers limit how often an address may change.
-      timer = setTimeout(() => history.replaceState(null, "", next), 200);
-    }
+    if (stepOf(next) !== stepOf(current)) history.pushState(null, "", next);
+    else timer ||= setTimeout(write, PAUSE);
   });
 }
 

@@ -21,9 +21,10 @@ export function followPlay() {
     const tick = (now) => {
       const time = shownTime.peek();
       if (!time?.x.length) return void (playing.value = false);
-      const steps = Math.floor((now - last) / Math.min(SLOWEST, LENGTH / time.x.length));
+      const pause = Math.min(SLOWEST, LENGTH / time.x.length);
+      const steps = Math.floor((now - last) / pause);
       if (steps > 0) {
-        last = now;
+        last += steps * pause; // what is left of a frame belongs to the next step
         if (moveCursor(time, steps) >= time.x.length - 1) playing.value = false;
       }
       if (playing.peek()) frame = requestAnimationFrame(tick);
