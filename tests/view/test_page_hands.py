@@ -1,5 +1,6 @@
-"""Keys and fingers in every view, in a real browser."""
+"""Keys in every view, dialogs on a phone and empty views, in a real browser."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,36 +114,24 @@ def test_playing_ends_with_the_view(site: Watched, server: Server) -> None:
     page.keyboard.press("4")
     wait_for_paint(page, "image")
     page.get_by_role("button", name="Play").wait_for()
-    page.wait_for_timeout(400)  # the address follows the cursor
+    page.wait_for_timeout(600)  # the address follows the cursor
     place = cursor(page)
     page.wait_for_timeout(600)
     assert cursor(page) == place
 
 
-def touch(page: Any, panel: str, *shares: float) -> None:
-    """Put a finger on a panel and move it to further shares of its width."""
-    box = page.locator(f'[data-panel="{panel}"] .canvas').bounding_box()
-    points = [{"x": box["x"] + share * box["width"], "y": box["y"] + 60} for share in shares]
-    session = page.context.new_cdp_session(page)
-
-    def send(kind: str, points: list[dict[str, float]]) -> None:
-        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
-
-    send("touchStart", points[:1])
-    for point in points[1:]:
-        send("touchMove", [point])
-    send("touchEnd", [])
-
-
-def test_a_finger_moves_the_cursor_and_a_tap_opens(phone: Watched, server: Server) -> None:
-    page = phone.go(view="depth", run=server.key(GROK))
+def test_a_whole_run_plays_in_eight_seconds(site: Watched, server: Server) -> None:
+    page = site.go(view="depth", run=server.key(GROK), at="0")
     wait_for_paint(page, "heat")
-    page.locator('[data-panel="heat"]').scroll_into_view_if_needed()
-    touch(page, "heat", 0.9, 0.8, 0.7, 0.5)
-    page.wait_for_function("() => location.search.includes('at=')")
-    assert "view=depth" in page.url
-    touch(page, "heat", 0.5)
-    page.wait_for_function("() => location.search.includes('view=matrix')")
+    began = time.monotonic()
+    page.keyboard.press(" ")
+    page.wait_for_timeout(3000)
+    seconds, place = time.monotonic() - began, cursor(page)
+    page.keyboard.press(" ")
+    page.keyboard.press("End")
+    assert place is not None
+    played = 8 * place / wait_for_cursor(page, place)
+    assert seconds - 1 < played <= seconds + 0.1  # the address lags
 
 
 @pytest.mark.parametrize("dialog", ["Search", "Keys", "Python"])

@@ -80,27 +80,29 @@ function place(event) {
 export const LEAST_DRAG = 6; // pixels from which a press is no click
 
 function handlersOf(props, box, tip, pressed) {
-  const { onMove, onLeave, onDown, onUp, pick, onDouble } = props;
+  const { onMove, onLeave, onDown, onUp, pick, onDouble, onTouchMove } = props;
   return {
+    onTouchMove,
     onPointerMove: (event) => {
       const [x, y] = place(event);
       onMove?.(x, y, box, event);
-      showTip(tip.current, props.tip?.(x, y, box), x, y, box);
+      showTip(tip.current, props.tip?.(x, y, box, event), x, y, box);
     },
     onPointerLeave: (event) => {
       onLeave?.(event);
       showTip(tip.current, null);
     },
     onPointerDown: (event) => {
-      pressed.current = place(event);
-      onDown?.(...pressed.current, box, event);
+      const [x, y] = place(event);
+      pressed.current = event.isPrimary ? [x, y] : null; // two fingers pick nothing
+      onDown?.(x, y, box, event);
     },
     onPointerUp: (event) => {
       const [x, y] = place(event);
-      const [fromX, fromY] = pressed.current ?? [x, y];
+      const from = pressed.current;
       pressed.current = null;
       onUp?.(x, y, box, event);
-      if (Math.hypot(x - fromX, y - fromY) < LEAST_DRAG) pick?.(x, y, box, event);
+      if (from && Math.hypot(x - from[0], y - from[1]) < LEAST_DRAG) pick?.(x, y, box, event);
     },
     onDblClick: () => onDouble?.(),
   };

@@ -1,10 +1,11 @@
-/** A panel over time: one cursor for all of them, and a window that a drag selects. */
+/** A panel over time: one cursor for all of them, and a window that a drag or two fingers select. */
 
 import { html, signal, useEffect } from "../vendor/index.js";
 import { state } from "../data/state.js";
 import { nearest } from "../draw/time.js";
 import { palette } from "../draw/palette.js";
 import { LEAST_DRAG, Panel } from "./panel.js";
+import { isPinch, liftFinger, moveFinger, putFinger } from "./pinch.js";
 
 /** The drag in progress, in units of the axis: {from, to}, shown in all panels. */
 const brush = signal(null);
@@ -60,8 +61,8 @@ export function TimePanel(props) {
       if (shownTime.peek() === time) shownTime.value = null;
     };
   }, [time]);
-  const valueAt = (x, { plot }) =>
-    time.scale.fromUnit(Math.max(0, Math.min(1, (x - plot.x) / plot.width)));
+  const placeOf = (x, { plot }) => (x - plot.x) / plot.width;
+  const valueAt = (x, box) => time.scale.fromUnit(Math.max(0, Math.min(1, placeOf(x, box))));
   const drag = (x, box) => {
     const moved = dragStart !== null && Math.abs(x - dragStart) >= LEAST_DRAG;
     brush.value = moved ? { from: valueAt(dragStart, box), to: valueAt(x, box) } : null;
@@ -74,17 +75,27 @@ export function TimePanel(props) {
       drawCursor(surface, box, time);
       props.overlay?.(surface, box);
     }}
+    tip=${props.tip && ((x, y, box, event) => (isPinch(event) ? null : props.tip(x, y, box)))}
+    onTouchMove=${(event) => {
+      if (event.touches.length > 1 && event.cancelable) event.preventDefault(); // no scrolling beside
+    }}
     onMove=${(x, y, box, event) => {
+      const pinched = moveFinger(event, placeOf(x, box));
+      if (pinched) showWindow(pinched.time, pinched.low, pinched.high);
+      if (isPinch(event)) return;
       if (dragStart !== null && event.buttons && drag(x, box)) return;
       setCursor(time, valueAt(x, box));
       hovered.value = { name, x, y };
     }}
-    onLeave=${() => {
+    onLeave=${(event) => {
+      liftFinger(event);
       dragStart = null;
       brush.value = null;
       hovered.value = null;
     }}
     onDown=${(x, y, box, event) => {
+      putFinger(event, placeOf(x, box), time);
+      if (isPinch(event)) return void (hovered.value = null);
       dragStart = event.pointerType === "mouse" ? x : null;
       if (dragStart !== null) event.currentTarget.setPointerCapture(event.pointerId); // a drag may end outside
       setCursor(time, valueAt(x, box));
@@ -120,9 +131,12 @@ export function panBy(time, share) {
   showWindow(time, share, 1 + share);
 }
 
-function showWindow(time, low, high) {
-  const { x } = time;
-  const from = nearest(x, time.scale.fromUnit(low)), to = nearest(x, time.scale.fromUnit(high));
+/** Show a window, in shares of the axis as it is, moved to lie inside the run. */
+function showWindow({ x, scale }, low, high) {
+  const width = high - low, first = scale.toUnit(x[0]), last = scale.toUnit(x[x.length - 1]);
+  low = Math.max(first, Math.min(low, last - width));
+  high = Math.min(last, low + width);
+  const from = nearest(x, scale.fromUnit(low)), to = nearest(x, scale.fromUnit(high));
   if (to - from < 1) return;
   const whole = from <= 0 && to >= x.length - 1;
   state.from.value = whole ? null : x[from];
