@@ -40,7 +40,7 @@ class Kept:
         with self._lock:
             array = self._arrays.get(key)
         if array is None:
-            array = opened.ds[name].load()
+            array = opened.ds[name].compute()  # load() would leave the values in the Dataset
         with self._lock:
             self._arrays[key] = array
             self._arrays.move_to_end(key)
