@@ -10,7 +10,7 @@ import { VirtualTable } from "../ui/table.js";
 
 const ORDER = { running: 0, interrupted: 1, done: 2, damaged: 3 };
 const WIDE = "number wide-only";
-// Name, heading, value that sorts, class and text of a cell.
+// Name, heading, value that sorts, class and text of a cell, its tooltip.
 const COLUMNS = [
   ["name", "Run", (run) => titleOf(run)],
   ["status", "Status", (run) => ORDER[run.status]],
@@ -23,10 +23,17 @@ const COLUMNS = [
   ["last", "Last step", (run) => run.last, WIDE, when],
   ["loss", "Last loss", (run) => (run.loss_broke ? NaN : run.last_loss), "number", short],
   ["matrices", "Matrices", (run) => run.matrices || null, "number roomy", count],
-  ["cost", "Tracker", (run) => run.tracker_share ?? run.tracker_seconds, WIDE, (value, run) => (run.tracker_share === null ? duration(value) : percent(value))],
+  ["cost", "Tracker", (run) => run.tracker_seconds, WIDE, duration, shareOfTime],
   ["begun", "Begun", (run) => run.started, "number spare muted", day],
 ];
 const ROW = 44; // pixels
+
+/** Return in words how much of a run's time the tracker took. */
+function shareOfTime({ tracker_seconds: seconds, tracker_share: share, wall_seconds: wall, status }) {
+  if (lacks(seconds)) return undefined;
+  if (lacks(share)) return status === "running" ? "Its share of the time is known when the run ends" : "The run has no total time";
+  return `${percent(share)} of ${duration(wall)}`;
+}
 
 /** Return the runs whose text holds every word of a query. */
 export function matching(runs, query) {
@@ -100,8 +107,8 @@ function row(run, columns) {
     <td class="name"><button class="link" data-row data-run=${run.id} disabled=${run.status === "damaged"} onClick=${() => openRun(run.id, view)}>${title}</button>
       ${run.error ? html`<small class="bad">${run.error}</small>` : html`<small class="muted">${folder}</small>`}</td>
     <td><${Status} run=${run} /></td>
-    ${columns.filter(([, , , , text]) => text).map(([name, , value, kind, text]) =>
-      html`<td key=${name} class=${kind}>${lacks(value(run)) ? "–" : text(value(run), run)}</td>`)}
+    ${columns.filter(([, , , , text]) => text).map(([name, , value, kind, text, hint]) =>
+      html`<td key=${name} class=${kind} title=${hint?.(run)}>${lacks(value(run)) ? "–" : text(value(run), run)}</td>`)}
   </tr>`;
 }
 
