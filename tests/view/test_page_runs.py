@@ -7,7 +7,8 @@ from view.browsing import chromium, watched
 from view.viewed_runs import create, fill, serving, write
 
 COST = """() => [...document.querySelectorAll("tbody [data-run]")].map((button) => {
-  const column = [...document.querySelectorAll("thead th")].findIndex((cell) => cell.innerText.startsWith("Tracker"));
+  const heads = [...document.querySelectorAll("thead th")];
+  const column = heads.findIndex((cell) => cell.innerText.startsWith("Tracker"));
   const cell = button.closest("tr").cells[column];
   return [button.innerText, cell.innerText, cell.title];
 })"""

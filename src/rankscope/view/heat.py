@@ -31,7 +31,8 @@ def heat_of(query: Query, opened: Opened, quantity: Quantity, rows: np.ndarray) 
     low, high = query.number("low"), query.number("high")
     if low is not None and high is not None and quantity.scale == "log" and min(low, high) <= 0:
         raise Mistake("low and high of a logarithmic scale are above 0")
-    scale = Scale.of(values, quantity.scale, low=low, high=high)
+    kind = quantity.colour_kind(values) if low is None or high is None else quantity.scale
+    scale = Scale.of(values, kind, low=low, high=high)
     as_bytes = query.choice("format", "uint8", "float32") == "uint8"
     arrays = {
         "values": scale.bytes_of(values, stored) if as_bytes else values,

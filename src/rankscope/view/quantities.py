@@ -1,5 +1,6 @@
 """Everything a run can show: metrics of stored spectra, and other arrays over time."""
 
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -14,6 +15,8 @@ from rankscope.leading_spectra import METRICS as LEADING_METRICS
 from rankscope.leading_spectra import leading_of
 
 Measure = Callable[..., xr.DataArray]
+DECADES = 1.5  # above which linear colours leave most of a picture dark
+FEW = 0.05  # share of values that are no reason for logarithmic colours
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,18 @@ class Quantity:
     integer: bool = False
     expensive: bool = False
     help: str = ""
+
+    def colour_kind(self, values: np.ndarray) -> str:
+        """Return "log" where colours of these values are logarithmic, else "linear".
+
+        By default a quantity without bounds has them if none of its values is negative, and the
+        positive ones span decades; the smallest twentieth of these may be outliers.
+        """
+        positive = values[np.isfinite(values) & (values > 0)]
+        if self.domain is not None or not positive.size or (values < 0).any():
+            return self.scale
+        decades = math.log10(positive.max() / np.quantile(positive, FEW))
+        return "log" if decades > DECADES else self.scale
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

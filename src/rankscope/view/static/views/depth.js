@@ -60,7 +60,7 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     const { meta, arrays } = frame;
     const all = info.axes[meta.axis ?? quantity.axis]?.rows ?? [];
     const ratio = isRatio(quantity) && arrays.values instanceof Float32Array;
-    const field = fieldOf(frame, ratio ? { kind: "log", range: ratioRange(arrays.values) } : { kind: quantity.scale });
+    const field = fieldOf(frame, ratio ? { kind: "log", range: ratioRange(arrays.values) } : {});
     const indices = Uint32Array.from(storedRows(field));
     const shown = Array.from(indices, (i) => all[arrays.rows[i]]);
     if (!shown.length || shown.some((row) => !row)) return null; // of another axis; its answer is on the way
