@@ -9,6 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from rankscope.lora import open_adapter
+
 LAYERS = {"model.layers.0.q": (12, 8), "model.layers.1.q": (12, 8), "model.layers.10.up": (20, 8)}
 RANK = 4
 
@@ -76,3 +78,10 @@ def kohya_adapter(path: Path, *, alpha: float | None = 2.0) -> tuple[Path, dict[
     assert math.prod(shapes["lora_unet_down_0_conv"]) == 45
     save_file(tensors, path)
     return path, changes
+
+
+def formed(path: Path) -> dict[str, Tensor]:
+    """Changes scale * B A of an adapter on disk, by module."""
+    adapter = open_adapter(path)
+    products = {module: adapter.product(module) for module in adapter.pairs}
+    return {module: p.left @ p.right.mT for module, p in products.items()}

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lora.adapter_cases import (
     RANK,
+    formed,
     kohya_adapter,
     peft_adapter,
     peft_changes,
@@ -21,12 +22,6 @@ from lora.adapter_cases import (
 from rankscope.lora import open_adapter
 
 FIRST = "base_model.model.model.layers.0.q"
-
-
-def formed(path: Path) -> dict[str, Tensor]:
-    adapter = open_adapter(path)
-    products = {module: adapter.product(module) for module in adapter.pairs}
-    return {module: p.left @ p.right.mT for module, p in products.items()}
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from lora.adapter_cases import (
+    formed,
     kohya_adapter,
     peft_adapter,
     peft_changes,
@@ -22,12 +23,6 @@ from rankscope.lora import open_adapter, resize
 from rankscope.lora.kohya import module_name
 
 EMOTION = Path(os.environ.get("RANKSCOPE_DATA", "")) / "checkpoints" / "gpt2-lora-emotion"
-
-
-def formed(path: Path) -> dict[str, Tensor]:
-    adapter = open_adapter(path)
-    products = {module: adapter.product(module) for module in adapter.pairs}
-    return {module: p.left @ p.right.mT for module, p in products.items()}
 
 
 def best(W: Tensor, rank: int) -> Tensor:

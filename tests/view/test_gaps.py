@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -135,18 +134,6 @@ def test_a_scalar_breaks_where_it_stays_missing(values: list[float], place: int 
 def test_a_loss_that_broke_is_no_number_in_the_list(server: Server) -> None:
     (row,) = server.get("runs").json["runs"]
     assert row["loss_broke"] is True
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def site(server: Server, browser: Any) -> Iterator[Watched]:
-    with watched(browser, address(server)) as result:
-        yield result
 
 
 def legend(site: Watched, panel: str) -> str:

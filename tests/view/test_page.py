@@ -1,33 +1,13 @@
 """What a person sees and does on the page, in a real browser with archived runs."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from view.archived_site import address, archive, exported, wait_for_paint
-from view.browsing import Watched, chromium, watched
+from view.archived_site import exported, wait_for_paint
+from view.browsing import Watched
 from view.viewed_runs import EVIL, Server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with archive(tmp_path_factory.mktemp("results")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def site(server: Server, browser: Any) -> Iterator[Watched]:
-    with watched(browser, address(server)) as result:
-        yield result
 
 
 def open_run(site: Watched, name: str) -> None:

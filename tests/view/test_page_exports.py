@@ -1,34 +1,13 @@
 """Files that panels of the page export, in a real browser with archived runs."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from view.archived_site import address, archive, exported, open_menu
-from view.browsing import Watched, chromium, watched
+from view.archived_site import exported, open_menu
+from view.browsing import Watched
 from view.viewed_runs import Server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with archive(tmp_path_factory.mktemp("results")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def site(server: Server, browser: Any) -> Iterator[Watched]:
-    with watched(browser, address(server)) as result:
-        yield result
-
 
 PICTURES = [
     ("yunis2024/grok/grok/decay-1/seed-0", "moved", ("scalars", "moved", "kinds", "depths")),

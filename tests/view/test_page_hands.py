@@ -7,31 +7,13 @@ from typing import Any
 
 import pytest
 
-from view.archived_site import address, archive, wait_for_paint
-from view.browsing import Watched, chromium, watched
+from view.archived_site import address, wait_for_paint
+from view.browsing import Watched, watched
 from view.viewed_runs import Server, create, serving
 
 GROK = "yunis2024/grok/grok/decay-1/seed-0"
 VIT = "boix2023/vit-cifar10/vit/scale-0.1/seed-0"
 FLOW = "boix2023/toy-diag/teacher-1/alpha-1e-8/seed-0"
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with archive(tmp_path_factory.mktemp("results")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
-
-@pytest.fixture
-def site(server: Server, browser: Any) -> Iterator[Watched]:
-    with watched(browser, address(server)) as result:
-        yield result
 
 
 @pytest.fixture

@@ -5,22 +5,13 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from view.browsing import chromium, watched
+from view.browsing import watched
 from view.viewed_runs import create, fill, serving, write
 
 SECONDS = 2.0  # until a new snapshot is on the page
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
 
 
 def wait_for_step(page: Any, step: int) -> None:

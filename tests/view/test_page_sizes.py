@@ -1,28 +1,14 @@
 """Every view on a phone, in other sizes and themes, and for readers of other senses."""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from view.archived_site import address, archive, exported
-from view.browsing import chromium, watched
+from view.archived_site import address, exported
+from view.browsing import watched
 from view.viewed_runs import Server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with archive(tmp_path_factory.mktemp("results")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
-        yield running
-
 
 EVERY_VIEW = (
     *("runs", "moved", "depth", "matrix", "alignment"),

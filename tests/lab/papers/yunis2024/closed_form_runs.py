@@ -145,6 +145,18 @@ def rows(verdict: Verdict) -> list[dict[str, Any]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
+def chained(*diagonals: np.ndarray, **options: Any) -> xr.Dataset:
+    """A run whose pairs are w0 > w1, w1 > w2, ..."""
+    pairs = [PairCourse(f"w{n}", f"w{n + 1}", values) for n, values in enumerate(diagonals)]
+    return training_run(pairs=pairs, **options)
+
+
+def outcome(rule: Rule, *diagonals: np.ndarray) -> tuple[str, float | None]:
+    """The mark and the value of a VGG whose chained pairs have these diagonals."""
+    network = only(judged_at_base(rule, "vgg", chained(*diagonals)))
+    return network.word, network.value
+
+
 def _padded(values: np.ndarray, width: int) -> np.ndarray:
     return np.pad(values, ((0, 0), (0, width - values.shape[1])), constant_values=np.nan)
 

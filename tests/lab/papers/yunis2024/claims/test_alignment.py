@@ -6,10 +6,12 @@ import torch
 
 from lab.papers.yunis2024.closed_form_runs import (
     PairCourse,
+    chained,
     course,
     flat,
     judged_at_base,
     only,
+    outcome,
     rows,
     training_run,
 )
@@ -33,21 +35,6 @@ def rising(start: float, peak: float = 0.3) -> np.ndarray:
 GOOD = rising(0.1)
 
 
-def joined(*diagonals: np.ndarray, **options):
-    """A run whose pairs are w0 > w1, w1 > w2, ..."""
-    pairs = [PairCourse(f"w{n}", f"w{n + 1}", values) for n, values in enumerate(diagonals)]
-    return training_run(pairs=pairs, **options)
-
-
-def verdict_on(rule: Rule, *diagonals: np.ndarray):
-    return judged_at_base(rule, "vgg", joined(*diagonals))
-
-
-def outcome(rule: Rule, *diagonals: np.ndarray) -> tuple[str, float | None]:
-    network = only(verdict_on(rule, *diagonals))
-    return network.word, network.value
-
-
 @pytest.mark.parametrize("start", [0.0751, 0.1249])
 def test_weak_alignment_from_chance_in_the_top_ranks(start: float) -> None:
     # 1 - 0.9; the third part has 0.5 to spare
@@ -59,7 +46,7 @@ def test_weak_alignment_from_chance_in_the_top_ranks(start: float) -> None:
 )
 def test_the_first_two_parts_hold_for_nine_of_ten(bad: np.ndarray, part: int) -> None:
     assert outcome(Y3_FIRST, *[GOOD] * 9, bad) == ("holds", 0)
-    verdict = verdict_on(Y3_FIRST, *[GOOD] * 8, bad, bad)
+    verdict = judged_at_base(Y3_FIRST, "vgg", chained(*[GOOD] * 8, bad, bad))
     assert (only(verdict).word, only(verdict).value) == ("fails", pytest.approx(-0.1))
     name, share = list(PARTS.items())[part]
     row = rows(verdict)[0]
@@ -77,7 +64,7 @@ def test_the_third_part_holds_for_half() -> None:
 def test_narrow_pairs_take_no_part_in_the_third() -> None:
     narrow = course([0.1, 0.3, 0.1], R=50)
     assert outcome(Y3_FIRST, GOOD, *[narrow] * 8)[0] == "holds"
-    verdict = verdict_on(Y3_FIRST, *[narrow] * 9)
+    verdict = judged_at_base(Y3_FIRST, "vgg", chained(*[narrow] * 9))
     assert (only(verdict).word, only(verdict).value) == ("no data", pytest.approx(0.1))
     assert rows(verdict)[0]["top ranks above, exceptions"] == "none of 0; 9 cannot tell"
     assert (
@@ -86,13 +73,13 @@ def test_narrow_pairs_take_no_part_in_the_third() -> None:
 
 
 def test_pairs_of_fewer_than_ten_directions() -> None:
-    parts = weakness(joined(course([0.1, 0.6], R=5)))
+    parts = weakness(chained(course([0.1, 0.6], R=5)))
     assert (parts.at_chance.share, parts.weak.share, parts.top_above.counted) == (1, 0, ())
 
 
 def test_pairs_of_a_matrix_that_died_cannot_tell() -> None:
     spectra = {"w0": flat(64, [64, 64, 64]), "w2": flat(64, [64, 64, 0])}
-    run = joined(GOOD, GOOD, spectra=spectra)
+    run = chained(GOOD, GOOD, spectra=spectra)
     parts = weakness(run)
     assert parts.top_above.unknown == ("w1 > w2",)
     assert (len(parts.at_chance.counted), len(parts.weak.counted)) == (2, 2)
@@ -217,7 +204,7 @@ def ending_at(R: int, *levels: tuple[int, float]) -> np.ndarray:
     ],
 )
 def test_top_ranks_stand_above_later_ones(R: int, levels, above: bool) -> None:
-    tally = top_ranks_above(joined(ending_at(R, *levels)))
+    tally = top_ranks_above(chained(ending_at(R, *levels)))
     assert (len(tally.counted), tally.share) == (1, float(above))
 
 
@@ -230,7 +217,7 @@ def test_six_of_ten_pairs_have_top_ranks_above_later_ones() -> None:
 def test_pairs_of_fewer_than_twenty_directions_take_no_part_in_the_third_part() -> None:
     narrow = course([0.1, 0.3, 0.1], R=19)
     assert outcome(Y3, GOOD, *[narrow] * 8)[0] == "holds"
-    verdict = verdict_on(Y3, *[narrow] * 3)
+    verdict = judged_at_base(Y3, "vgg", chained(*[narrow] * 3))
     assert (only(verdict).word, only(verdict).value) == ("no data", pytest.approx(1))
     assert rows(verdict)[0]["top ranks above, exceptions"] == "none of 0"
     assert outcome(Y3, course([0.3] * 3, R=19))[0] == "fails"  # the first part fails without it
@@ -238,5 +225,5 @@ def test_pairs_of_fewer_than_twenty_directions_take_no_part_in_the_third_part() 
 
 def test_a_pair_that_died_cannot_tell_of_its_top_ranks() -> None:
     spectra = {"w0": flat(64, [64, 64, 64]), "w2": flat(64, [64, 64, 0])}
-    tally = top_ranks_above(joined(GOOD, GOOD, spectra=spectra))
+    tally = top_ranks_above(chained(GOOD, GOOD, spectra=spectra))
     assert (tally.counted, tally.unknown) == (("w0 > w1",), ("w1 > w2",))

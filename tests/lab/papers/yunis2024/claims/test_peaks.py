@@ -6,32 +6,15 @@ import numpy as np
 import pytest
 
 from lab.papers.yunis2024.closed_form_runs import (
-    PairCourse,
+    chained,
     course,
     flat,
     judged_at_base,
     only,
+    outcome,
     rows,
-    training_run,
 )
-from rankscope.lab.judging.rule import Rule
 from rankscope.lab.papers.yunis2024.claims.peaks import Y3B, Y3B_FIRST
-
-
-def joined(*diagonals: np.ndarray, **options):
-    """A run whose pairs are w0 > w1, w1 > w2, ..."""
-    pairs = [PairCourse(f"w{n}", f"w{n + 1}", values) for n, values in enumerate(diagonals)]
-    return training_run(pairs=pairs, **options)
-
-
-def verdict_on(rule: Rule, *diagonals: np.ndarray):
-    return judged_at_base(rule, "vgg", joined(*diagonals))
-
-
-def outcome(rule: Rule, *diagonals: np.ndarray) -> tuple[str, float | None]:
-    network = only(verdict_on(rule, *diagonals))
-    return network.word, network.value
-
 
 STEPS = (0, 10, 49, 50, 100)
 
@@ -40,7 +23,7 @@ def shown(a: Sequence[float], **options):
     """A run whose second pair, which figure 3 shows, has a(t) as given; the first one rises."""
     rises = np.linspace(0.1, 0.9, len(a))
     steps = options.pop("steps", STEPS)
-    return joined(course(rises), course(a), steps=steps, shown_pair="w1 > w2", **options)
+    return chained(course(rises), course(a), steps=steps, shown_pair="w1 > w2", **options)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +62,7 @@ def test_steps_decide_and_not_snapshots() -> None:
 def test_a_shown_pair_that_died_or_is_not_stored_cannot_tell() -> None:
     a = [0.1, 0.2, 0.1, 0.1, 0.1]
     died = shown(a, spectra={"w2": flat(9, [9, 9, 9, 9, 0]), "w0": flat(9, [9] * 5)})
-    for run in (died, joined(course(a)), joined(course(a), shown_pair="x > y")):
+    for run in (died, chained(course(a)), chained(course(a), shown_pair="x > y")):
         verdict = judged_at_base(Y3B, "unet", run)
         assert only(verdict).word == "no data" and "of figure 3" in verdict.remarks[0]
 
@@ -87,7 +70,7 @@ def test_a_shown_pair_that_died_or_is_not_stored_cannot_tell() -> None:
 def test_pairs_of_a_matrix_that_died_cannot_tell_by_the_first_rule() -> None:
     rising = course([0.1, 0.3, 0.2], R=64, rest=0.1)
     spectra = {"w0": flat(64, [64, 64, 64]), "w2": flat(64, [64, 64, 0])}
-    verdict = judged_at_base(Y3B_FIRST, "vgg", joined(rising, rising, spectra=spectra))
+    verdict = judged_at_base(Y3B_FIRST, "vgg", chained(rising, rising, spectra=spectra))
     assert rows(verdict)[0]["exceptions"] == "1 of 1: w0 > w1; 1 cannot tell"
 
 
@@ -109,6 +92,6 @@ def test_the_peak_in_the_first_third_and_the_fall(a: list[float], word: str) -> 
 def test_half_of_the_pairs_peak_early() -> None:
     peaks, rises = course([0.4, 0.1, 0.1]), course([0.1, 0.1, 0.4])
     assert outcome(Y3B_FIRST, peaks, rises) == ("holds", 0.5)
-    verdict = verdict_on(Y3B_FIRST, peaks, rises, rises)
+    verdict = judged_at_base(Y3B_FIRST, "vgg", chained(peaks, rises, rises))
     assert only(verdict).word == "fails"
     assert verdict.tables[0].rows[0][2:] == (1 / 3, 1 / 3, 1 / 3, "2 of 3: w1 > w2, w2 > w3")
