@@ -14,6 +14,8 @@ import numpy as np
 from array_api_compat import array_namespace, device, is_numpy_array, to_device
 from jaxtyping import Float, Real
 
+from rankscope.noise import Bulk, bulk_of
+
 Values = Any  # an array of the library that S comes from
 if TYPE_CHECKING:
     from torch import Tensor, dtype
@@ -224,7 +226,11 @@ def marchenko_pastur_edge(
     A matrix of independent entries of deviation s has values up to s (sqrt(m) + sqrt(n)). The bulk
     is what `values_beyond_noise` leaves, which gives s.
     """
-    return _by_row(S, lambda row, m, n: _bulk(row, int(m), int(n))[0], m, n)
+
+    def edge(row: Float[np.ndarray, " k"], m: Any, n: Any) -> float:
+        return _bulk(row, int(m), int(n)).deviation * (math.sqrt(m) + math.sqrt(n))
+
+    return _by_row(S, edge, m, n)
 
 
 @_on_arrays
@@ -237,28 +243,13 @@ def values_beyond_noise(
     in less than one of a hundred matrices (Tracy-Widom, johnstone2001). Values are taken out of the
     bulk until their number no longer changes.
     """
-    return _by_row(S, lambda row, m, n: float(_bulk(row, int(m), int(n))[1]), m, n)
+    return _by_row(S, lambda row, m, n: _bulk(row, int(m), int(n)).beyond, m, n)
 
 
-TRACY_WIDOM = 2.02  # 99% quantile for real matrices
-
-
-def _bulk(row: Float[np.ndarray, " k"], m: int, n: int) -> tuple[float, int]:
-    """Return the edge of the bulk, and the number of values beyond it."""
-    if min(m, n) == 0:
-        return math.nan, 0
-    x = np.sort(row)[::-1] ** 2
-    left = np.append(np.cumsum(x[::-1])[::-1], 0.0)  # energy without the r largest
-    edge = (math.sqrt(m) + math.sqrt(n)) ** 2
-    spread = (math.sqrt(m) + math.sqrt(n)) * (1 / math.sqrt(m) + 1 / math.sqrt(n)) ** (1 / 3)
-    beyond, variance = 0, 0.0
-    while beyond < min(m, n):
-        variance = left[beyond] / ((m - beyond) * (n - beyond))
-        count = int((x > variance * (edge + TRACY_WIDOM * spread)).sum())
-        if count <= beyond:
-            break
-        beyond = count
-    return math.sqrt(variance * edge), beyond
+def _bulk(row: Float[np.ndarray, " k"], m: int, n: int) -> Bulk:
+    squares = np.sort(row) ** 2
+    tails = np.append(np.cumsum(squares)[::-1], 0.0)
+    return bulk_of(row, tails, m, n)
 
 
 @_on_arrays

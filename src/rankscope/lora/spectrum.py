@@ -8,10 +8,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-ENERGIES = (0.5, 0.9, 0.99)
+from rankscope.noise import bulk_of, largest_of_noise
 
-# Johnstone (2001), Table 1: 99% of the largest eigenvalues of noise lie below this many deviations.
-TRACY_WIDOM_99 = 2.0234
+ENERGIES = (0.5, 0.9, 0.99)
 
 # Integers as long as each format, and the bits of its exponent in them.
 EXPONENTS = {
@@ -94,30 +93,16 @@ class Spectrum:
 def noise_edge(spectrum: Spectrum) -> float:
     """Largest singular value that random noise of the size of the bulk would have.
 
-    A matrix of independent entries of deviation s has singular values up to s (sqrt(m) + sqrt(n)),
-    the edge of the Marchenko-Pastur law, plus fluctuations (Johnstone 2001): one noise matrix in a
-    hundred is above. The deviation comes from what is left without the values above the edge; they
-    are taken away until none is left to take. A matrix of few directions has no bulk, so its edge
-    is 0.
+    One noise matrix in a hundred exceeds it. The edge is 0 where all values are signal, and for a
+    matrix of few directions, which has no bulk.
     """
     if min(spectrum.m, spectrum.n) < SMALLEST_BULK:
         return 0.0
-    tails, signal = spectrum.tails(), 0
-    while (rows := spectrum.m - signal) > 0 and (columns := spectrum.n - signal) > 0:
-        deviation = math.sqrt(tails[signal] / (rows * columns))
-        edge = deviation * _largest(rows, columns)
-        above = int((edge < spectrum.S).sum())
-        if above <= signal:
-            return edge
-        signal = above
-    return 0.0
-
-
-def _largest(m: int, n: int) -> float:
-    """99th percentile of the largest singular value of an m x n matrix of unit noise."""
-    rows, columns = math.sqrt(m), math.sqrt(max(n - 1, 1))
-    width = (rows + columns) * (1 / rows + 1 / columns) ** (1 / 3)
-    return math.sqrt((rows + columns) ** 2 + TRACY_WIDOM_99 * width)
+    S = spectrum.S.double().numpy(force=True)
+    bulk = bulk_of(S, spectrum.tails(), spectrum.m, spectrum.n)
+    if bulk.deviation == 0.0:
+        return 0.0
+    return bulk.deviation * largest_of_noise(spectrum.m - bulk.beyond, spectrum.n - bulk.beyond)
 
 
 def rounding_level(W: Float[Tensor, "m n"]) -> float:
