@@ -4,8 +4,6 @@ All nodes must see the checkpoints under the same paths. A portion is measured a
 result is the same.
 """
 
-import logging
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -16,15 +14,12 @@ import ray
 import torch
 
 from rankscope.checkpoints import open_checkpoint
-from rankscope.environment import environment
 from rankscope.matrices import Views, views
+from rankscope.ray_connection import connected
 from rankscope.scanning.adapters import matrices_of, open_scanned
 from rankscope.scanning.measuring import Base, Measured, measure
 from rankscope.scanning.portions import read_portion
 from rankscope.scanning.tasks import Task
-
-OBJECT_MEMORY = 100 * 2**20  # bytes; only names and spectra travel
-USAGE = "RAY_USAGE_STATS_ENABLED"
 
 
 class Cluster:
@@ -52,21 +47,8 @@ class Cluster:
 @contextmanager
 def cluster() -> Iterator[Cluster]:
     """Connect to the cluster at RAY_ADDRESS, or start one on this machine, while the body runs."""
-    if ray.is_initialized():
+    with connected():
         yield Cluster()
-        return
-    address = os.environ.get("RAY_ADDRESS") or "local"
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    settings = {}
-    if address == "local":
-        settings = {USAGE: os.environ.get(USAGE, "0")}  # no report, unless the user asked for it
-        quiet |= {"include_dashboard": False, "object_store_memory": OBJECT_MEMORY}
-    with environment(settings):
-        ray.init(address, **quiet)
-    try:
-        yield Cluster()
-    finally:
-        ray.shutdown()
 
 
 def measure_there(task: Task) -> Measured:

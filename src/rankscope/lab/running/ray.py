@@ -5,8 +5,6 @@ absolute paths. A run whose worker is lost starts again from its checkpoint, if 
 that raises has failed.
 """
 
-import logging
-import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,17 +15,15 @@ import ray
 from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from rankscope.environment import environment
 from rankscope.lab.running.processes import ONE_THREAD, Ended, Step, Watcher, attempt, throttled
 from rankscope.lab.running.stored_run import StoredRun
+from rankscope.ray_connection import connected
 from rankscope.store.lock import wait_until_free
 
 RETRIES = 3  # after lost workers; Ray counts those that ran out of memory apart
 PROGRESS_SECONDS = 0.5  # between two messages of a run, and between two looks at them
-OBJECT_MEMORY = 100 * 2**20  # bytes; only declarations and a few numbers travel
 LOST_SECONDS = 120.0  # after which a file server has freed the locks of a machine that is lost
 CANCEL_SECONDS = 10.0  # that cancelled runs have to close their stores
-USAGE = "RAY_USAGE_STATS_ENABLED"
 
 
 def execute(
@@ -168,30 +164,11 @@ def _execute_remotely(stored: StoredRun, mailbox: Any) -> Ended:
 
 @contextmanager
 def _connected(address: str | None, *, jobs: int | None, gpus_per_run: float) -> Iterator[None]:
-    """Connect to Ray, or start it, while the body runs; one that runs already is left alone."""
-    if ray.is_initialized():
-        yield
-        return
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
-    quiet: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if address == "local":
-        # A Ray that we start reports no usage, unless the user asked for it.
-        with environment({USAGE: os.environ.get(USAGE, "0")}):
-            ray.init(
-                address,
-                num_cpus=jobs,  # None: the cores that Ray may use
-                include_dashboard=False,
-                object_store_memory=OBJECT_MEMORY,
-                **quiet,
-            )
-    else:
-        ray.init(address, **quiet)
-    try:
-        if address == "local":  # a cluster may still grow
+    """Connect to Ray while the body runs; ValueError if a Ray on this machine has too few GPUs."""
+    with connected(address, cores=jobs) as is_started:
+        if is_started:  # a cluster may still grow
             _require_gpus(gpus_per_run)
         yield
-    finally:
-        ray.shutdown()
 
 
 def _require_gpus(gpus_per_run: float) -> None:
