@@ -5,7 +5,7 @@ import io
 import json
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,18 +13,18 @@ import numpy as np
 from rankscope.view.columns import MOST_COLUMNS
 from rankscope.view.listed import LISTED
 from rankscope.view.opened import TooLarge
+from rankscope.view.panel_rows import Panel, Rows, panel_rows
 from rankscope.view.panels import PANELS
 from rankscope.view.python_lines import python_lines
 from rankscope.view.query import Query
 from rankscope.view.spectra import MOST_HEIGHT
-from rankscope.view.theory import flow_parts, staircase_at
 
 MOST_CELLS = 2_000_000
 PATIENCE, PAUSE = 60.0, 0.05  # seconds
 Answer = TypeVar("Answer")
 # A spreadsheet runs what begins so, and names are whatever a file says.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-DRAWN = {"ranks": "spectrum", "curves": "compare"}  # tables beside a picture: what answers them
+DRAWN = {"ranks": "spectrum", "curves": "compare"}  # panels that answer for tables beside them
 
 
 def export(query: Query) -> tuple[str, str]:
@@ -39,12 +39,12 @@ def export(query: Query) -> tuple[str, str]:
     return file.getvalue(), kind
 
 
-def _listed(query: Query, panel: str) -> Iterator[Sequence[Any]]:
+def _listed(query: Query, panel: str) -> Rows:
     answer, rows = LISTED[panel]
     return rows(_complete(lambda: answer(query), lambda known: known), query)
 
 
-def _table(query: Query, panel: str) -> Iterator[Sequence[Any]]:
+def _table(query: Query, panel: str) -> Rows:
     parameters = dict(query.parameters.multi_items())
     fitting = MOST_CELLS // (2 * MOST_HEIGHT)  # times of spectra
     most = {"width": fitting if panel == "spectra" else MOST_COLUMNS, "height": MOST_HEIGHT}
@@ -58,7 +58,7 @@ def _table(query: Query, panel: str) -> Iterator[Sequence[Any]]:
         raise TooLarge(
             f"that is more than {MOST_CELLS} numbers; zoom in, or use the lines of Python"
         )
-    yield from _rows(panel, arrays, meta, query)
+    return panel_rows(panel, Panel(arrays, meta, query))
 
 
 def _complete(ask: Callable[[], Answer], meta: Callable[[Answer], Mapping[str, Any]]) -> Answer:
@@ -69,90 +69,6 @@ def _complete(ask: Callable[[], Answer], meta: Callable[[Answer], Mapping[str, A
             raise TimeoutError("the numbers are still being computed; try again in a minute")
         time.sleep(PAUSE)
     return answer
-
-
-def _rows(
-    panel: str, arrays: dict[str, np.ndarray], meta: dict[str, Any], query: Query
-) -> Iterator[Sequence[Any]]:
-    if panel == "scalars":
-        for along, names in meta["names"].items():
-            yield [along, *names]
-            yield from np.column_stack([arrays[f"x:{along}"], arrays[f"values:{along}"].T]).tolist()
-    elif panel == "spectrum":
-        parts = [name for name in ("now", "start", "change") if arrays[name].size]
-        names = [*parts, *(["chance"] * bool(arrays["chance"].size))]
-        names += [f"energy_{name}" for name in parts]
-        yield ["index", *(name.replace("_", " ") for name in names)]
-        longest = max((arrays[name].size for name in names), default=0)
-        for i in range(longest):
-            yield [i + 1, *(arrays[n][i].item() if i < arrays[n].size else "" for n in names)]
-    elif panel == "ranks":
-        ranks = {name: meta["ranks"][name] for name in ("start", "now", "change")}
-        yield ["rank", *(name for name, known in ranks.items() if known)]
-        for name in ranks["now"]:
-            title = f"{name}% of the energy" if name.isdigit() else f"{name} rank"
-            yield [title, *(known[name] for known in ranks.values() if known)]
-    elif panel == "curves":
-        yield ["curve", "seeds", meta["align"], "value", "first", "last"]
-        x, wanted = arrays["x"], query.number("step")
-        at = len(x) - 1 if wanted is None else int(np.abs(x - wanted).argmin()) if len(x) else -1
-        for curve, values in zip(meta["curves"], arrays["values"], strict=True):
-            known = values[~np.isnan(values)]
-            ends = known[[0, -1]].tolist() if known.size else [None, None]
-            here = [x[at].item(), values[at].item()] if len(x) else [None, None]
-            yield [curve["label"], curve["count"], *here, *ends]
-    elif panel == "compare":
-        labels = [curve["label"] for curve in meta["curves"]]
-        yield [
-            meta["align"],
-            *(f"{label}{end}" for label in labels for end in ("", " low", " high")),
-        ]
-        bands = np.stack([arrays["values"], arrays["low"], arrays["high"]], axis=1)
-        yield from np.column_stack([arrays["x"], bands.reshape(-1, len(arrays["x"])).T]).tolist()
-    elif panel == "theory/flow":
-        shown = [name for name in flow_parts(query) if name in arrays]
-        yield ["time", *_flow_names(shown, arrays, meta, query)]
-        curves = [np.atleast_2d(arrays[name]) for name in shown]
-        if (staircase := staircase_at(query, arrays["time"])) is not None:
-            curves.append(staircase[None])
-        yield from np.column_stack([arrays["time"], *(curve.T for curve in curves)]).tolist()
-    else:
-        values = arrays["values"]
-        if "stored" in arrays:  # an empty cell is not stored, nan is not a number
-            missing = np.broadcast_to(arrays["stored"] == 0, values.shape)
-            values = np.where(missing, "", values.astype(object))
-        beside: list[str] = [name for name in ("background", "mean") if name in arrays]
-        columns = [values.T, *(arrays[name] for name in beside)]
-        if "percentiles" in arrays:
-            beside += [f"{level}%" for level in meta["percentile_levels"]]
-            columns.append(arrays["percentiles"].T)
-        yield [meta.get("along", "x"), *_column_names(arrays, meta, query), *beside]
-        yield from np.column_stack([arrays["x"], *columns]).tolist()
-
-
-def _flow_names(
-    shown: list[str], arrays: dict[str, np.ndarray], meta: dict[str, Any], query: Query
-) -> Iterator[str]:
-    """Yield a name for each column of the table of a flow."""
-    for name in shown:
-        if name == "singular_values":
-            yield from (f"{part} {k + 1}" for part in meta["products"] for k in range(meta["k"]))
-        elif arrays[name].ndim == 2:
-            names = query.run().names["coordinate"][: len(arrays[name])]
-            yield from (f"{name} {coordinate}" for coordinate in names)
-        else:
-            yield name
-    if staircase_at(query, arrays["time"]) is not None:
-        yield "Algorithm 1"
-
-
-def _column_names(
-    arrays: dict[str, np.ndarray], meta: dict[str, Any], query: Query
-) -> Iterable[str]:
-    if "index" in arrays:
-        return [str(i) for i in arrays["index"].tolist()]
-    names = query.run().names[meta["axis"]]
-    return [names[row] for row in arrays["rows"].tolist()]
 
 
 def _safe(cell: Any) -> Any:

@@ -1,15 +1,15 @@
 """Rows of the tables that answers of JSON fill: rankings, stages, claims and runs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from rankscope.view.moved import moved
+from rankscope.view.panel_rows import Rows
 from rankscope.view.papers import papers
 from rankscope.view.query import Query
 from rankscope.view.theory import theory
 
 Answer = Mapping[str, Any]
-Rows = Iterator[Sequence[Any]]
 
 MOVED = ("moved", "first", "last")
 RANKED = ("name", "label", "kind", "block", *MOVED, "low", "high", "at")
@@ -41,7 +41,9 @@ def _claims(answer: Answer, query: Query) -> Rows:
         for study in answer["papers"]
         if paper == study["key"] and scale in ("", study["scale"])
     ]
-    claims = [one for study in studies for one in study["claims"] if key in ("", one["claim"])]
+    claims = [
+        claim for study in studies for claim in study["claims"] if key in ("", claim["claim"])
+    ]
     if not claims:
         raise LookupError("there is no such claim here; take paper and claim from /api/papers")
     yield ["claim", "sentence", "quantity", "bound", "network", "verdict", *SEED]
@@ -77,7 +79,7 @@ def _columns(rows: Iterable[Answer], columns: Sequence[str]) -> Rows:
         yield [row.get(column) for column in columns]
 
 
-# Each with what answers it, and the rows of that answer.
+# Endpoint that answers for each table, and the rows of its answer.
 LISTED: dict[str, tuple[Callable[[Query], Answer], Callable[[Answer, Query], Rows]]] = {
     "moved": (moved, lambda answer, query: _columns(answer["rows"], RANKED)),
     "kinds": (moved, lambda answer, query: _columns(answer["kinds"], ("kind", "count", *MOVED))),
