@@ -446,7 +446,7 @@ def test_an_export_waits_for_its_numbers(
         return packed({"x": np.zeros(1)}, {"complete": next(parts)})
 
     monkeypatch.setitem(export.PANELS, "heat", slow)
-    monkeypatch.setattr(export, "panel_rows", lambda name, panel: [[panel.meta["complete"]]])
+    monkeypatch.setattr(export, "panel_rows", lambda name, panel: iter([[panel.meta["complete"]]]))
     answer = server.ask(f"/api/export?run={run}&panel=heat")
     assert answer.body == b"True\r\n"
     monkeypatch.setattr(export, "PATIENCE", 0.0)

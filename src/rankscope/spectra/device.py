@@ -20,7 +20,7 @@ from rankscope.spectra.engine import Engine
 from rankscope.spectra.guards import Guarded, Sums, wrong_values, wrong_vectors
 from rankscope.spectra.solvers import VALUES_FLOOR, VECTORS_FLOOR, Svd, eigen, refine
 from rankscope.spectra.stacks import Dense, Sheets, Stack, bytes_of, gathered, is_tall, rows
-from rankscope.spectra.task import Solved, Task, nan_svd, zero_svd
+from rankscope.spectra.task import Solved, Task, grouped, nan_svd, zero_svd
 
 # Memory of what is solved at once. With a snapshot's portions it stays below 2 GiB.
 BATCH_BYTES = 7 << 28
@@ -33,14 +33,13 @@ def solve(tasks: Sequence[Task]) -> list[Solved]:
 
 def batches(tasks: Sequence[Task]) -> Iterator[list[Task]]:
     """Yield tasks whose Gram matrices have one size, in lists that fit into memory."""
-    by_size: dict[tuple[object, ...], dict[object, list[Task]]] = {}
+    by_size: dict[tuple[object, ...], list[Task]] = {}
     for task in tasks:
-        size = by_size.setdefault((task.factors[0].device, task.k), {})
-        size.setdefault(task.kind, []).append(task)
-    for by_kind in by_size.values():
+        by_size.setdefault((task.factors[0].device, task.k), []).append(task)
+    for same_size in by_size.values():
         batch: list[Task] = []
         total = 0
-        for task in (task for same_kind in by_kind.values() for task in same_kind):
+        for task in (task for same_kind in grouped(same_size) for task in same_kind):
             if batch and total + bytes_of(task) > BATCH_BYTES:
                 yield batch
                 batch, total = [], 0
@@ -64,12 +63,9 @@ def solve_batch(tasks: Sequence[Task], engine: Engine | None = None) -> list[Sol
 
 
 def _solve(tasks: Sequence[Task], engine: Engine) -> list[Solved]:
-    by_kind: dict[object, list[Task]] = {}
-    for task in tasks:
-        by_kind.setdefault(task.kind, []).append(task)
     solved: list[Solved] = []
     chosen: list[tuple[list[Task], Stack]] = []
-    for same_kind in by_kind.values():
+    for same_kind in grouped(tasks):
         stack = gathered(same_kind)
         states = stack.states(zero_known=same_kind[0].directions == 0)
         solved += [
@@ -117,8 +113,7 @@ def _finished(
 
 def _redone(task: Task) -> Solved:
     """Solve a task on the CPU and bring the result back."""
-    factors, before = (tuple(f.cpu() for f in fs) for fs in (task.factors, task.before))
-    (solved,) = host.solve_stack([replace(task, factors=factors, before=before)])
+    (solved,) = host.solve_stack([task.at_host()])
     device = task.factors[0].device
     svd = Svd(*(x.to(device) for x in (solved.svd.U, solved.svd.S, solved.svd.Vh)))
     return Solved(task, svd, solved.failed, redone=True)

@@ -14,7 +14,6 @@ from torch import Tensor
 from rankscope.spectra.engine import Engine
 from rankscope.spectra.solvers import eigen, roots
 
-# Errors of backward stable solvers grow with the size k and are far below ROUNDING * k * eps.
 ROUNDING, SMALL = 16, 64
 
 
@@ -32,7 +31,7 @@ class Sums(NamedTuple):
 
 def wrong_values(sums: Sums, S: Float[Tensor, "b k"]) -> Bool[Tensor, " b"]:
     """Tell for which matrices S^2 are not eigenvalues with these sums, descending."""
-    eigenvalues, tolerance = S.square(), _tolerance(S.shape[-1])
+    eigenvalues, tolerance = S.square(), rounding_error(S.shape[-1])
     trace = (eigenvalues.sum(-1) - sums.trace).abs() <= tolerance * sums.trace
     energy = (eigenvalues.square().sum(-1) - sums.energy).abs() <= tolerance * sums.energy
     in_order = (S.diff(dim=-1) <= 0).all(-1) & S.isfinite().all(-1)
@@ -47,7 +46,7 @@ def wrong_vectors(
 
     residuals: G U - U S^2 of the Gram matrices G.
     """
-    tolerance = _tolerance(S.shape[-1])
+    tolerance = rounding_error(S.shape[-1])
     lengths = torch.linalg.vector_norm(residuals, dim=-2).amax(-1)
     products = U.mT @ U
     products.diagonal(dim1=-2, dim2=-1).sub_(1.0)
@@ -61,7 +60,7 @@ def wrong_triangles(A: Float[Tensor, "b m c"], R: Float[Tensor, "b r c"]) -> Boo
     gram = A.mT @ A
     lengths = gram.diagonal(dim1=-2, dim2=-1).sqrt()
     errors = torch.baddbmm(gram, R.mT, R, beta=-1.0).abs()
-    allowed = _tolerance(A.shape[-1]) * lengths[:, :, None] * lengths[:, None]
+    allowed = rounding_error(A.shape[-1]) * lengths[:, :, None] * lengths[:, None]
     return ~(errors <= allowed).all(-1).all(-1)
 
 
@@ -106,5 +105,6 @@ class Guarded:
         return values, vectors
 
 
-def _tolerance(k: int) -> float:
+def rounding_error(k: int) -> float:
+    """Relative error that no backward stable product or solver of size k comes near."""
     return ROUNDING * max(k, SMALL) * torch.finfo(torch.float64).eps

@@ -24,15 +24,14 @@ from rankscope.spectra.chebyshev import (
 )
 from rankscope.spectra.cusolver import engine_on
 from rankscope.spectra.engine import Engine
+from rankscope.spectra.guards import rounding_error
 from rankscope.spectra.leading_part import CANCELLED, Leading, constant
 from rankscope.spectra.solvers import VECTORS_FLOOR, Svd
 from rankscope.spectra.stacks import COLUMNS, Stack, gathered, is_tall
-from rankscope.spectra.task import Task
+from rankscope.spectra.task import Task, grouped
 
 # Memory of a stack. With the portions of a snapshot it stays below 2 GiB beside the weights.
 STACK_BYTES = 5 << 28
-# Errors of backward stable products and solvers are far below ROUNDING * k * eps.
-ROUNDING = 16
 
 
 class Solved(NamedTuple):
@@ -49,15 +48,12 @@ class Solved(NamedTuple):
 def solve(tasks: Sequence[Task], tolerance: float) -> list[Solved]:
     """Solve tasks of any kinds, whose matrices are large; leave out those larger than a stack."""
     fitting = [task for task in tasks if bytes_of(task) <= STACK_BYTES]
-    return [solved for some in stacks_of(fitting) for solved in solve_stack(some, tolerance)]
+    return [solved for stack in stacks_of(fitting) for solved in solve_stack(stack, tolerance)]
 
 
 def stacks_of(tasks: Sequence[Task]) -> Iterator[list[Task]]:
     """Yield tasks of one kind, in lists that fit into memory."""
-    by_kind: dict[object, list[Task]] = {}
-    for task in tasks:
-        by_kind.setdefault(task.kind, []).append(task)
-    for same_kind in by_kind.values():
+    for same_kind in grouped(tasks):
         count = STACK_BYTES // bytes_of(same_kind[0])
         yield from (same_kind[i : i + count] for i in range(0, len(same_kind), count))
 
@@ -90,11 +86,11 @@ def solve_stack(
 
 
 def _solve(tasks: Sequence[Task], tolerance: float, engine: Engine) -> list[Solved]:
-    stack = gathered(tasks)
+    stack, rank = gathered(tasks), tasks[0].directions
     states = _states(stack)
     values = {"zero": 0.0, "bad": torch.nan}
     results = [
-        Solved(task, _constant(task, values[state]))
+        Solved(task, constant(task.shape, rank, values[state], task.factors[0].device))
         for task, state in zip(tasks, states, strict=True)
         if state != "solve"
     ]
@@ -114,12 +110,6 @@ def _states(stack: Stack) -> list[str]:
         "bad" if not is_finite else "zero" if is_zero else "solve"
         for is_finite, is_zero in zip(*flags, strict=True)
     ]
-
-
-def _constant(task: Task, value: float) -> Leading:
-    first, last = task.shapes[0], task.shapes[-1]
-    shape = first[0], last[0] if len(task.shapes) == 2 else last[1]
-    return constant(shape, task.directions, value, task.factors[0].device)
 
 
 def _solve_finite(
@@ -158,7 +148,7 @@ def _wrong(block: Block, bound: Bound, rank: int) -> Bool[Tensor, " b"]:
     """Tell for which matrices X^T G X is not the diagonal of the values, or X not orthonormal."""
     X, values = block.X[..., :rank], block.values[:, :rank]
     errors = X.mT @ block.GX[..., :rank] - torch.diag_embed(values)
-    tolerance = _tolerance(X.shape[-2])
+    tolerance = rounding_error(X.shape[-2])
     right = errors.abs().amax((-2, -1)) <= tolerance * values[:, 0]
     right &= (bound.doubt <= tolerance) & (values.diff(dim=-1) <= 0).all(-1)
     return ~right
@@ -174,7 +164,7 @@ def _parts(stack: Stack, block: Block, bound: Bound, excess: Tensor, rank: int) 
     energy = stack.G.diagonal(dim1=-2, dim2=-1).sum(-1)
     eigenvalues = block.values[:, :rank]
     S, rest = eigenvalues.sqrt(), left_out(stack.G, block, rank).sqrt()
-    rounding = _tolerance(stack.G.shape[-1]) * eigenvalues[:, 0]
+    rounding = rounding_error(stack.G.shape[-1]) * eigenvalues[:, 0]
     remainder = (bound.eigenvalue + rounding).sqrt().minimum(rest)
     sizes = [energy.sqrt(), remainder, rest]
     rows = [S, residuals(block, rank) / S]
@@ -207,7 +197,3 @@ def _right(stack: Stack, U: Tensor, S: Tensor) -> Float[Tensor, "b r n"]:
     """Return V^T = U^T W / S."""
     Vh = torch.cat([U.mT @ panel.double() for panel in stack.matrices.panels()], dim=-1)
     return Vh.div_(S[:, :, None])
-
-
-def _tolerance(k: int) -> float:
-    return ROUNDING * k * torch.finfo(torch.float64).eps

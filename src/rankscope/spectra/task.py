@@ -1,7 +1,7 @@
 """Decomposition tasks, and what becomes of them."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,6 +31,12 @@ class Task:
         shapes = [f.shape for f in self.factors]
         widen = 2 if self.before and len(shapes) == 2 else 1
         return tuple((rows, widen * columns) for rows, columns in shapes)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns of the matrix."""
+        first, last = self.shapes[0], self.shapes[-1]
+        return first[0], last[0] if len(self.shapes) == 2 else last[1]
 
     @cached_property
     def k(self) -> int:
@@ -70,6 +76,19 @@ class Task:
         """Rough number of operations, with the eigen-solver's weighted for its lower speed."""
         return self.k * self.numbers + 10 * self.k**3
 
+    def at_host(self) -> "Task":
+        """Return the task with its factors copied to the CPU."""
+        factors, before = (tuple(f.cpu() for f in fs) for fs in (self.factors, self.before))
+        return replace(self, factors=factors, before=before)
+
+
+def grouped(tasks: Iterable[Task]) -> list[list[Task]]:
+    """Return the tasks in lists of one kind, which can be stacked."""
+    by_kind: dict[object, list[Task]] = {}
+    for task in tasks:
+        by_kind.setdefault(task.kind, []).append(task)
+    return list(by_kind.values())
+
 
 class Solved(NamedTuple):
     """Decomposition of a task.
@@ -107,8 +126,7 @@ def nan_svd(task: Task) -> Svd:
 
 
 def _filled(task: Task, value: float, rank: int) -> Svd:
-    first, last = task.shapes[0], task.shapes[-1]
-    m, n = first[0], last[0] if len(task.shapes) == 2 else last[1]
+    m, n = task.shape
     device = task.factors[0].device
     U, S, Vh = (
         torch.full(shape, value, dtype=torch.float64, device=device)

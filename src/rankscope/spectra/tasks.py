@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rankscope.spectra import device, host
 from rankscope.spectra.solvers import Svd
-from rankscope.spectra.task import Task
+from rankscope.spectra.task import Task, grouped
 from rankscope.spectra.workers import spread
 
 # Largest stacks of equal shapes, in float64 and with work space. A stack saves small
@@ -60,9 +60,6 @@ def warn_of_failure(names: Sequence[str]) -> None:
 
 def _stacks(tasks: Iterable[Task]) -> Iterator[list[Task]]:
     """Yield tasks of one kind, in lists that stay in a core's cache."""
-    by_kind: dict[tuple[object, ...], list[Task]] = {}
-    for task in tasks:
-        by_kind.setdefault(task.kind, []).append(task)
-    for same_kind in by_kind.values():
+    for same_kind in grouped(tasks):
         length = max(1, CPU_STACK_BYTES // max(1, same_kind[0].size))
         yield from (same_kind[i : i + length] for i in range(0, len(same_kind), length))

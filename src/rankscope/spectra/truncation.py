@@ -109,9 +109,8 @@ def _on_gpu(tasks: Sequence[Task], tolerance: float) -> tuple[dict[str, Leading]
                 wrong.add(task.name)
     for task in tasks:
         if task.name in wrong:
-            factors, before = (tuple(f.cpu() for f in fs) for fs in (task.factors, task.before))
-            here = replace(task, factors=factors, before=before)
-            parts[task.name] = _of_task(here, tolerance).to(task.factors[0].device)
+            part = _of_task(task.at_host(), tolerance)
+            parts[task.name] = part.to(task.factors[0].device)
     return parts, sorted(wrong)
 
 
@@ -120,8 +119,7 @@ def _of_task(task: Task, tolerance: float) -> Leading:
     if task.before:
         factors = formed(task.factors, task.before)
         if not any(part.any() for part in moves(factors)):
-            shape = (len(factors[0]), len(factors[1]) if len(factors) == 2 else factors[0].shape[1])
-            return constant(shape, task.directions, 0.0, factors[0].device)
+            return constant(task.shape, task.directions, 0.0, factors[0].device)
     assert task.rank is not None
     return _of_factors(factors, task.rank, tolerance)
 
