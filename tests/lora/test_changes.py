@@ -106,7 +106,7 @@ def test_the_leading_part_of_a_large_change_is_as_good_as_the_full_svd(tmp_path:
     dW = 0.1 * normal(900, 20) @ normal(20, 700) + 0.3 * normal(900, 700)
     paths = checkpoints(tmp_path, base, {"fc.weight": base["fc.weight"] + dW})
     before, after = open_changes(*paths).pair("fc.weight")
-    part = decomposed(before, after, kind="linear", max_rank=32)
+    part = decomposed(before, after, kind="linear", leading=32)
     exact = after.double() - before.double()
     S = torch.linalg.svdvals(exact)
     least = float(S[32:].norm())
