@@ -98,11 +98,11 @@ def main(
             model, step = case.build(device)
         for _ in range(3):
             step()
-        for kept, where in chosen:
+        for spectrum, where in chosen:
             if time.perf_counter() - began > 60 * minutes:
-                print("out of time before", case.name, kept, where, flush=True)
+                print("out of time before", case.name, spectrum, where, flush=True)
                 break
-            row = (str(kept), where, *measured(case, model, step, kept, where, rounds))
+            row = (str(spectrum), where, *measured(case, model, step, spectrum, where, rounds))
             print(case.name, *row, flush=True)  # in case a later row fails
             rows.add_row(case.name, *row)
         del model, step
@@ -114,16 +114,16 @@ def main(
 
 def ways(case: Case, device: str) -> list[tuple[int | str, str]]:
     """Return the spectra to measure, and where."""
-    beside = [("full", device), (LEADING, device)]
+    rows = [("full", device), (LEADING, device)]
     if device == "cuda":
-        beside += [(spectrum, "host") for spectrum in case.on_host]
-    return beside
+        rows += [(spectrum, "host") for spectrum in case.on_host]
+    return rows
 
 
-def is_wanted(kept: int | str, where: str, *, spectrum: str | None, on: str | None) -> bool:
+def is_wanted(row_spectrum: int | str, where: str, *, spectrum: str | None, on: str | None) -> bool:
     """Tell whether a row is among those that the options choose."""
     place = "host" if where == "host" else "device"
-    return spectrum in (None, str(kept)) and on in (None, place)
+    return spectrum in (None, str(row_spectrum)) and on in (None, place)
 
 
 def measured(

@@ -75,10 +75,10 @@ def main(device: str = "cuda", size: str = "paper") -> None:
         return
     measured = sizes(size)
     with tempfile.TemporaryDirectory() as folder, cache_in(Path(folder)):
-        made = Path(folder, "data")
-        kilobytes = write_images(made, measured.images)
+        data = Path(folder, "data")
+        kilobytes = write_images(data, measured.images)
         number = "cuda:0" if device == "cuda" else device  # a process group wants its number
-        run = replace(measured.run, machine=Machine(number, data=made))
+        run = replace(measured.run, machine=Machine(number, data=data))
         rows = measure(run, measured, Path(folder))
     show(run, measured, rows, kilobytes)
 

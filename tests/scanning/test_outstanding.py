@@ -43,8 +43,8 @@ def test_a_layer_far_from_the_same_layer_elsewhere() -> None:
     layers = [scanned(f"layers.{i}.up", size * FLAT) for i, size in enumerate(sizes)]
     peaked = np.array([2.0, *FLAT[1:]]) / np.sqrt(15 / 12)
     layers.append(scanned("layers.6.up", peaked))
-    said = {name: text for name, text in remarks(layers).items() if text}
-    assert said == {
+    remark_by_name = {name: text for name, text in remarks(layers).items() if text}
+    assert remark_by_name == {
         "layers.4.up": "norm 3x its peers'",
         "layers.6.up": "stable rank 0.31x its peers'",
     }

@@ -56,22 +56,25 @@ def test_each_thread_has_a_handle_of_its_own_that_later_threads_take_over() -> N
     handles: PerThread[int] = PerThread()
     numbers = count()
 
-    def taken(meeting: threading.Barrier, found: list[tuple[int, int]]) -> None:
+    def take_handles(meeting: threading.Barrier, handles_by_thread: list[tuple[int, int]]) -> None:
         first, other_device = (handles.get(device, numbers.__next__) for device in (0, 1))
         meeting.wait(timeout=30)  # both threads hold theirs
         assert (first, other_device) == tuple(handles.get(d, numbers.__next__) for d in (0, 1))
-        found.append((first, other_device))
+        handles_by_thread.append((first, other_device))
 
     def in_two_threads() -> set[int]:
-        found: list[tuple[int, int]] = []
+        handles_by_thread: list[tuple[int, int]] = []
         meeting = threading.Barrier(2)
-        threads = [threading.Thread(target=taken, args=(meeting, found)) for _ in range(2)]
+        threads = [
+            threading.Thread(target=take_handles, args=(meeting, handles_by_thread))
+            for _ in range(2)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         gc.collect()
-        return {number for pair in found for number in pair}
+        return {number for pair in handles_by_thread for number in pair}
 
     assert in_two_threads() == {0, 1, 2, 3}
     assert in_two_threads() == {0, 1, 2, 3}

@@ -24,8 +24,8 @@ def test_smooth_short_and_constant_lines_have_none() -> None:
 def of_run(path: Path, kind: str) -> list[tuple[float, int]]:
     """Return the step and the place of each event of one kind."""
     with serving(path) as server:
-        found = server.get("events", run=server.key(path.name)).json["events"]
-    return [(event["x"], event["position"]) for event in found if event["kind"] == kind]
+        events = server.get("events", run=server.key(path.name)).json["events"]
+    return [(event["x"], event["position"]) for event in events if event["kind"] == kind]
 
 
 @pytest.mark.parametrize("again", [30, 22], ids=["after the last step", "at an earlier step"])
@@ -64,8 +64,8 @@ def test_what_breaks_falls_or_jumps_is_an_event(tmp_path: Path) -> None:
             loss = 5.0 if step >= 25 else 1.0 + 0.001 * (step % 2)
             tracker.observe(step, loss=loss, rate=0.1 if step < 12 else 0.05)
     with serving(tmp_path) as server:
-        found = server.get("events", run=server.key("run")).json["events"]
-    assert {(event["kind"], event["x"], event["name"]) for event in found} == {
+        events = server.get("events", run=server.key("run")).json["events"]
+    assert {(event["kind"], event["x"], event["name"]) for event in events} == {
         ("rate", 12, "rate"),
         ("collapse", 20, "0"),
         ("jump", 20, "0"),

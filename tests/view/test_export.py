@@ -166,20 +166,20 @@ def test_comparisons_and_their_exports_are_what_xarray_gives(
     shown = seeds.get("compare", width=4096, **chosen)
     rows, computed = exported(seeds, "compare", **chosen)
     grid = shown.array("x")
-    each = np.array([mean_rank(seeds, key, grid, align) for key in keys])
+    curves = np.array([mean_rank(seeds, key, grid, align) for key in keys])
     groups = [[0, 1], [2, 3]] if group == "seed" else [[0], [1], [2], [3]]
     if subtracted is not None:
         (reference,) = (places for places in groups if subtracted in places)
-        each = each - each[reference].mean(0)
+        curves = curves - curves[reference].mean(0)
     np.testing.assert_allclose(computed["grid"], grid)
     table = np.array(rows[1:], float).T
     np.testing.assert_allclose(table[0], grid)
     for i, places in enumerate(groups):
-        band = each[places]
+        band = curves[places]
         expected = np.array([band.mean(0), band.min(0), band.max(0)])
         drawn = [shown.array(name)[i] for name in ("values", "low", "high")]
-        for found in (drawn, table[1 + 3 * i : 4 + 3 * i]):
-            np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+        for numbers in (drawn, table[1 + 3 * i : 4 + 3 * i]):
+            np.testing.assert_allclose(numbers, expected, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(computed["rows"][places], band, rtol=1e-5, atol=1e-6)
     code = seeds.get("export", panel="compare", file="python", **chosen).body.decode()
     (*_, loop) = (node for node in ast.parse(code).body if isinstance(node, ast.For))
@@ -341,8 +341,8 @@ def test_exported_curves_are_those_at_the_cursor(server: Server, run: str) -> No
     assert (row["curve"], row["seeds"]) == (shown.meta["curves"][0]["label"], "1")
     assert float(row["step"]) == 20
     expected = [values[shown.array("x") == 20].item(), values[0], values[-1]]
-    found = [float(row[name]) for name in ("value", "first", "last")]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    exported_values = [float(row[name]) for name in ("value", "first", "last")]
+    np.testing.assert_allclose(exported_values, expected, rtol=1e-6)
     computed = printed(server, "curves", step="20.4", **chosen)
     np.testing.assert_allclose(computed["mean"][computed["at"]], expected[0], rtol=1e-6)
 

@@ -96,11 +96,15 @@ def _add_scaled(
     stated: tuple[int, ...] | None,
 ) -> None:
     """Add a weight times its scale, or refuse it."""
-    there = checkpoint.tensors
-    scales = [there[name] for name in _scale_names(stored.name) if name in there]
-    others = [there[stored.name + end] for end in SECOND_SCALES if stored.name + end in there]
-    if len(scales) + len(others) > 1:
-        names = " and ".join(scale.name for scale in (*scales, *others))
+    stored_by_name = checkpoint.tensors
+    scales = [stored_by_name[name] for name in _scale_names(stored.name) if name in stored_by_name]
+    second_scales = [
+        stored_by_name[stored.name + end]
+        for end in SECOND_SCALES
+        if stored.name + end in stored_by_name
+    ]
+    if len(scales) + len(second_scales) > 1:
+        names = " and ".join(scale.name for scale in (*scales, *second_scales))
         refusal = f"{stored.format} values with several scales, {names}, of which one is known"
         tensors[stored.name] = replace(stored, refusal=refusal)
         return
@@ -129,8 +133,8 @@ def _add_scaled(
 def _scale_names(name: str) -> list[str]:
     """Return the names that the scale of a weight may have."""
     names = [f"{name}{end}" for end in SCALES]
-    module, _, own = name.rpartition(".")
-    return [*names, *(f"{module}.{beside}" for beside in SCALES_BESIDE if own == "weight")]
+    module, _, parameter = name.rpartition(".")
+    return [*names, *(f"{module}.{scale}" for scale in SCALES_BESIDE if parameter == "weight")]
 
 
 def _refuse_scaled(tensors: dict[str, StoredTensor], stored: StoredTensor) -> None:

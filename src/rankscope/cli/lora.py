@@ -101,7 +101,7 @@ def lora(
         raise ValueError("give one path, or two: BASE TUNED, or with --diff two adapters")
     resized = any(rule is not None for rule in (resize, energy, budget))
     task = _task(paths, diff=diff, merge=merge, resize=resized, pattern=pattern)
-    given = {
+    passed = {
         "--out": out, "--base": base, "--energy": energy, "--error": error, "--noise": noise,
         "--max-rank": max_rank != MAX_RANK, "--budget": budget, "--round": round_to != "1",
         "--resize": resize, "--merge": merge, "--names": names,
@@ -109,7 +109,7 @@ def lora(
         "--matrices-only": matrices_only, "--pattern": pattern, "--figure": figure,
         "--overwrite": overwrite,
     }  # fmt: skip
-    for option, value in given.items():
+    for option, value in passed.items():
         if value is None or value is False:  # 0 is a value
             continue
         if option not in OPTIONS[task]:

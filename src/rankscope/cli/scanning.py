@@ -113,8 +113,8 @@ def scan_command(
         raise ValueError(f"{sentence}; without --include and --exclude all are listed") from None
     if out is not None:
         count = len(result.checkpoints)
-        done = "continued" if continues else "written"
-        typer.echo(f"{out}: run {done}, {count} snapshot{'s' * (count != 1)}", err=True)
+        outcome = "continued" if continues else "written"
+        typer.echo(f"{out}: run {outcome}, {count} snapshot{'s' * (count != 1)}", err=True)
     if sort is not None:
         result.table(sort=sort)  # a wrong column is refused before anything is printed
     if json:
@@ -148,9 +148,9 @@ def _refuse_contradictions(
         raise ValueError("--sort has no meaning beside --like, which keeps the checkpoint's order")
     if sort is not None and sort not in COLUMNS:
         raise ValueError(f"--sort is a column, one of {', '.join(COLUMNS)}; got {sort!r}")
-    here = next((path for path in paths if Path(path).expanduser().exists()), None)
-    if revision and here is not None:
-        raise ValueError(f"--revision chooses among those of a model on the hub; {here!r} is here")
+    local = next((path for path in paths if Path(path).expanduser().exists()), None)
+    if revision and local is not None:
+        raise ValueError(f"--revision chooses among those of a model on the hub; {local!r} is here")
 
 
 def _like_weightwatcher(result: "Scan") -> Any:

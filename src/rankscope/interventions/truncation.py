@@ -117,10 +117,10 @@ def leading_count(keep: float | None, rank: int | None, energy: float | None, pa
     """Return the number of leading directions that `truncate` keeps as top, or takes away."""
     if part not in ("top", "bottom"):
         raise ValueError(f"part must be 'top' or 'bottom', got {part!r}")
-    given = {"keep": keep, "rank": rank, "energy": energy}
-    if len(names := [name for name, value in given.items() if value is not None]) > 1:
+    options = {"keep": keep, "rank": rank, "energy": energy}
+    if len(names := [name for name, value in options.items() if value is not None]) > 1:
         raise ValueError(f"pass one of keep, rank and energy, got {' and '.join(names)}")
-    for name, value in given.items():
+    for name, value in options.items():
         kind = Integral if name == "rank" else Real
         if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
             a_number = "a whole number" if name == "rank" else "a number"
@@ -166,11 +166,11 @@ def starting_point(model: nn.Module, matrices: Views, reference: Source) -> View
         ties=matrices.manifest.ties,
     )
     for name in parameters:
-        expected, got = tuple(matrices.tensors[name].shape), tuple(weights[name].shape)
-        if expected != got:
+        expected, shape = tuple(matrices.tensors[name].shape), tuple(weights[name].shape)
+        if expected != shape:
             raise ValueError(
-                f"the reference's tensor {name!r} has shape {got}, the model's {expected}; pass a "
-                "checkpoint of the same model"
+                f"the reference's tensor {name!r} has shape {shape}, the model's {expected}; pass "
+                "a checkpoint of the same model"
             )
     return replace(matrices, tensors=weights)
 

@@ -247,12 +247,12 @@ def changes(
     return dict(spectra_of(open_changes(base, tuned, model=model), leading=leading))
 
 
-def spectra_of(both: Changes, *, leading: int | None) -> Iterator[tuple[str, Spectrum]]:
+def spectra_of(changes: Changes, *, leading: int | None) -> Iterator[tuple[str, Spectrum]]:
     """Yield the spectra of the matrices that changed, one after the other."""
-    for reading in both.readings:
-        if not both.changed(reading.parameter):
+    for reading in changes.readings:
+        if not changes.changed(reading.parameter):
             continue
-        before, after = both.matrix(reading)
+        before, after = changes.matrix(reading)
         yield reading.name, _spectrum(before, after, reading.kind, leading)
 
 

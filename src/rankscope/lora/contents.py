@@ -26,26 +26,26 @@ class Contents:
 
     def __init__(
         self,
-        both: Changes,
+        changes: Changes,
         places: Placement,
         ranks: Mapping[str, int],
         factors: Mapping[str, tuple[Tensor, Tensor]],
     ) -> None:
         self.layout: dict[str, tuple[tuple[int, ...], torch.dtype]] = {}
         self.saved_parameters = 0
-        self._both, self._ranks = both, ranks
+        self._changes, self._ranks = changes, ranks
         self._readings = {r.name: r for r in places.factored if ranks.get(r.name, 0) > 0}
         self._sources: dict[str, Callable[[], Tensor]] = {}
         for name, reading in self._readings.items():
             self._add_factors(reading, ranks[name], *factors[name])
-        whole = saved_modules(both, places)
+        whole = saved_modules(changes, places)
         self.saved = tuple(whole)
         # PEFT ties an output layer again by itself, and no other.
-        tied = [owner(name) for names in whole.values() for name in names if name in both.ties]
+        tied = [owner(name) for names in whole.values() for name in names if name in changes.ties]
         self._is_tied = [name.rpartition(".")[2] for name in tied] == [HEAD]
         for tensor in (name for names in whole.values() for name in names):
             self._add_whole(tensor, tensor)
-        self._biases = [name for name in places.biases if both.changed(name)]
+        self._biases = [name for name in places.biases if changes.changed(name)]
         layers = {module_of(reading) for reading in self._readings.values()}
         for tensor in self._biases:
             layer, _, key = tensor.rpartition(".")
@@ -63,10 +63,10 @@ class Contents:
             self._sources[name] = _leading(factor, rank, axis, shape)
 
     def _add_whole(self, name: str, tensor: str) -> None:
-        stored = self._both.stored(tensor)
+        stored = self._changes.stored(tensor)
         self.layout[f"{peft.PREFIX}{name}"] = (stored.shape, stored.dtype)
         self.saved_parameters += torch.Size(stored.shape).numel()
-        self._sources[f"{peft.PREFIX}{name}"] = lambda: self._both.pair(tensor)[1]
+        self._sources[f"{peft.PREFIX}{name}"] = lambda: self._changes.pair(tensor)[1]
 
     def read(self, name: str) -> Num[Tensor, "..."]:
         """Return a tensor of the layout."""
@@ -78,7 +78,7 @@ class Contents:
         return peft.config_for(
             {module_of(r): self._ranks[name] for name, r in self._readings.items()},
             modules_to_save=self.saved,
-            **_base_fields(self._both.base.source),
+            **_base_fields(self._changes.base.source),
             bias="all" if self._biases else "none",
             fan_in_fan_out=any(r.axes[0][0] in r.inputs for r in self._readings.values()),
             **tying,

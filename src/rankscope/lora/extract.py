@@ -97,9 +97,9 @@ def extract(
     check_free(target, overwrite=overwrite)
     if dtype not in FORMATS:
         raise ValueError(f"dtype is one of {', '.join(FORMATS)}, got {dtype!r}")
-    both = open_changes(base, tuned, model=model, prefix=prefix)
-    places = placement(both, matrices_only=matrices_only)
-    spectra, factors = _factors(both, places, max_rank, FORMATS[dtype], progress)
+    changes = open_changes(base, tuned, model=model, prefix=prefix)
+    places = placement(changes, matrices_only=matrices_only)
+    spectra, factors = _factors(changes, places, max_rank, FORMATS[dtype], progress)
     if not spectra:
         raise ValueError("no matrix changed that an adapter could hold; compare other checkpoints")
     ranks = choose_ranks(
@@ -116,15 +116,15 @@ def extract(
             "no direction of any change is above the noise floor, so there is nothing to extract; "
             "leave out the noise rule to extract the noise"
         )
-    contents = Contents(both, places, ranks, factors)
+    contents = Contents(changes, places, ranks, factors)
     save_adapter(
         target, contents.layout, contents.read, config=contents.config(), overwrite=overwrite
     )
     return Extraction(
         target,
-        _table(spectra, ranks, verified_errors(both, places.factored, target)),
+        _table(spectra, ranks, verified_errors(changes, places.factored, target)),
         contents.saved,
-        left_out(both, places),
+        left_out(changes, places),
         spectra,
         parameters(spectra, ranks),
         contents.saved_parameters,
@@ -132,7 +132,7 @@ def extract(
 
 
 def _factors(
-    both: Changes,
+    changes: Changes,
     places: Placement,
     max_rank: int | None,
     dtype: torch.dtype,
@@ -147,9 +147,9 @@ def _factors(
     for number, reading in enumerate(places.factored):
         if progress is not None:
             progress(reading.name, number, len(places.factored))
-        if not both.changed(reading.parameter):
+        if not changes.changed(reading.parameter):
             continue
-        before, after = both.matrix(reading)
+        before, after = changes.matrix(reading)
         leading = known_directions(max_rank)
         result = decomposed(before, after, kind=reading.kind, leading=leading)
         roots = result.spectrum.S[:max_rank].sqrt()
@@ -159,13 +159,15 @@ def _factors(
     return spectra, factors
 
 
-def verified_errors(both: Changes, readings: tuple[Reading, ...], path: Path) -> dict[str, float]:
+def verified_errors(
+    changes: Changes, readings: tuple[Reading, ...], path: Path
+) -> dict[str, float]:
     """Return |dW - B A|_F / |dW|_F of each matrix, with B A read from an adapter on disk."""
     adapter = open_adapter(path)
     errors = {}
     for reading in readings:
         if module_of(reading) in adapter.pairs:
-            before, after = both.matrix(reading)
+            before, after = changes.matrix(reading)
             product = adapter.product(module_of(reading))
             errors[reading.name] = _error(before, after, product.left, product.right)
     return errors

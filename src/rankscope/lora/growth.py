@@ -73,5 +73,5 @@ def _spectra(
     if is_adapter(checkpoint):
         return adapter_spectra(adapter_of(checkpoint)).items(), {}
     assert start is not None
-    both = open_changes(start, checkpoint)
-    return spectra_of(both, leading=None), both.left_out
+    changes = open_changes(start, checkpoint)
+    return spectra_of(changes, leading=None), changes.left_out

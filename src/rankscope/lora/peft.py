@@ -90,10 +90,10 @@ def check_config(source: str, config: Mapping[str, Any]) -> None:
 
 def check_applies(source: str, config: Mapping[str, Any]) -> None:
     """Refuse an adapter that cannot be added to the weights of a base."""
-    for option, what in BEYOND_WEIGHTS.items():
+    for option, effect in BEYOND_WEIGHTS.items():
         if config.get(option):
             raise ValueError(
-                f"{source} {what} ({option}), so it is more than a change of the base's weights; "
+                f"{source} {effect} ({option}), so it is more than a change of the base's weights; "
                 "merge it with PEFT"
             )
 

@@ -31,35 +31,35 @@ class Placement:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
+def placement(changes: Changes, *, matrices_only: bool = False) -> Placement:
     """Return the place of each tensor; with `matrices_only`, all but factors are left out."""
     weights = (
         r
-        for r in both.readings
-        if r.parameter.endswith(".weight") and r.parameter not in both.without_factors
+        for r in changes.readings
+        if r.parameter.endswith(".weight") and r.parameter not in changes.without_factors
     )
-    packed = {owner(r.parameter) for r in both.readings if r.kind == "attention"}
+    packed = {owner(r.parameter) for r in changes.readings if r.kind == "attention"}
     # A packed attention is stored whole, with the output projection inside it.
     factored = tuple(
         r for r in weights if r.kind in FACTORED and not _inside(owner(r.parameter), packed)
     )
     layers = {owner(r.parameter) for r in factored}
     with_factors = {r.parameter for r in factored}
-    experts = {r.parameter for r in both.readings if r.kind == "expert"}
+    experts = {r.parameter for r in changes.readings if r.kind == "expert"}
     saved: dict[str, list[str]] = {}
     biases: list[str] = []
     left_out: dict[str, str] = {}
-    for name in (*both.names, *both.ties):
+    for name in (*changes.names, *changes.ties):
         module = next((p for p in packed if _inside(owner(name), [p])), owner(name))
         if name in with_factors:
             continue
         if matrices_only:
             left_out[name] = "no matrix with factors, and only those are asked for"
-        elif both.ties.get(name) in with_factors:
-            left_out[name] = f"it is tied to {both.ties[name]!r}, which has factors"
+        elif changes.ties.get(name) in with_factors:
+            left_out[name] = f"it is tied to {changes.ties[name]!r}, which has factors"
         elif name in experts:
             left_out[name] = EXPERTS
-        elif name in both.unknown_ties:
+        elif name in changes.unknown_ties:
             left_out[name] = TIED
         elif module in layers:
             if name.endswith(".bias"):
@@ -73,35 +73,35 @@ def placement(both: Changes, *, matrices_only: bool = False) -> Placement:
     # PEFT replaces all modules whose names end like one in `modules_to_save`.
     clashing = {layer for layer in layers if layer.endswith(tuple(saved))}
     for layer in clashing:
-        saved[layer] = [name for name in both.names if owner(name) == layer]
+        saved[layer] = [name for name in changes.names if owner(name) == layer]
     # A tensor with two names is held by either.
-    held = {both.ties.get(name, name) for names in saved.values() for name in names}
+    held = {changes.ties.get(name, name) for names in saved.values() for name in names}
     return Placement(
         factored=tuple(r for r in factored if owner(r.parameter) not in clashing),
         saved={module: tuple(names) for module, names in saved.items()},
         biases=tuple(name for name in biases if owner(name) not in clashing),
-        left_out={n: why for n, why in left_out.items() if both.ties.get(n, n) not in held},
+        left_out={n: why for n, why in left_out.items() if changes.ties.get(n, n) not in held},
     )
 
 
-def saved_modules(both: Changes, places: Placement) -> dict[str, tuple[str, ...]]:
+def saved_modules(changes: Changes, places: Placement) -> dict[str, tuple[str, ...]]:
     """Return the tensors of the modules that changed and are stored whole, by module.
 
     PEFT takes a name in `modules_to_save` for all modules whose names end alike, and then needs
     the tensors of each. Those that did not change are stored too.
     """
-    changed = [m for m, names in places.saved.items() if any(map(both.changed, names))]
+    changed = [m for m, names in places.saved.items() if any(map(changes.changed, names))]
     return {m: names for m, names in places.saved.items() if m.endswith(tuple(changed))}
 
 
-def left_out(both: Changes, places: Placement) -> dict[str, str]:
+def left_out(changes: Changes, places: Placement) -> dict[str, str]:
     """Return the tensors that changed, or cannot be compared, and that an adapter cannot hold."""
     changed = {
         name: why
         for name, why in places.left_out.items()
-        if both.ties.get(name) not in places.left_out and both.changed(name)
+        if changes.ties.get(name) not in places.left_out and changes.changed(name)
     }
-    return {**both.left_out, **changed}
+    return {**changes.left_out, **changed}
 
 
 def owner(tensor: str) -> str:

@@ -34,9 +34,9 @@ def plan(
     model, prefix, matrices_only: as in `extract`.
     rules: energy, error, noise or budget, as `choose_ranks` takes them.
     """
-    both = open_changes(base, tuned, model=model, prefix=prefix)
-    spectra = dict(spectra_of(both, leading=known_directions(max_rank)))
-    places = placement(both, matrices_only=matrices_only)
+    changes = open_changes(base, tuned, model=model, prefix=prefix)
+    spectra = dict(spectra_of(changes, leading=known_directions(max_rank)))
+    places = placement(changes, matrices_only=matrices_only)
     factored = {reading.name for reading in places.factored}
     chosen = {name: spectrum for name, spectrum in spectra.items() if name in factored}
     ranks = choose_ranks(chosen, max_rank=max_rank, round_to=round_to, **rules)
@@ -45,5 +45,5 @@ def plan(
     missed = total_squared_error(chosen, ranks)
     table.attrs["parameters"] = parameters(chosen, ranks)
     table.attrs["error"] = (missed / total) ** 0.5 if total else 0.0
-    table.attrs["left_out"] = left_out(both, places)
+    table.attrs["left_out"] = left_out(changes, places)
     return table

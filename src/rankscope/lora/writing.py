@@ -80,8 +80,8 @@ def file_in_place(path: Path, *, overwrite: bool) -> Iterator[Path]:
 
 def check_free(path: Path, *, overwrite: bool) -> None:
     """Refuse a path that is taken; an empty folder is free."""
-    taken = os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir()))
-    if taken and not overwrite:
+    is_taken = os.path.lexists(path) and not (path.is_dir() and not any(path.iterdir()))
+    if is_taken and not overwrite:
         raise ValueError(f"{path} exists; choose another place, or pass --overwrite")
 
 

@@ -18,8 +18,10 @@ def notes_on(scans: Sequence[CheckpointScan]) -> Iterator[str]:
         yield from after.notes
         yield from differences(before, after)
         alike = earlier.setdefault(_key(after), [])
-        if (same := next((scan for scan in alike if _is_same(scan, after)), None)) is not None:
-            yield f"step {after.step} holds the same weights as step {same.step}"
+        if (
+            equal_scan := next((scan for scan in alike if _is_same(scan, after)), None)
+        ) is not None:
+            yield f"step {after.step} holds the same weights as step {equal_scan.step}"
         alike.append(after)
 
 
@@ -29,11 +31,15 @@ def differences(before: CheckpointScan, after: CheckpointScan) -> Iterator[str]:
     now = {matrix.name: (matrix.m, matrix.n) for matrix in after.matrices}
     lost = [name for name in shapes if name not in now]
     new = [name for name in now if name not in shapes]
-    other = [name for name in now if name in shapes and now[name] != shapes[name]]
-    for names, what in ((lost, "lacks"), (new, "has in addition"), (other, "has in another shape")):
+    reshaped = [name for name in now if name in shapes and now[name] != shapes[name]]
+    for names, difference in (
+        (lost, "lacks"),
+        (new, "has in addition"),
+        (reshaped, "has in another shape"),
+    ):
         if names:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            yield f"step {after.step} {what}: {names[0]}{more}"
+            yield f"step {after.step} {difference}: {names[0]}{more}"
 
 
 def _key(scan: CheckpointScan) -> Key:

@@ -30,11 +30,11 @@ def remarks(matrices: Sequence[MatrixScan]) -> dict[str, str]:
     for peers in roles.values():
         if len(peers) < PEERS:
             continue
-        for what, values in (
+        for quantity, values in (
             ("norm", [m.size for m in peers]),
             ("stable rank", [_stable_rank(m) for m in peers]),
         ):
-            for matrix, remark in zip(peers, _against(np.array(values), what), strict=True):
+            for matrix, remark in zip(peers, _against(np.array(values), quantity), strict=True):
                 if remark:
                     lines[matrix.name].append(remark)
     return {name: "; ".join(texts[:2]) for name, texts in lines.items()}
@@ -65,7 +65,7 @@ def _alone(matrix: MatrixScan) -> Iterable[str]:
         yield f"{zeros} of {len(S)} directions are zero"
 
 
-def _against(values: np.ndarray, what: str) -> list[str]:
+def _against(values: np.ndarray, quantity: str) -> list[str]:
     """Return for each value how far it is from the median, or "" if it is near."""
     finite = values[np.isfinite(values)]
     if len(finite) < PEERS:
@@ -74,9 +74,9 @@ def _against(values: np.ndarray, what: str) -> list[str]:
     spread = 1.4826 * float(np.median(np.abs(finite - median)))
     texts = []
     for value in values:
-        far = np.isfinite(value) and median > 0
-        far = far and abs(value - median) > max(DEVIATIONS * spread, RELATIVE * median)
-        texts.append(f"{what} {value / median:.2g}x its peers'" if far else "")
+        is_far = np.isfinite(value) and median > 0
+        is_far = is_far and abs(value - median) > max(DEVIATIONS * spread, RELATIVE * median)
+        texts.append(f"{quantity} {value / median:.2g}x its peers'" if is_far else "")
     return texts
 
 

@@ -17,15 +17,15 @@ from rankscope.spectra.leading_part import CANCELLED
 from rankscope.spectra.orthonormal import orthonormal, unit
 
 SURPLUS = 2  # columns of a block for each wanted direction
-FEWEST = 32  # columns of a block
-# Growth of the first column over the last before columns are made orthogonal again. A random block
-# mixes all eigenvectors; later blocks consist of approximate eigenvectors.
+FEWEST = 32  # columns of a block, at least
+# Logarithm of how far the first column may outgrow the last one before columns are made orthogonal
+# again. The first block is random and mixes all eigenvectors; later blocks approximate them.
 FIRST_SPREAD, SPREAD = math.log(1e6), math.log(1e12)
 FIRST, LONGEST = 6, 24  # degrees of the first polynomial and of a later one
 PASSES = 12  # later polynomials, at most
 MARGIN = 4.0  # errors aim so far below the tolerance
-SHORT = 0.75  # share of the growth that Ritz values promise which is there at least, as a rule
-KEPT = 1e-6  # share of a random block that keeps columns independent whatever the rank of G
+GROWTH_SHARE = 0.75  # of the growth that Ritz values promise, which overestimate it
+RANDOM_SHARE = 1e-6  # of a random block, which keeps columns independent at any rank of G
 # Columns with residuals below this share of the largest eigenvalue are known if they are so far
 # above the cut that they would limit degrees.
 EXACT, OUTLYING = 1e-11, 10.0
@@ -58,8 +58,11 @@ def leading_block(
 def _converged(
     G: Tensor, block: Block, rank: int, tolerance: float, engine: Engine, passes: int
 ) -> Block:
-    """Go on while any matrix needs it; those that do are copied once they are half of a stack."""
-    for left in range(passes, 0, -1):
+    """Apply polynomials until no matrix needs another one.
+
+    Once at most half of a stack needs it, that half is copied and goes on alone.
+    """
+    for passes_left in range(passes, 0, -1):
         excess = excess_of(G, block, rank)
         known = _known(block, rank)
         degrees = _degrees(block, rank, excess / tolerance, known)
@@ -70,12 +73,14 @@ def _converged(
             break
         if 2 * len(active) <= len(G):
             index = torch.tensor(active).to(G.device)
-            some = Block(*(x.index_select(0, index) for x in block))
-            better = _converged(G.index_select(0, index), some, rank, tolerance, engine, left)
-            return Block(*(x.index_copy(0, index, y) for x, y in zip(block, better, strict=True)))
+            unfinished = Block(*(x.index_select(0, index) for x in block))
+            finished = _converged(
+                G.index_select(0, index), unfinished, rank, tolerance, engine, passes_left
+            )
+            return Block(*(x.index_copy(0, index, y) for x, y in zip(block, finished, strict=True)))
         span = int(min(numbers[1])), int(max(numbers[1][i] for i in active))
-        apart = known if any(numbers[2]) else None
-        block = ritz(G, orthonormal(_polynomial(G, block, rank, degrees, span, apart)), engine)
+        Y = _polynomial(G, block, rank, degrees, span, known if any(numbers[2]) else None)
+        block = ritz(G, orthonormal(Y), engine)
     return block
 
 
@@ -130,7 +135,7 @@ def _degrees(
     cut = _cut(block, rank)
     largest = block.values.masked_fill(known, 0.0).amax(-1)
     first, last = _growth(largest, cut), _growth(block.values[:, rank - 1], cut)
-    needed = torch.acosh(MARGIN * excess.sqrt().clamp(min=1.0)) / (SHORT * last)
+    needed = torch.acosh(MARGIN * excess.sqrt().clamp(min=1.0)) / (GROWTH_SHARE * last)
     allowed = (SPREAD / first).floor()
     return needed.ceil().minimum(allowed).nan_to_num(nan=LONGEST).clamp(1, LONGEST)
 
@@ -143,7 +148,7 @@ def _growth(eigenvalue: Tensor, cut: Tensor) -> Tensor:
 def _begun(G: Tensor, columns: int) -> Tensor:
     """Return a random block, filtered as far as norms tell, without a wait."""
     X = normal(G, columns, SEED)
-    Y = unit(G @ X) + KEPT * unit(X)
+    Y = unit(G @ X) + RANDOM_SHARE * unit(X)
     GY = G @ Y
     # The largest eigenvalue is at least this, and seldom much more.
     largest = torch.linalg.vector_norm(GY, dim=-2).amax(-1)

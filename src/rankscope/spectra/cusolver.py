@@ -137,12 +137,12 @@ class _Call:
 
     def solve(self, G: Tensor, values: Tensor, failed: Tensor) -> None:
         on_device, on_host = self.workspace(G, values, len(G))
-        there = torch.empty(max(1, on_device), dtype=torch.uint8, device=G.device)
-        here = torch.empty(max(1, on_host), dtype=torch.uint8, device="cpu")
+        device_memory = torch.empty(max(1, on_device), dtype=torch.uint8, device=G.device)
+        host_memory = torch.empty(max(1, on_host), dtype=torch.uint8, device="cpu")
         status = self.library.cusolverDnXsyevBatched(
             *self._arguments(G, values),
-            *(_pointer(there), ctypes.c_size_t(on_device)),
-            *(_pointer(here), ctypes.c_size_t(on_host)),
+            *(_pointer(device_memory), ctypes.c_size_t(on_device)),
+            *(_pointer(host_memory), ctypes.c_size_t(on_host)),
             *(_pointer(failed), ctypes.c_int64(len(G))),
         )
         _check("cusolverDnXsyevBatched", status)

@@ -52,10 +52,10 @@ class OpenBlas:
         """
         G = G.clone(memory_format=torch.contiguous_format)
         batch, m, _ = G.shape
-        values, beside, factors = (G.new_empty(batch, m) for _ in range(3))
+        values, off_diagonal, factors = (G.new_empty(batch, m) for _ in range(3))
         work, failure = G.new_empty(BLOCK * m), G.new_zeros(1, dtype=torch.int64)
         for index in range(batch if m else 0):
-            tridiagonal = values[index], beside[index]
+            tridiagonal = values[index], off_diagonal[index]
             _call(
                 self.library.scipy_dsytrd_64_,
                 *(b"U", m, G[index], m, *tridiagonal, factors[index], work, len(work), failure),
@@ -136,8 +136,8 @@ def _is_right(engine: OpenBlas) -> bool:
     W *= torch.logspace(0, -3, 70, device="cpu")[:, None]
     exact = Torch().eigenvalues(Torch().gram(W))
     values, vectors = engine.eigenvectors(engine.gram(W))
-    alone = engine.eigenvalues(engine.gram(W))
-    error = max((values - exact).abs().max(), (alone - exact).abs().max())
+    without_vectors = engine.eigenvalues(engine.gram(W))
+    error = max((values - exact).abs().max(), (without_vectors - exact).abs().max())
     image = Torch().gram(W).tril()
     symmetric = image + image.mT - torch.diag_embed(image.diagonal(dim1=-2, dim2=-1))
     residual = (symmetric @ vectors - vectors * values[:, None]).abs().max()

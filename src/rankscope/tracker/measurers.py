@@ -85,16 +85,16 @@ class ProcessMeasurer:
         threads: int,
         memory: SharedMemory,
     ) -> None:
-        self._connection, theirs = Pipe()
+        self._connection, child_end = Pipe()
         self._child = subprocess.Popen(
-            [sys.executable, "-m", "rankscope.tracker.measuring_process", str(theirs.fileno())],
-            pass_fds=[theirs.fileno(), memory.descriptor],
+            [sys.executable, "-m", "rankscope.tracker.measuring_process", str(child_end.fileno())],
+            pass_fds=[child_end.fileno(), memory.descriptor],
             stdin=subprocess.DEVNULL,
             process_group=0,  # Ctrl-C is for training; the snapshot under way is finished
             # The same code, wherever it came from, and no context on anybody's GPU.
             env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUDA_VISIBLE_DEVICES": ""},
         )
-        theirs.close()
+        child_end.close()
         host = None if reference is None else {name: t.cpu() for name, t in reference.items()}
         self._setup = (plan, host, threads, memory.descriptor, memory.layout)
         self._setup_sent = False

@@ -120,8 +120,8 @@ class Recorder:
             )
             numbers = {name: column[0] for name, column in scalars.read().items()}
             if self._probe is not None and complete:
-                asked = self._probe.directions
-                directions = {name: measured.directions[name][:, : asked[name]] for name in asked}
+                ranks = self._probe.directions
+                directions = {name: measured.directions[name][:, : ranks[name]] for name in ranks}
                 probed = self._probe(buffer.tensors, directions)
                 numbers |= {name: float(value) for name, value in probed.items()}
             buffer.mark_measured()

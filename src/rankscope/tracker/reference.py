@@ -42,10 +42,10 @@ def given_reference(
     if reference is None or reference == "init":
         return None
     source = _load(Path(reference).expanduser()) if isinstance(reference, str | Path) else reference
-    given = reference_weights(source, plan.parameters, plan.effective)
+    known = reference_weights(source, plan.parameters, plan.effective)
     weights: dict[str, Tensor] = {}
     for name in plan.parameters:
-        weight = full_tensor(given[name])
+        weight = full_tensor(known[name])
         for reading in plan.readings:
             if reading.parameter == name:
                 reading.view(weight)  # raises if a shape does not fit

@@ -20,10 +20,10 @@ def require_same(path: Path, coords: Coordinates, variables: Mapping[str, Variab
     run = store.open(path)
     if not {"matrix", "m", "n", "dtype"} <= set(run.coords):
         return  # not a tracker's run; the store says what it lacks
-    given = {name: values.tolist() for name, (_, values) in coords.items()}
+    new_coords = {name: values.tolist() for name, (_, values) in coords.items()}
     stored = {str(name): run[name].to_numpy().tolist() for name in run.coords}
-    _require_same_matrices(path, _wholes(stored), _wholes(given))
-    difference = _different_option(run, given, variables)
+    _require_same_matrices(path, _wholes(stored), _wholes(new_coords))
+    difference = _different_option(run, new_coords, variables)
     if difference is not None:
         option, words = difference
         raise ValueError(
@@ -57,19 +57,22 @@ def _wholes(coords: Mapping[str, list]) -> dict[str, str]:  # type: ignore[type-
 
 def _different_option(
     run: xr.Dataset,
-    given: Mapping[str, list],  # type: ignore[type-arg]
+    new_coords: Mapping[str, list],  # type: ignore[type-arg]
     variables: Mapping[str, Variable],
 ) -> tuple[str, str] | None:
     """Return the option of a tracker that differs, and how; None if all that is stored agrees."""
     for option, name in (("products", "product"), ("pairs", "pair")):
         old = run[name].to_numpy().tolist() if name in run.coords else []
-        if words := _different_names(old, given.get(name, []), noun=name):
+        if words := _different_names(old, new_coords.get(name, []), noun=name):
             return option, words
-    old_values, new_values = _kept_values(run.sizes.get("r")), _kept_values(_length(given, "r"))
+    old_values, new_values = (
+        _kept_values(run.sizes.get("r")),
+        _kept_values(_length(new_coords, "r")),
+    )
     if old_values != new_values:
         return "spectrum", f"the run has {old_values} of each matrix, not {new_values}"
-    if run.sizes.get("i") != _length(given, "i"):
-        return "top", f"the run has {run.sizes.get('i')} directions, not {_length(given, 'i')}"
+    if run.sizes.get("i") != _length(new_coords, "i"):
+        return "top", f"the run has {run.sizes.get('i')} directions, not {_length(new_coords, 'i')}"
     old = [str(name) for name in run.data_vars if len(run[name].dims) > 1]
     new = [name for name, variable in variables.items() if len(variable.dims) > 1]
     words = _different_names(old, new, noun="variable")

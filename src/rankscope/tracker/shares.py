@@ -38,13 +38,13 @@ def divided(plan: snapshot.Plan, ranks: int) -> tuple[Share, ...]:
     The tensors stand in a row, joined ones beside each other, which is cut into equal lengths.
     """
     costs = costs_of(plan)
-    total, done = sum(costs.values()), 0.0
+    total, cost_so_far = sum(costs.values()), 0.0
     owners: dict[str, int] = {}
     for piece in _pieces(plan, costs, small=total / ranks / SMALL):
         cost = sum(costs[name] for name in piece)
-        middle = (done + cost / 2) / total
+        middle = (cost_so_far + cost / 2) / total
         owners |= dict.fromkeys(piece, min(ranks - 1, int(middle * ranks)))
-        done += cost
+        cost_so_far += cost
     return tuple(_share(plan, owners, costs, rank) for rank in range(ranks))
 
 
@@ -82,10 +82,10 @@ def _joined(names: Iterable[str], joins: Iterable[Sequence[str]]) -> list[Piece]
     position = {name: i for i, name in enumerate(piece_of)}
     for first, *others in joins:
         for other in others:
-            ours, theirs = piece_of[first], piece_of[other]
-            if ours is not theirs:
-                ours += theirs
-                piece_of |= dict.fromkeys(theirs, ours)
+            group, other_group = piece_of[first], piece_of[other]
+            if group is not other_group:
+                group += other_group
+                piece_of |= dict.fromkeys(other_group, group)
     united = {id(piece): sorted(piece, key=position.__getitem__) for piece in piece_of.values()}
     return list(united.values())
 

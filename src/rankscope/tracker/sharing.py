@@ -40,10 +40,10 @@ class Sharing:
 
 
 class Wish(NamedTuple):
-    """Whether a user asked for shares, and why one rank measures all; "" if ranks may share."""
+    """Whether a user passed share=True, and why one rank measures all; "" if ranks may share."""
 
-    asked: bool
-    alone: str
+    requested: bool
+    objection: str
 
 
 def wish_of(share: bool | None, probe: Probe | None, measures: Sequence[Measure]) -> Wish:
@@ -78,11 +78,13 @@ def agreed_sharing(
         return None, {}
     rank, ranks = dist.get_rank(), dist.get_world_size()
     shares = divided(plan, ranks)
-    alone = wish.alone or _objection(state, shares, path, reference=reference, resume=resume)
-    if alone and wish.asked:
-        notices.once("share", f"rank 0 measures all in spite of share=True: {alone}")
-    if alone or state.stopped or state.store is None:
-        return None, {RANKS: f"{ranks}, rank 0 measures all: {alone}"}
+    objection = wish.objection or _objection(
+        state, shares, path, reference=reference, resume=resume
+    )
+    if objection and wish.requested:
+        notices.once("share", f"rank 0 measures all in spite of share=True: {objection}")
+    if objection or state.stopped or state.store is None:
+        return None, {RANKS: f"{ranks}, rank 0 measures all: {objection}"}
     exchange = Exchange(prefixed("shares", state.store), rank=rank, ranks=ranks)
     state.tell = exchange.end
     return Sharing(shares, exchange), {RANKS: f"{ranks}, each measures a share"}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rankscope.view.discovery import Place, Search, find_runs
-from rankscope.view.opened import Kept, Opened
+from rankscope.view.opened import ArrayCache, Opened
 from rankscope.view.summary import damaged_summary, summary
 from rankscope.view.tables import Tables
 
@@ -27,7 +27,7 @@ class Library:
     def __init__(self, folders: Sequence[Path]) -> None:
         self.folders = list(folders)
         self.tables = Tables()
-        self._kept = Kept()
+        self._array_cache = ArrayCache()
         self._lock = threading.RLock()
         self._search = Search({}, 0)
         self._searched, self._pause = float("-inf"), 0.0
@@ -72,7 +72,7 @@ class Library:
         with self._lock:
             opened = self._opened.get(key)
             if opened is None or opened.commit != commit:
-                opened = Opened(place, self._kept)
+                opened = Opened(place, self._array_cache)
                 self._opened[key] = opened
             self._opened.move_to_end(key)
             while len(self._opened) > MOST_OPEN:

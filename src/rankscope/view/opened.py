@@ -17,7 +17,7 @@ from rankscope.view.gaps import is_odd
 
 # What is read or held at once; a metric is computed part by part.
 MOST_BYTES = 128 * 1024 * 1024
-KEPT_BYTES = 64 * 1024 * 1024
+CACHE_BYTES = 64 * 1024 * 1024
 MOST_ROWS = 100_000  # matrices, pairs or products of one run
 MOST_SNAPSHOTS = 5_000_000
 
@@ -26,10 +26,10 @@ class TooLarge(ValueError):
     """More was asked for than the viewer reads at once."""
 
 
-class Kept:
+class ArrayCache:
     """Arrays of archives, which are read whole; those used last stay in memory."""
 
-    def __init__(self, most_bytes: int = KEPT_BYTES) -> None:
+    def __init__(self, most_bytes: int = CACHE_BYTES) -> None:
         self._arrays: OrderedDict[tuple[str, str, str], xr.DataArray] = OrderedDict()
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
@@ -52,10 +52,10 @@ class Kept:
 class Opened:
     """One run at one commit. The Dataset reads its values when they are used."""
 
-    def __init__(self, place: Place, kept: Kept, *, ds: xr.Dataset | None = None) -> None:
+    def __init__(self, place: Place, cache: ArrayCache, *, ds: xr.Dataset | None = None) -> None:
         """Open the run at `place`, or show `ds`."""
         self.place, self.commit = place, place.commit
-        self._kept = kept
+        self._cache = cache
         self._rows: dict[str, list[dict[str, Any]]] = {}
         self._whole: dict[str, np.ndarray] = {}
         if ds is None:
@@ -196,8 +196,8 @@ class Opened:
             raise TooLarge(
                 f"that is {part.nbytes // 2**20} MiB of {name!r}; choose a shorter interval"
             )
-        if self.place.is_archive and array.nbytes <= KEPT_BYTES:
-            part = self._kept.get(self, name).isel(selection)
+        if self.place.is_archive and array.nbytes <= CACHE_BYTES:
+            part = self._cache.get(self, name).isel(selection)
         return part
 
     def scalars(self) -> dict[str, str]:

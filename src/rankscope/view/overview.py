@@ -15,7 +15,7 @@ from rankscope.view.discovery import Place
 from rankscope.view.events import find_events
 from rankscope.view.frames import Scale, packed
 from rankscope.view.moved import ranking
-from rankscope.view.opened import Kept, Opened
+from rankscope.view.opened import ArrayCache, Opened
 from rankscope.view.quantities import Quantity, quantities
 from rankscope.view.summary import LOSSES
 from rankscope.view.table import Table
@@ -42,7 +42,7 @@ def overview_frame(ds: xr.Dataset, *, of: str | None = None, metric: str | None 
 
     of, metric: what the heat map shows, by default the normalised effective rank of weights.
     """
-    opened = Opened(NOWHERE, Kept(), ds=ds)
+    opened = Opened(NOWHERE, ArrayCache(), ds=ds)
     quantity = _quantity(opened, of, metric)
     positions = Span(width=COLUMNS).positions(opened.x)
     table = Table(opened, quantity.of, quantity.axis)

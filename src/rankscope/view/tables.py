@@ -161,14 +161,14 @@ class Tables:
 
     def _worthwhile(self, table: Table) -> list[str]:
         """Return the metrics of a table that are to be known before they are asked for."""
-        asked = list(table.columns)
-        names = [name for name in asked if name not in METRICS]
+        used_metrics = list(table.columns)
+        names = [name for name in used_metrics if name not in METRICS]
         if table.axis in ("matrix", "product") and table.of.endswith("singular_values"):
             names += [name for name, metric in METRICS.items() if not metric.expensive]
         size = max(1, len(table.opened.x) * table.opened.ds.sizes[table.axis] * 5)
         room = max(1, int(self._most_bytes * 0.8) // size)
         if room < len(names):
-            names = asked[-room:]
+            names = used_metrics[-room:]
         return [
             name
             for name in names

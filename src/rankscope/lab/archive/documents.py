@@ -112,8 +112,10 @@ def _filled(
         for report in reports
         for value in report.study.page_values
     }
-    paths = {root / name: made for name, made in blocks.items() if (root / name).exists()}
-    return {path: fill_values(fill(path.read_text(), made), values) for path, made in paths.items()}
+    paths = {root / name: texts for name, texts in blocks.items() if (root / name).exists()}
+    return {
+        path: fill_values(fill(path.read_text(), texts), values) for path, texts in paths.items()
+    }
 
 
 def _with_runs(judged: tuple[Study, tuple[Verdict, ...]]) -> tuple[Study, tuple[Verdict, ...]]:

@@ -34,11 +34,11 @@ def expected_seconds(
     """
     if experiment.expected_seconds is None:
         return None
-    taken: dict[RunKey, list[float]] = {key: [] for key in experiment.runs}
+    seconds_by_key: dict[RunKey, list[float]] = {key: [] for key in experiment.runs}
     for run in runs_on_disk(experiment, archive):
-        taken[run.key].append(float(run.attrs["wall_seconds"]))
-    known = all(taken.values())
-    weights = {key: mean(seconds) if known else 1.0 for key, seconds in taken.items()}
+        seconds_by_key[run.key].append(float(run.attrs["wall_seconds"]))
+    known = all(seconds_by_key.values())
+    weights = {key: mean(seconds) if known else 1.0 for key, seconds in seconds_by_key.items()}
     share = sum(weights[run.key] for run in runs) / sum(weights.values())
     return float(experiment.expected_seconds / len(experiment.seeds) * share)
 

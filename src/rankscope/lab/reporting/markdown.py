@@ -23,8 +23,11 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def tables_block(tables: Iterable[Table]) -> str:
     """Return tables below each other, each under its title."""
     blocks = (
-        (f"*{made.title}*", table(made.columns, [[*map(cell_text, row)] for row in made.rows]))
-        for made in tables
+        (
+            f"*{content.title}*",
+            table(content.columns, [[*map(cell_text, row)] for row in content.rows]),
+        )
+        for content in tables
     )
     return "\n\n".join("\n\n".join(block) for block in blocks)
 
@@ -51,8 +54,8 @@ def claims_table(
             rows.setdefault(heading, []).append(row)
     columns, papers = ("claim", "marks", ""), rows.pop("")
     blocks = [table(columns, papers)] if papers else []
-    for heading, own in rows.items():
-        blocks += [f"{heading}:", table(columns, own)]
+    for heading, rows_of_heading in rows.items():
+        blocks += [f"{heading}:", table(columns, rows_of_heading)]
     return "\n\n".join([*blocks, LEGEND])
 
 

@@ -38,8 +38,8 @@ def test_paper_scale_is_the_papers() -> None:
         assert run.rate(warm - 1) == run.rate(warm) == 1 and run.rate(warm // 2) < 0.51
         assert run.rate(run.steps) == 0
         steps = (*range(vit_imagenet.EPOCH), *range(0, run.steps + 1, vit_imagenet.EPOCH))
-        taken = sum(run.snapshots(step) for step in set(steps))
-        assert 25 <= taken <= 40
+        snapshots = sum(run.snapshots(step) for step in set(steps))
+        assert 25 <= snapshots <= 40
         for processes in (1, 2, 4, 8, 16):  # as many parts each as make none larger
             parts = math.ceil(run.accumulate / processes)
             assert run.batch % (processes * parts) == 0
@@ -124,11 +124,11 @@ def rankscope_run(folder: Path, *options: str, before: tuple[str, ...] = ()) -> 
     )
 
 
-def words_of(started: subprocess.Popen) -> str:
+def output_of(started: subprocess.Popen) -> str:
     """Wait until it has ended well, and return what it said."""
-    _, said = started.communicate(timeout=300)
-    assert started.returncode == 0, said[-3000:]
-    return str(said)
+    _, output = started.communicate(timeout=300)
+    assert started.returncode == 0, output[-3000:]
+    return str(output)
 
 
 @pytest.fixture
@@ -142,9 +142,9 @@ def tiny(tmp_path: Path) -> Path:
 @REAL
 @pytest.mark.slow
 def test_two_processes_learn_what_one_does_from_real_images(tiny: Path) -> None:
-    words_of(rankscope_run(tiny, "tiny_imagenet.py", "--out=one", "--jobs=1"))
-    said = words_of(rankscope_run(tiny, "tiny_imagenet.py", "--out=two", before=TOGETHER))
-    assert "2 of 2 runs" in said
+    output_of(rankscope_run(tiny, "tiny_imagenet.py", "--out=one", "--jobs=1"))
+    output = output_of(rankscope_run(tiny, "tiny_imagenet.py", "--out=two", before=TOGETHER))
+    assert "2 of 2 runs" in output
     one, two = (tiny / out / "mine/tiny-imagenet/smoke" for out in ("one", "two"))
     for name in ("scale-1", "scale-0.1"):
         a, b = (store.open(folder / "vit" / name / "seed-0").load() for folder in (one, two))
@@ -186,8 +186,8 @@ def test_two_processes_that_were_killed_go_on_from_the_checkpoint(tiny: Path) ->
     shutil.copytree(tiny / "killed", tiny / "alone")
     for out, before in (("killed", TOGETHER), ("alone", ())):
         again = rankscope_run(tiny, "long_run.py", f"--out={out}", before=before)
-        assert "not finished; continuing from the checkpoint" in words_of(again)
-    words_of(rankscope_run(tiny, "long_run.py", "--out=whole", before=TOGETHER))
+        assert "not finished; continuing from the checkpoint" in output_of(again)
+    output_of(rankscope_run(tiny, "long_run.py", "--out=whole", before=TOGETHER))
     runs = [store.open(tiny / out / place).load() for out in ("killed", "alone", "whole")]
     resumed, alone, whole = runs
     same_but_for_times(resumed, whole)

@@ -56,9 +56,9 @@ def test_activation_times_are_marked_in_each_panel_and_labelled_with_the_winner(
 
 
 def test_the_staircase_of_z_jumps_at_the_activation_times() -> None:
-    found = {round(xy[-1, 1], 9): xy for xy in wide(figure(-32.0).axes[0])}
+    curves_by_end = {round(xy[-1, 1], 9): xy for xy in wide(figure(-32.0).axes[0])}
     for goal, time in zip(GOAL[ORDER], T, strict=True):
-        xy = found[round(goal, 9)]
+        xy = curves_by_end[round(goal, 9)]
         before, after = xy[xy[:, 1] == 0], xy[xy[:, 1] != 0]
         assert before[-1, 0] == after[0, 0] == pytest.approx(time)
         assert before[0, 0] == 0 and after[-1, 0] == 6.0

@@ -125,14 +125,16 @@ def test_figures_of_one_seed_show_the_first_that_did_not_collapse() -> None:
 
 
 def test_headings_say_which_runs_are_shown_and_which_collapsed() -> None:
-    ill, well = growing(1, blocks=1, loss=[1.0] * 5), growing(10, blocks=1, seed=1)
-    some, none = (by_scale({0.3: {0: ill, 1: other}}) for other in (well, ill))
+    collapsed, trained = growing(1, blocks=1, loss=[1.0] * 5), growing(10, blocks=1, seed=1)
+    one_left, none_left = (
+        by_scale({0.3: {0: collapsed, 1: other}}) for other in (trained, collapsed)
+    )
     for draw in (figure_1, partial(figure_5, kind="kq"), spectra_in_training):
         share = "1 of 2 seeds left out: collapsed"
-        assert draw(some).get_suptitle() == f"initial scale 0.3 ({share}), seed 1"
-        assert draw(none).get_suptitle() == "initial scale 0.3 (collapsed), seed 0"
-    assert ranks_in_training(some).get_suptitle().endswith("collapsed), heads of 1 seed")
-    assert ranks_in_training(none).get_suptitle().endswith("(collapsed), heads of 2 seeds")
+        assert draw(one_left).get_suptitle() == f"initial scale 0.3 ({share}), seed 1"
+        assert draw(none_left).get_suptitle() == "initial scale 0.3 (collapsed), seed 0"
+    assert ranks_in_training(one_left).get_suptitle().endswith("collapsed), heads of 1 seed")
+    assert ranks_in_training(none_left).get_suptitle().endswith("(collapsed), heads of 2 seeds")
 
 
 def test_figure_2_has_three_scales_from_the_default_down() -> None:
@@ -278,8 +280,8 @@ def test_variants_have_columns_and_lines_for_their_blocks() -> None:
 
 
 def test_time_is_the_step_where_epochs_are_not_declared() -> None:
-    every = {"snapshots": {"class": "Every", "steps": STEPS_PER_EPOCH}, **RATES}
-    figure = ranks_in_training(results(1, blocks=1, declaration=every))
+    declaration = {"snapshots": {"class": "Every", "steps": STEPS_PER_EPOCH}, **RATES}
+    figure = ranks_in_training(results(1, blocks=1, declaration=declaration))
     assert figure.axes[0].get_xlabel() == "step (log scale)"
     assert figure.axes[0].lines[0].get_xdata().tolist() == [10, 20, 30, 40]
     assert names(figure) == ["claim B7 begins", "band: std over heads"]

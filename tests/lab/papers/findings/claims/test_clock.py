@@ -43,11 +43,11 @@ def test_half_of_the_fall() -> None:
 
 
 def test_the_moment_of_every_head() -> None:
-    found = moments(vit((0.5, FALL), (2.0, NEVER)))
-    np.testing.assert_array_equal(found.steps, [100, math.nan])
-    np.testing.assert_allclose(found.ratios, [0.5, math.nan])
-    np.testing.assert_allclose(found.falls, [0.8, math.nan])
-    assert str(found.tally) == "none of 1; 1 cannot tell"
+    measured = moments(vit((0.5, FALL), (2.0, NEVER)))
+    np.testing.assert_array_equal(measured.steps, [100, math.nan])
+    np.testing.assert_allclose(measured.ratios, [0.5, math.nan])
+    np.testing.assert_allclose(measured.falls, [0.8, math.nan])
+    assert str(measured.tally) == "none of 1; 1 cannot tell"
 
 
 @pytest.mark.parametrize("ratio", [0.1001, 1.0, 9.999])

@@ -28,9 +28,9 @@ def marks(style: str) -> list[list[float]]:
 def test_columns_by_decay_rows_by_what_is_measured() -> None:
     axes = FIGURE.axes
     assert len(axes) == 6
-    headings = [each.get_title(loc="left") for each in axes[:2]]
+    headings = [panel.get_title(loc="left") for panel in axes[:2]]
     assert headings == ["weight decay 0, 3 seeds", "weight decay 1, 3 seeds"]
-    assert {each.get_xscale() for each in axes} == {"log"}
+    assert {panel.get_xscale() for panel in axes} == {"log"}
     np.testing.assert_array_equal(axes[1].lines[0].get_xdata(), np.array(STEPS) + 1)
 
 
