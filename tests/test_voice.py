@@ -26,7 +26,7 @@ FRAGMENT = re.compile(
     r"(Of|Those|With|Within|As|Both|The same|By|What|Which|Words|For|From|Like|Besides?)\b"
 )
 # Names that tell how a value was obtained, not what it holds.
-EMPTY_NAMES = {"found", "each", "of", "said", "kept", "every"}
+EMPTY_NAMES = {"found", "each", "of", "said", "kept", "every", "told", "made", "here", "there"}
 
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)

@@ -122,8 +122,8 @@ def rotation_over_time(ds: xr.Dataset) -> Figure:
     ds = _whole(ds, "rotation")
     agreements = {"start": "the start", "last": "the last snapshot", "base": "the base"}
     panels = [
-        Panel(f"agreement with {told}", ds[f"rotation_{name}"], "mean squared cosine", 0.0, 1.0)
-        for name, told in agreements.items()
+        Panel(f"agreement with {title}", ds[f"rotation_{name}"], "mean squared cosine", 0.0, 1.0)
+        for name, title in agreements.items()
         if f"rotation_{name}" in ds
     ]
     if bool(ds["intruders"].notnull().any()):

@@ -37,7 +37,8 @@ class Rotation:
     snapshot), `rotation_last` (with the last snapshot), `rotation_base` if there is a base, and
     `intruders`, the number of leading directions whose cosine to each of the base's directions is
     below 0.5; the base is the reference if none is given. A tracker that keeps leading values does
-    not count intruders, for which it would need all directions of the base.
+    not count intruders, for which it would need all directions of the base. shuttleworth2024 takes
+    left singular vectors of tall matrices too, as `rankscope.lora.intruders` does.
     """
 
     leading: int = 10

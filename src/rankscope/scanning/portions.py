@@ -102,8 +102,10 @@ def read_portion(matrices: Views, names: Sequence[str]) -> Portion:
         except ValueError as refusal:
             refused.append(str(refusal))
     places = {name: place for place, name in enumerate(names)}
-    there = tensors.keys() | products.keys()
-    readings = (reading for reading in matrices.readings.values() if reading.parameter in there)
+    parameters = tensors.keys() | products.keys()
+    readings = (
+        reading for reading in matrices.readings.values() if reading.parameter in parameters
+    )
     in_order = sorted(readings, key=lambda reading: places[reading.parameter])
     tensors = {name: tensors[name] for name in names if name in tensors}
     return Portion(tensors, tuple(in_order), products, tuple(refused))

@@ -29,10 +29,10 @@ class Attachment:
         self._scalars: dict[str, Any] = {}
         self._closed = False
         self._optimizer = weakref.ref(optimizer)
-        here = weakref.WeakMethod(self._after_step)
+        weak_observe = weakref.WeakMethod(self._after_step)
 
         def after_step(stepped: Optimizer, args: object, kwargs: object) -> None:
-            observe = here()
+            observe = weak_observe()
             if observe is not None and not torch.compiler.is_compiling():
                 observe(stepped)
 

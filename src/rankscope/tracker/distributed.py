@@ -113,8 +113,8 @@ class Meetings:
             if missing:
                 time.sleep(pause)
                 pause = min(2 * pause, 0.05)
-        told = ",".join(map(str, missing)) or "none"
-        decision = self.store.compare_set(f"{meeting}/absent", "", told).decode()
+        answer = ",".join(map(str, missing)) or "none"
+        decision = self.store.compare_set(f"{meeting}/absent", "", answer).decode()
         if meeting > 1:  # all have left the meeting before the last
             self.store.delete_key(f"{meeting - 2}/{dist.get_rank()}")
             if is_writer():

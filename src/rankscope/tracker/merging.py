@@ -33,16 +33,15 @@ class Merging:
         for name, measured in values.items():
             kind = _kind(name)
             items = getattr(part, kind)
-            taken = [
-                owned is None or kind != "readings" or item.parameter in owned for item in items
-            ]
-            rows = [self._row_of[kind][item.name] for item in items]
-            into = self._rows(name, kind, measured)
-            for row, take, value in zip(rows, taken, measured, strict=True):
-                if take and measured.ndim == 1:
-                    into[row] = value
-                elif take:
-                    into[row, : len(value)] = value
+            rows = self._rows(name, kind, measured)
+            for item, value in zip(items, measured, strict=True):
+                if owned is not None and kind == "readings" and item.parameter not in owned:
+                    continue
+                row = self._row_of[kind][item.name]
+                if measured.ndim == 1:
+                    rows[row] = value
+                else:
+                    rows[row, : len(value)] = value
 
     def _rows(self, name: str, kind: str, measured: np.ndarray) -> np.ndarray:
         if name not in self.values:

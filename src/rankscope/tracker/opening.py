@@ -131,8 +131,8 @@ def _start_measurer(
     options: RunOptions,
 ) -> tuple[Measurer, BufferPool]:
     if options.measurer == "thread":
-        here = HereMeasurer(plan, reference=reference, threads=options.threads)
-        return here, BufferPool(options.buffers)
+        measurer = HereMeasurer(plan, reference=reference, threads=options.threads)
+        return measurer, BufferPool(options.buffers)
     memory = SharedMemory.create(Layout.of(tensors, blocks=options.buffers))
     if any(tensor.is_cuda for tensor in tensors.values()):
         memory.pin()

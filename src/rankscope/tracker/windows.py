@@ -92,10 +92,10 @@ class Windows:
 
     def _hooks(self) -> list[RemovableHandle]:
         """Hook all optimizers' steps; the hooks do not keep this object alive."""
-        here = weakref.ref(self)
+        weak_self = weakref.ref(self)
 
         def before(optimizer: Optimizer, args: Any, kwargs: Any) -> Arguments | None:
-            windows = here()
+            windows = weak_self()
             if windows is None or torch.compiler.is_compiling() or not windows._looks_at(optimizer):
                 return None
             look = partial(windows._before_step, optimizer)
@@ -105,7 +105,7 @@ class Windows:
             return arguments
 
         def after(optimizer: Optimizer, args: object, kwargs: object) -> None:
-            windows = here()
+            windows = weak_self()
             if windows is not None and not torch.compiler.is_compiling():
                 windows._after_step(optimizer)
 

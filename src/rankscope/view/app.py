@@ -61,7 +61,7 @@ def _answering(
             return Response(status_code=304, headers={"ETag": tag})
         try:
             with turns:
-                made = endpoint(Query(request.query_params, library))
+                content = endpoint(Query(request.query_params, library))
         except TooLarge as refusal:
             return _failed(413, refusal)
         except Mistake as mistake:
@@ -72,7 +72,7 @@ def _answering(
             return _failed(404, missing)
         except (ValueError, OSError) as damage:
             return _failed(409, damage)
-        response = _response(name, made)
+        response = _response(name, content)
         if tag and not any(mark in bytes(response.body)[:1_000_000] for mark in INCOMPLETE):
             response.headers["ETag"] = tag
         return response
@@ -83,16 +83,16 @@ def _answering(
     return handler
 
 
-def _response(name: str, made: Any) -> Response:
+def _response(name: str, content: Any) -> Response:
     if name == "figure":
-        return Response(made, media_type="image/png")
+        return Response(content, media_type="image/png")
     if name == "export":
-        text, kind = made
+        text, kind = content
         media, suffix = ("text/csv", "csv") if kind == "csv" else ("text/plain", "py")
         attachment = f'attachment; filename="rankscope.{suffix}"'
         headers = {"Content-Disposition": attachment} if kind == "csv" else None
         return Response(text, media_type=media, headers=headers)
-    return Response(made, media_type=BINARY) if name in PANELS else JSONResponse(made)
+    return Response(content, media_type=BINARY) if name in PANELS else JSONResponse(content)
 
 
 def _tag(name: str, request: Request, library: Library) -> str:

@@ -153,6 +153,8 @@ def _scalars(opened: Opened) -> list[str]:
         if along == opened.along and not name.startswith("tracker_")
     ]
     losses = [name for name in names if "loss" in name]
-    told = ("loss", "training", "validation", "test")
-    order = sorted(losses, key=lambda name: (name not in LOSSES, name.split("_")[0] not in told))
+    known_kinds = ("loss", "training", "validation", "test")
+    order = sorted(
+        losses, key=lambda name: (name not in LOSSES, name.split("_")[0] not in known_kinds)
+    )
     return (order or names)[:SCALARS]

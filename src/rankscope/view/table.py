@@ -61,15 +61,15 @@ class Column:
         Those that are not known yet repeat the nearest known one on the left, or the first.
         """
         with self._lock:
-            there = np.flatnonzero(self.known[positions])
-            if len(there) == len(positions):
+            known = np.flatnonzero(self.known[positions])
+            if len(known) == len(positions):
                 return self.values[positions], self.stored[positions], 1.0
-            if not len(there):
+            if not len(known):
                 nothing = np.full((len(positions), self.values.shape[1]), np.nan, np.float32)
                 return nothing, np.zeros(nothing.shape, bool), 0.0
-            left = np.searchsorted(there, np.arange(len(positions)), "right") - 1
-            nearest = positions[there[left.clip(0)]]
-            return self.values[nearest], self.stored[nearest], len(there) / len(positions)
+            left = np.searchsorted(known, np.arange(len(positions)), "right") - 1
+            nearest = positions[known[left.clip(0)]]
+            return self.values[nearest], self.stored[nearest], len(known) / len(positions)
 
     def missing(self) -> np.ndarray:
         """Return the positions that are not known."""
@@ -186,8 +186,8 @@ class Table:
                     if not self.known(metric, positions[start : start + rows]):
                         values = measured(part, self.of, metric, opened.along)
                         stored_here = stored | ~np.isnan(values)
-                        here = positions[start : start + rows]
-                        self.column(metric).put(here, values, stored_here)
+                        places = positions[start : start + rows]
+                        self.column(metric).put(places, values, stored_here)
                         yield
         except Exception as damage:  # whatever a file holds, the rest of the run is shown
             self.damage = str(damage)

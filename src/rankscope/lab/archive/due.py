@@ -28,9 +28,10 @@ def due_runs(
 def expected_seconds(
     experiment: Experiment, archive: Path, runs: Iterable[StoredRun]
 ) -> float | None:
-    """Return how long these runs take of what the experiment expects; None if that is not known.
+    """Return the expected time of some runs; None if the experiment declares none.
 
-    Runs count by the time that they took in the archive, and alike if one of them is not there.
+    They get a share of the declared time: in proportion to archived times, or equal if a kind of
+    run is not in the archive.
     """
     if experiment.expected_seconds is None:
         return None

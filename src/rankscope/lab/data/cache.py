@@ -44,10 +44,10 @@ def cached(
 
 
 def _made(place: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    made = make()
+    arrays = make()
     try:
         with folder_at_once(place) as building:
-            for key, array in made.items():
+            for key, array in arrays.items():
                 np.save(building / f"{key}.npy", array, allow_pickle=False)
     except OSError as error:
         warnings.warn(
@@ -56,7 +56,7 @@ def _made(place: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dict[str
             stacklevel=3,
         )
     # Read back, so that the first use sees the same arrays as all later ones.
-    return _load(place) or {key: _read_only(array) for key, array in made.items()}
+    return _load(place) or {key: _read_only(array) for key, array in arrays.items()}
 
 
 def _key(name: str, sources: Sequence[Path]) -> str:

@@ -130,6 +130,6 @@ def _with_bar(rows: Sequence[bytes | None], title: str) -> Iterable[bytes | None
     There is no bar in a worker process, or if rich already draws on stderr.
     """
     console = Console(stderr=True)
-    taken = parent_process() is not None or isinstance(sys.stderr, FileProxy)
-    hidden = taken or not console.is_terminal
+    has_bar = parent_process() is not None or isinstance(sys.stderr, FileProxy)
+    hidden = has_bar or not console.is_terminal
     return track(rows, title, console=console, transient=True, disable=hidden)

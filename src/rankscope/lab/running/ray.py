@@ -66,8 +66,10 @@ class _Sweep:
             runtime_env={"env_vars": ONE_THREAD},
         )
         # On the driver's node, so that losing another node does not lose the mailbox.
-        here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
-        mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=here)
+        driver_node = NodeAffinitySchedulingStrategy(
+            ray.get_runtime_context().get_node_id(), soft=False
+        )
+        mailbox = ray.remote(Mailbox).options(num_cpus=0, scheduling_strategy=driver_node)
         return cls(watcher, task(_execute_remotely), mailbox.remote())
 
     def execute(self, runs: list[StoredRun], *, at_once: int | None) -> list[Ended]:

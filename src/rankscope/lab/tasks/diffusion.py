@@ -134,9 +134,9 @@ class DiffusionProblem(Problem):
         task, (_, rows, columns) = self._task, self._task.images.shape
         noise = torch.Generator().manual_seed(SAMPLE_NOISE)
         start = torch.randn(task.samples, 1, rows, columns, generator=noise).to(self._device)
-        made = sample(model, start, signal_shares(task), steps=task.sampling_steps, noise=noise)
+        images = sample(model, start, signal_shares(task), steps=task.sampling_steps, noise=noise)
         # A diverged network makes NaNs, which become black.
-        pixels = (made * self._deviation + self._mean).nan_to_num(0).clamp(0, 255).round()
+        pixels = (images * self._deviation + self._mean).nan_to_num(0).clamp(0, 255).round()
         data = pixels.to(torch.uint8).cpu().numpy().tobytes()
         shape = [task.samples, rows, columns]
         return {"samples": {"shape": shape, "bytes": base64.b64encode(data).decode()}}

@@ -88,12 +88,17 @@ def measure(runs: Runs) -> Iterator[Measured]:
         "mean NER": float(np.mean(ranks)) if ranks else math.nan,
     }
     remarks = tuple(f"{m.run.title} does not cross: {m.reason}" for m in crossings if m.reason)
-    told = len(crossings) >= RUNS
-    if not told:
+    has_enough_runs = len(crossings) >= RUNS
+    if not has_enough_runs:
         remarks = (f"has {len(crossings)} of the {RUNS} runs that it takes", *remarks)
     for place, seed in enumerate(runs.seeds):
         rows = (row,) if place == 0 else ()
-        outcome = Measured(of_rank if told else None, met if told else None, rows, remarks=remarks)
+        outcome = Measured(
+            of_rank if has_enough_runs else None,
+            met if has_enough_runs else None,
+            rows,
+            remarks=remarks,
+        )
         yield outcome.at(next(iter(runs)), seed)
 
 

@@ -93,8 +93,7 @@ def measure_scales(at_scales: AtScales) -> Measured:
 
 def spearman(ranks: Mapping[float, float]) -> float:
     """Return Spearman's correlation of the scale and r*."""
-    factors, needed = (np.array(list(values)) for values in (ranks, ranks.values()))
-    return float(rank_correlation(factors, needed))
+    return float(rank_correlation(np.array(list(ranks)), np.array(list(ranks.values()))))
 
 
 def _row(factor: float, ds: xr.Dataset, reason: str) -> dict[str, Cell]:
@@ -126,21 +125,21 @@ def needed_rank_table(runs: Runs) -> Table:
     for decay, of_decay in by_decay(runs).items():
         for factor, seeds in of_decay.by("scale").items():
             stored = {seed: CutAccuracies.of_run(ds) for seed, ds in seeds.items()}
-            told = {
+            judged = {
                 seed: accuracies
                 for seed, accuracies in stored.items()
                 if accuracies is not None and not why_untold(seeds[seed])
             }
-            ends = [accuracies.end for accuracies in told.values()]
+            ends = [accuracies.end for accuracies in judged.values()]
             needed = (
                 ", ".join(
                     str(rank_cell(accuracies.needed(cut, SHARE), int(accuracies.ranks[-1])))
-                    for accuracies in told.values()
+                    for accuracies in judged.values()
                 )
                 for cut in CUTS
             )
             end = float(np.mean(ends)) if ends else None
-            rows.append((decay, factor, ", ".join(map(str, told)), end, *needed))
+            rows.append((decay, factor, ", ".join(map(str, judged)), end, *needed))
     titles = (f"r*, {title}" for title in CUT_TITLES.values())
     columns = ("decay", "initial scale", "seeds", "accuracy at the end", *titles)
     return Table(columns, tuple(rows), "smallest ranks that keep 99%, one for each seed")
