@@ -97,16 +97,20 @@ def test_the_scale_of_the_loss_is_taken_out(tmp_path, fused: bool, clip: float) 
         assert_spectra(ds, step, "0", gradients["raw"]["0.weight"], factor=2.0**-12)
 
 
-def test_matrices_without_gradients_are_told_once(tmp_path) -> None:
-    model = nn.Sequential(nn.Linear(9, 7), nn.Linear(7, 4))
-    model[0].requires_grad_(False)
+@pytest.mark.parametrize("strict", [False, True])
+@pytest.mark.parametrize("at", ["step", "backward"])
+def test_matrices_without_gradients_are_told_once(tmp_path, at: str, strict: bool) -> None:
+    """A frozen or computed weight is no failure, so `strict` does not raise."""
+    computed = nn.utils.parametrizations.weight_norm(nn.Linear(7, 4))
+    model = nn.Sequential(nn.Linear(9, 7).requires_grad_(False), computed, nn.Linear(4, 3))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        loop(tmp_path / "run", rs.Gradients(), model=model, strict=False)
+        loop(tmp_path / "run", rs.Gradients(at=at), model=model, strict=strict)
     (message,) = [str(w.message) for w in caught]
-    assert "1 of 2 matrices have no gradient" in message and "'0', which is frozen" in message
+    assert "2 of 3 matrices have no gradient" in message
+    assert "(frozen: '0'; computed from other tensors: '1')" in message
     norms = rs.open(tmp_path / "run").gradient_norm
-    assert np.isnan(norms.sel(matrix="0")).all() and np.isfinite(norms.sel(matrix="1")).all()
+    assert np.isnan(norms.sel(matrix=["0", "1"])).all() and np.isfinite(norms.sel(matrix="2")).all()
 
 
 def test_a_parameter_outside_the_loss_is_told(tmp_path) -> None:
@@ -118,7 +122,7 @@ def test_a_parameter_outside_the_loss_is_told(tmp_path) -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.used(x)
 
-    with pytest.warns(RuntimeWarning, match="such as 'idle', which took no part in the loss"):
+    with pytest.warns(RuntimeWarning, match="not part of the loss: 'idle'"):
         loop(tmp_path / "run", rs.Gradients(), model=Half(), strict=False)
     assert np.isfinite(rs.open(tmp_path / "run").gradient_norm.sel(matrix="used")).all()
 

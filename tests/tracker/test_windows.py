@@ -61,7 +61,7 @@ def test_a_step_that_the_loss_scale_skips_is_told(tmp_path) -> None:
     """A GradScaler steps no optimizer when a gradient is infinite."""
     model, optimizer = model_and_optimizer()
     scaler = torch.amp.GradScaler("cpu", init_scale=2.0)
-    tracker = rs.Tracker(model, tmp_path / "run", schedule=1, measure=rs.Updates())
+    tracker = rs.Tracker(model, tmp_path / "run", schedule=1, measure=rs.Updates(), strict=True)
     with tracker, pytest.warns(RuntimeWarning, match="no torch optimizer stepped on the model"):
         for step in range(3):
             model.zero_grad()

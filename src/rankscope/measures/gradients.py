@@ -14,6 +14,7 @@ from rankscope.measures.protocol import Gauge, Moment, OptimizerStep, Subject, r
 from rankscope.measures.spectra import full_table, leading_table
 from rankscope.store import Variable
 
+MOST_NAMES = 5  # without a gradient that one warning lists
 At = Literal["step", "backward"]
 MEANING = {
     "step": "as the optimizer gets them: accumulated over batches and ranks, unscaled, clipped",
@@ -125,20 +126,24 @@ class _Gradients(Gauge):
         for reading in self._whole:
             tensor = tensors.get(reading.parameter)
             if tensor is None:
-                self._without[reading.name] = "is computed from other tensors"
+                self._without[reading.name] = "computed from other tensors"
             elif not tensor.requires_grad:
-                self._without[reading.name] = "is frozen"
+                self._without[reading.name] = "frozen"
             elif reading.parameter in step.parameters and tensor.grad is None:
-                self._without[reading.name] = "took no part in the loss"
+                self._without[reading.name] = "not part of the loss"
 
     def missing(self) -> str:
         without, self._without = self._without, {}
         if not without:
             return ""
-        name, reason = next(iter(without.items()))
+        groups = []
+        for reason in dict.fromkeys(without.values()):
+            names = [name for name, why in without.items() if why == reason]
+            more = " ..." if len(names) > MOST_NAMES else ""
+            groups.append(f"{reason}: {', '.join(map(repr, names[:MOST_NAMES]))}{more}")
         return (
-            f"{len(without)} of {len(self._whole)} matrices have no gradient and are NaN there, "
-            f"such as {name!r}, which {reason}"
+            f"{len(without)} of {len(self._whole)} matrices have no gradient and are NaN there "
+            f"({'; '.join(groups)})"
         )
 
     def collect(self) -> dict[str, Tensor] | None:

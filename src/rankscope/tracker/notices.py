@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 class Notices:
-    """Gives each warning once, or raises it as a ValueError if `strict`."""
+    """Gives each warning once; what has gone wrong is raised as a ValueError if `strict`."""
 
     def __init__(self, path: Path, *, strict: bool) -> None:
         self._path = path
@@ -14,12 +14,19 @@ class Notices:
 
     def once(self, key: str, message: str, *, stacklevel: int = 6) -> None:
         """Warn unless there was a warning under the same key."""
-        if key in self._given:
-            return
-        self._given.add(key)
-        if self._strict:
+        if self._strict and key not in self._given:
+            self._given.add(key)
             raise ValueError(f"{self._path}: {message}")
-        self.warn(message, stacklevel=stacklevel + 1)
+        self.tell(key, message, stacklevel=stacklevel + 1)
+
+    def tell(self, key: str, message: str, *, stacklevel: int = 6) -> None:
+        """Warn unless there was a warning under the same key, whether `strict` or not.
+
+        For what a training lacks, such as the gradient of a frozen weight: nothing has failed.
+        """
+        if key not in self._given:
+            self._given.add(key)
+            self.warn(message, stacklevel=stacklevel + 1)
 
     def warn(self, message: str, *, stacklevel: int = 4) -> None:
         """Warn, whether `strict` or not."""

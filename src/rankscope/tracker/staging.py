@@ -67,7 +67,7 @@ class Staging:
                 weights=self._changes.peek,
                 device=self._device,
                 state=self._state,
-                warn=notices.once,
+                notices=notices,
                 budget=budget,
             )
 

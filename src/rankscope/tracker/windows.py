@@ -24,13 +24,14 @@ from torch.utils.hooks import RemovableHandle
 
 from rankscope.matrices import named_tensors
 from rankscope.measures import Gauge, OptimizerStep
-from rankscope.measures.protocol import Warn, in_backward
+from rankscope.measures.protocol import in_backward
 from rankscope.tracker.budget import Budget
 from rankscope.tracker.buffers import Buffer
 from rankscope.tracker.closures import Arguments, looking_after
 from rankscope.tracker.cost import LostTime
 from rankscope.tracker.distributed import gathered
 from rankscope.tracker.gauging import failure_of
+from rankscope.tracker.notices import Notices
 from rankscope.tracker.state import State
 from rankscope.tracker.steps import StepCounter
 
@@ -63,7 +64,7 @@ class Windows:
         weights: Callable[[], Mapping[str, Tensor]],
         device: torch.device,
         state: State,
-        warn: Warn,
+        notices: Notices,
         budget: Budget | None,
     ) -> None:
         self._lost = LostTime(budget)
@@ -76,7 +77,7 @@ class Windows:
         self._weights = weights
         self._device = device
         self._state = state
-        self._warn = warn
+        self._notices = notices
         self._budget = budget
         self._pending: Pending | None = None
         self._armed = False
@@ -172,7 +173,7 @@ class Windows:
             return
         if in_backward():
             self._in_backward = True
-            self._warn(
+            self._notices.tell(
                 "step in backward",
                 "an optimizer steps inside backward, so its updates and gradients belong to no "
                 "snapshot and are NaN; let it step after backward to have them",
@@ -294,16 +295,16 @@ class Windows:
                 self._gauges.remove(gauge)
             with contextlib.suppress(Exception):
                 gauge.disarm()
-            self._warn(f"{gauge.name} failed", failure_of(gauge.name, failure))
+            self._notices.once(f"{gauge.name} failed", failure_of(gauge.name, failure))
 
     def _notice_gaps(self, pending: Pending) -> None:
-        """Warn of what a window that is over has not shown."""
+        """Warn of what a window that is over has not shown; even if `strict`, training goes on."""
         for gauge in self._gauges:
             if reason := gauge.missing():
-                self._warn(f"{gauge.name} lacks something", reason)
+                self._notices.tell(f"{gauge.name} lacks something", reason)
         waiting = [gauge.name for gauge in self._gauges if gauge.follows_optimizer]
         if waiting and not pending.stepped and not self._in_backward:
-            self._warn(
+            self._notices.tell(
                 "no optimizer step",
                 f"no torch optimizer stepped on the model between step {pending.step} and the next "
                 f"one, so {' and '.join(waiting)} are NaN there; observe once per optimizer step",
