@@ -135,6 +135,48 @@ class ReversedValues(Fused):
         return attend(q, k, v.flip(-1))
 
 
+class KeysFirst(Fused):
+    """Rows of the keys stand before those of the queries."""
+
+    def attention(self, qkv: Tensor) -> Tensor:
+        k, q, v = (by_head(part) for part in qkv.chunk(3, -1))
+        return attend(q, k, v)
+
+
+class KeysFirstFused(Fused):
+    """The same, in one call of PyTorch's attention with a causal mask."""
+
+    def attention(self, qkv: Tensor) -> Tensor:
+        k, q, v = (by_head(part) for part in qkv.chunk(3, -1))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return mixed.transpose(1, 2).flatten(2)
+
+
+class SlotAttention(Fused):
+    """The softmax runs over queries, and weights are normalised over keys after it."""
+
+    def attention(self, qkv: Tensor) -> Tensor:
+        q, k, v = (by_head(part) for part in qkv.chunk(3, -1))
+        weights = (q @ k.mT).softmax(-2)
+        return ((weights / weights.sum(-1, keepdim=True)) @ v).transpose(1, 2).flatten(2)
+
+
+class OneQuery(Fused):
+    """The first token alone asks, as in the last blocks of CaiT."""
+
+    def attention(self, qkv: Tensor) -> Tensor:
+        q, k, v = (by_head(part) for part in qkv.chunk(3, -1))
+        return attend(q[:, :, :1], k, v)
+
+
+class OneQueryKeysFirst(Fused):
+    """The same, with the rows of the keys first."""
+
+    def attention(self, qkv: Tensor) -> Tensor:
+        k, q, v = (by_head(part) for part in qkv.chunk(3, -1))
+        return attend(q[:, :, :1], k, v)
+
+
 class PairedOutputs(Fused):
     """Differences of the outputs of two heads reach the output projection: DiffLlama."""
 
@@ -212,6 +254,9 @@ WRONG: dict[Callable[[], nn.Module], str] = {
     ReversedKeys: "meet other key units",
     ReversedValues: "other output columns",
     PairedOutputs: "depend on several heads",
+    KeysFirst: "queries were read as keys",
+    KeysFirstFused: "queries were read as keys",
+    OneQueryKeysFirst: "queries were read as keys",
     modulo: "query head 1 meets key head 1, read as meeting 0",
 }
-RIGHT = (Fused, Capped, in_turn)
+RIGHT = (Fused, Capped, OneQuery, in_turn)

@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import rankscope as rs
 from rankscope.matrices import Manifest
-from verification.attentions import RIGHT, WIDTH, WRONG, Fused, HeadFirst, by_head
+from verification.attentions import RIGHT, WIDTH, WRONG, Fused, HeadFirst, SlotAttention, by_head
 
 
 @pytest.fixture
@@ -75,6 +75,8 @@ def test_what_cannot_be_checked_is_assumed(example: Tensor) -> None:
     assert "not reach" in verification["unused"].why
     assert {line.status for line in verification} == {"assumed"}
     assert verification.summary == "2 attention modules: 2 assumed"
+    (slots,) = rs.verify(SlotAttention(), example)
+    assert slots.status == "assumed" and "which projection is the query" in slots.why
     (zero,) = rs.verify(Fused(), torch.zeros_like(example))
     assert zero.status == "assumed" and "no softmax or product" in zero.why
 

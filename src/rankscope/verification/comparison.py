@@ -6,6 +6,7 @@ from rankscope.matrices import Attention
 from rankscope.matrices.verification import Outcome
 from rankscope.verification.form import wrong_form, wrong_values
 from rankscope.verification.layout import Layout
+from rankscope.verification.order import Order, order
 from rankscope.verification.trial import Trial
 
 Finding = tuple[Outcome, str]
@@ -27,8 +28,18 @@ def compare(attention: Attention, trial: Trial) -> Finding:
         missing = min(set(layout.heads) - heads)
         return "refuted", f"no logit depends on the query weights read for head {missing}"
     if attention.output is None:
-        return "verified", f"K^T Q of {attention.heads} heads are those computed"
-    return _output(layout, layout.columns())
+        finding: Finding = "verified", f"K^T Q of {attention.heads} heads are those computed"
+    else:
+        finding = _output(layout, layout.columns())
+    return _with_order(finding, order(layout, sites)) if finding[0] == "verified" else finding
+
+
+def _with_order(finding: Finding, read: Order) -> Finding:
+    if read == "swapped":
+        return "refuted", "its queries were read as keys and its keys as queries"
+    if read == "unknown":
+        return "assumed", "nothing shows which projection is the query and which the key"
+    return finding
 
 
 def _without_logits(layout: Layout) -> Finding:

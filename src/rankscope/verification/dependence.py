@@ -64,7 +64,7 @@ def changes(before: Recording, after: Recording, output: str | None) -> list[Ten
         *zip(before.logits, after.logits, strict=True),
         *zip(before.products, after.products, strict=True),
     ]
-    masks = [_differs(first, second) for first, second in pairs]
+    masks = [differs(first, second) for first, second in pairs]
     if output is not None:
         masks.append(_columns(before.operands[output], after.operands[output]))
     return masks
@@ -72,11 +72,12 @@ def changes(before: Recording, after: Recording, output: str | None) -> list[Ten
 
 def _columns(before: list[Tensor], after: list[Tensor]) -> Tensor:
     """Return which inputs of the output projection differ anywhere."""
-    masks = [_differs(first, second).any(0) for first, second in zip(before, after, strict=True)]
+    masks = [differs(first, second).any(0) for first, second in zip(before, after, strict=True)]
     return torch.stack(masks).any(0) if masks else torch.zeros(0, dtype=torch.bool)
 
 
-def _differs(before: Tensor, after: Tensor) -> Tensor:
+def differs(before: Tensor, after: Tensor) -> Tensor:
+    """Return which entries differ by more than rounding."""
     # Masked logits are -inf or huge; their difference is NaN or rounding.
     size = before.abs().double()
     ordinary = size[(size < 1e6) & (size > 0)]

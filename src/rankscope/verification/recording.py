@@ -44,22 +44,31 @@ class Recording:
     logits: entries of the inputs of every softmax.
     products: entries of the results of every matrix product without a bias.
     operands: what each watched weight is multiplied by: some rows, with the contracted axis last.
+    scores: if asked for, the whole inputs of every softmax, with the axis it sums over last.
     """
 
     logits: list[Tensor] = field(default_factory=list)
     products: list[Tensor] = field(default_factory=list)
     operands: dict[str, list[Tensor]] = field(default_factory=dict)
+    scores: list[Tensor] = field(default_factory=list)
 
 
 class Recorder(TorchDispatchMode):
     """Records one call; with `statistics` of an earlier call it replays these."""
 
-    def __init__(self, watched: dict[str, Tensor], statistics: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self,
+        watched: dict[str, Tensor],
+        statistics: Sequence[Any] | None = None,
+        *,
+        keeps_scores: bool = False,
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.recording = Recording(operands={name: [] for name in watched})
         self.statistics: list[Any] = []
         self._watched = {t.untyped_storage().data_ptr(): name for name, t in watched.items()}
         self._replayed: Iterator[Any] | None = None if statistics is None else iter(statistics)
+        self._keeps_scores = keeps_scores
 
     def __torch_dispatch__(
         self,
@@ -71,15 +80,20 @@ class Recorder(TorchDispatchMode):
         packet = func.overloadpacket
         self._note_operand(packet, args)
         if packet in SOFTMAX:
-            self.recording.logits.append(some_entries(args[0]))
+            self._note_logits(args[0], _axis(packet, args))
         elif packet in FUSED:
             query, key = args[:2]
             key = key.repeat_interleave(query.shape[1] // key.shape[1], 1)
-            self.recording.logits.append(some_entries(query @ key.mT))
+            self._note_logits(query @ key.mT, -1)
         result = self._statistic(packet, func, args, kwargs or {})
         if packet in PRODUCTS:
             self.recording.products.append(some_entries(result))
         return result
+
+    def _note_logits(self, logits: Tensor, axis: int) -> None:
+        self.recording.logits.append(some_entries(logits))
+        if self._keeps_scores:
+            self.recording.scores.append(logits.detach().movedim(axis, -1).clone())
 
     def _note_operand(self, packet: Any, args: tuple[Any, ...]) -> None:
         """Note what a watched weight is multiplied by."""
@@ -110,6 +124,14 @@ class Recorder(TorchDispatchMode):
             recorded = recorded[1:] if normalise is not None else recorded
             self.statistics.append(recorded)
         return recorded if normalise is None else normalise(recorded, *args, **kwargs)
+
+
+def _axis(packet: Any, args: tuple[Any, ...]) -> int:
+    """Return the axis over which a softmax sums to one."""
+    if packet is aten._masked_softmax:
+        return -1 if len(args) < 3 or args[2] is None else args[2]
+    axis: int = args[1]
+    return axis
 
 
 def some_entries(tensor: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from rankscope.matrices.adapters import BASE, is_adapter
 from rankscope.matrices.parametrization import without_hooks
 from rankscope.matrices.reading import Reading, dotted
 from rankscope.matrices.wrappers import walk
+from rankscope.verification.position import AtOnePosition, address, storage
 from rankscope.verification.recording import Recorder, Recording, in_plain_steps
 
 Rows = dict[str, Tensor]  # for each parameter, which entries change
@@ -58,6 +59,13 @@ class Trial:
         with self._changed(rows, times):
             return self._call().recording
 
+    def run_at_one_position(self, rows: Rows, place: float) -> Recording:
+        """Call the module with noise that acts at one position, some part of the input's length."""
+        with self._changed(rows, 1.0):
+            changed = {address(t): storage(t) for t in map(self.parameter, rows)}
+        recorder = AtOnePosition(self._watched, self._statistics, changed=changed, place=place)
+        return self._call(recorder).recording
+
     def parameter(self, name: str) -> Tensor:
         """Return the copy's tensor for a parameter of the model; it computes with it directly."""
         path = name.removeprefix(f"{self._prefix}.") if self._prefix else name
@@ -72,8 +80,8 @@ class Trial:
         positions = torch.arange(parameter.numel()).reshape(parameter.shape)
         return reading.view(positions).W
 
-    def _call(self) -> Recorder:
-        recorder = Recorder(self._watched, self._statistics)
+    def _call(self, recorder: Recorder | None = None) -> Recorder:
+        recorder = recorder or Recorder(self._watched, self._statistics)
         args, kwargs = copy.deepcopy(self._arguments)  # a module may write to a cache
         self._seed()
         with torch.no_grad(), in_plain_steps(), recorder:
