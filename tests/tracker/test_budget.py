@@ -26,6 +26,12 @@ class Clock:
         self.now = 100.0
         monkeypatch.setattr(module.time, "perf_counter", lambda: self.now)
         monkeypatch.setattr(module.time, "thread_time", lambda: self.now)
+        monkeypatch.setattr(module.time, "process_time", lambda: self.used)
+
+    @property
+    def used(self) -> float:
+        """CPU time: other processes take three quarters of the machine."""
+        return self.now / 4
 
 
 def spend(budget: Budget, clock: Clock, *, seconds: float) -> None:
@@ -49,8 +55,22 @@ def test_the_share_of_a_long_run(monkeypatch: pytest.MonkeyPatch) -> None:
     assert budget.seconds >= 0.05 * 1000 - 4
 
 
+@pytest.mark.parametrize(("cpu_trains", "spent"), [(True, 12.0), (False, 50.0)])
+def test_a_loaded_machine_does_not_lengthen_a_run(monkeypatch, cpu_trains, spent: float) -> None:
+    """Snapshots of 1 s of CPU time in 1000 s, of which training on the CPU has 250."""
+    with monkeypatch.context() as patch:
+        clock = Clock(patch)
+        budget = Budget(0.05, expected_seconds=1.0, cores=1, cpu_trains=cpu_trains)
+        budget.start()
+        for _ in range(1000):
+            clock.now += 1
+            if budget.affords_another():
+                budget.seconds += 1.0
+    assert budget.seconds == spent
+
+
 def test_short_runs_spread_what_is_free_over_all_due_steps(monkeypatch) -> None:
-    """Snapshots of 10 ms are taken at about every second due step, until 0.2 s are spent."""
+    """Snapshots of 10 ms are taken at about every second due step, until 0.1 s are spent."""
     with monkeypatch.context() as patch:
         clock = Clock(patch)
         budget = Budget(0.05, expected_seconds=0.01, cores=None)
@@ -60,7 +80,7 @@ def test_short_runs_spread_what_is_free_over_all_due_steps(monkeypatch) -> None:
             if budget.affords_another():
                 spend(budget, clock, seconds=0.01)
                 taken.append(due)
-    assert taken[:1] == [1] and taken[-1] < 45
+    assert taken[:1] == [1] and taken[-1] < 25
     assert budget.seconds == pytest.approx(module.FREE_SECONDS, abs=0.011)
     assert max(later - earlier for earlier, later in pairwise(taken)) <= 5
 
@@ -118,6 +138,7 @@ def test_a_share_lies_between_0_and_1(tmp_path, share: float) -> None:
 def test_what_counts_as_cost(home, measurer, threads: int, cores: int | None) -> None:
     budget = chosen_budget(0.1, None, EMPTY, home=home, measurer=measurer, threads=threads)
     assert budget is not None and budget._cores == cores
+    assert budget._cpu_trains == (home is CPU)
 
 
 class Slow:

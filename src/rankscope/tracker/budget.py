@@ -2,6 +2,7 @@
 
 A snapshot costs training more than the wait for its copy. Where the CPU trains, measuring takes
 cores from it: the CPU time of the one thread that measures counts, or the time of several cores.
+It is held against the CPU time of the run, since other processes stretch the wall time of both.
 Where a GPU trains and a process measures, only what happens in this process counts.
 """
 
@@ -18,9 +19,9 @@ from rankscope.tracker.defaults import MeasurerKind
 
 DEFAULT_SHARE = 0.05
 
-# A run may always spend this many seconds, which nobody notices: a tenth of a run of two seconds.
+# A run may always spend this many seconds, which nobody notices: a tenth of a run of one second.
 # Every due step releases a part, so that short runs spread their snapshots over all due steps.
-FREE_SECONDS = 0.2
+FREE_SECONDS = 0.1
 FREE_SECONDS_PER_STEP = 0.005
 
 OPERATIONS_PER_SECOND = 1e10  # of one core, roughly
@@ -30,17 +31,26 @@ OVERHEAD = 5e6  # operations: half a millisecond for each matrix, however small
 class Budget:
     """Decides which due steps a share of the run's time affords. Both threads charge it."""
 
-    def __init__(self, share: float, *, expected_seconds: float, cores: int | None) -> None:
+    def __init__(
+        self,
+        share: float,
+        *,
+        expected_seconds: float,
+        cores: int | None,
+        cpu_trains: bool = False,
+    ) -> None:
         """`expected_seconds` is the cost of a snapshot until one has been measured.
 
         cores: number of cores that measure at the expense of training. None means that only the
             CPU time of the worker's own thread counts.
+        cpu_trains: a run lasts as long as it has used the CPU, if that is less than its wall time.
         """
         self.share = share
         self.seconds = 0.0  # spent so far
         self._expected = expected_seconds
         self._cores = cores
-        self._began: float | None = None
+        self._cpu_trains = cpu_trains
+        self._began: tuple[float, float] | None = None  # wall time, CPU time
         self._due = 0
         self._under_way = 0
         self._lock = threading.Lock()
@@ -48,7 +58,7 @@ class Budget:
     def start(self) -> None:
         """Start the clock at the first step; later calls do nothing."""
         if self._began is None:
-            self._began = time.perf_counter()
+            self._began = time.perf_counter(), time.process_time()
 
     def affords_another(self) -> bool:
         """Count a due step and return whether a snapshot at it stays within the budget."""
@@ -63,7 +73,10 @@ class Budget:
 
     def _affords(self, due: int) -> bool:
         assert self._began is not None
-        elapsed = time.perf_counter() - self._began
+        wall, cpu = self._began
+        elapsed = time.perf_counter() - wall
+        if self._cpu_trains:
+            elapsed = min(elapsed, time.process_time() - cpu)
         free = min(FREE_SECONDS, FREE_SECONDS_PER_STEP * due)
         cost = self.seconds + (self._under_way + 1) * self._expected
         return cost <= max(free, self.share * elapsed)
@@ -123,7 +136,8 @@ def chosen_budget(
     else:
         cores = None if measurer == "process" else 1
     expected = expected_seconds(plan) + operations / OPERATIONS_PER_SECOND
-    return Budget(share, expected_seconds=expected, cores=cores)
+    cpu_trains = home.type == "cpu"
+    return Budget(share, expected_seconds=expected, cores=cores, cpu_trains=cpu_trains)
 
 
 def expected_seconds(plan: snapshot.Plan) -> float:
