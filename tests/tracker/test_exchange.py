@@ -70,3 +70,17 @@ def test_silence_has_its_limit(monkeypatch, deed: str) -> None:
         else:
             here.send(1, b"read")
             here.send(1, b"not read")
+
+
+def test_a_rank_that_never_observes_is_told_as_soon_as_one_without_a_tracker(
+    monkeypatch, tmp_path
+) -> None:
+    store, group = dist.HashStore(), dist.distributed_c10d
+    monkeypatch.setattr(group, "_get_default_store", lambda: store)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 1)
+    monkeypatch.setattr(dist, "get_rank", lambda: 0)
+    meetings, waited = distributed.Meetings(tmp_path), []
+    for _ in ("the tracker is made", "its first snapshot", "a later one"):
+        assert meetings.absent() == []
+        waited.append(meetings.patience)
+    assert waited == [distributed.START_PATIENCE] * 2 + [distributed.PATIENCE]

@@ -73,10 +73,12 @@ def agreed(home: torch.device, *votes: int) -> tuple[int, ...]:
     return tuple(tensor.tolist())
 
 
-# Seconds for which a rank waits for the others: when trackers are made, and at a snapshot, where a
-# rank may first evaluate. Backends abort a training after ten minutes or more of waiting.
+# Seconds for which a rank waits for the others: until all have made a tracker and have observed
+# once, and at later snapshots, where one rank may first evaluate or save a checkpoint. Backends
+# abort a training after ten minutes or more of waiting.
 START_PATIENCE = 120.0
 PATIENCE = 480.0
+START_MEETINGS = 2
 
 _trackers: Counter[str] = Counter()  # by path: a tracker on one rank alone disturbs no other
 
@@ -94,7 +96,7 @@ class Meetings:
     @property
     def patience(self) -> float:
         """Seconds for which the last meeting waited."""
-        return PATIENCE if self._met > 1 else START_PATIENCE
+        return PATIENCE if self._met > START_MEETINGS else START_PATIENCE
 
     def absent(self) -> list[int]:
         """Wait for all ranks and return those that do not come, the same list on every rank.
