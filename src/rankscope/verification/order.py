@@ -20,7 +20,7 @@ Order = Literal["as read", "swapped", "unknown"]
 
 
 class Reach(NamedTuple):
-    """What depends on the weights of a role at one position of their input.
+    """Extent of what depends on the weights of a role at one position of their input.
 
     outputs: number of positions in front of the output projection.
     met: mean number of entries that change in a softmax, of the softmaxes with any.
