@@ -113,7 +113,15 @@ def test_patterns_include_no_vectors_but_exclude_them() -> None:
 def test_a_pattern_that_matches_nothing(option: str) -> None:
     with pytest.raises(ValueError, match=r"'attn\.kqv' matches no matrix, close: 'attn\.qkv'"):
         views(Model(), **{option: "attn.kqv"})
-    with pytest.raises(ValueError, match="parts=True"):
+    few, one = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 4)), nn.Linear(4, 4)
+    with pytest.raises(ValueError, match=r"'lyr\*' matches no matrix; there are '0' and '2'$"):
+        views(few, **{option: "lyr*"})
+    with pytest.raises(ValueError, match=r"there is only 'weight'$"):
+        views(one, **{option: "0"})
+    many = nn.ModuleList(nn.Linear(4, 4) for _ in range(5))
+    with pytest.raises(ValueError, match=r"there are '0', '1', '2', '3' \.\.\.$"):
+        views(many, **{option: "lyr*"})
+    with pytest.raises(ValueError, match=r"only parts, such as 'lstm\.l0\.ih\.f'; name whole"):
         views(Model(), **{option: "lstm.l0.ih.f"})
 
 

@@ -89,7 +89,7 @@ def test_a_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["https://hub/org/model"], "is a URL; pass a path, or a model on the hub as org/model"),
         (["x.safetensors", "--base", "nothing"], "'nothing' does not exist"),
         (["broken.safetensors"], "is damaged"),
-        (["x.safetensors", "--include", "zzz*"], "matches no matrix; without --include"),
+        (["x.safetensors", "--include", "zzz*"], "matches no matrix; there are '0'"),
         (["x.safetensors", "--device", "cuda", "--on", "ray"], "measures on its CPU cores"),
     ],
 )

@@ -87,30 +87,22 @@ def scan_command(
 
     The exit code is 2 if anything could not be read; the rest is printed and stored all the same.
     """
-    from rankscope.matrices.collect import PARTS_HINT
     from rankscope.scanning.command import run_scan
     from rankscope.store import is_run
 
     _refuse_contradictions(paths, sort, revision, like, json=json, csv=csv)
     continues = out is not None and is_run(out)
-    try:
-        result = run_scan(
-            [f"{path}@{name}" for path in paths for name in revision] if revision else paths,
-            base=base,
-            out=out,
-            include=include,
-            exclude=exclude,
-            pattern=pattern,
-            leading=leading,
-            device=device or "cpu",
-            on=on,
-        )
-    except ValueError as mistake:
-        sentence = str(mistake)
-        if not sentence.endswith(PARTS_HINT):
-            raise
-        sentence = sentence.removesuffix(PARTS_HINT)
-        raise ValueError(f"{sentence}; without --include and --exclude all are listed") from None
+    result = run_scan(
+        [f"{path}@{name}" for path in paths for name in revision] if revision else paths,
+        base=base,
+        out=out,
+        include=include,
+        exclude=exclude,
+        pattern=pattern,
+        leading=leading,
+        device=device or "cpu",
+        on=on,
+    )
     if out is not None:
         count = len(result.checkpoints)
         outcome = "continued" if continues else "written"

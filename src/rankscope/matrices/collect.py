@@ -1,8 +1,6 @@
 """Collect the matrices and products of a model or a state dict by name."""
 
-import difflib
-import fnmatch
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
@@ -12,14 +10,13 @@ from rankscope.matrices.coverage import Coverage, Covered
 from rankscope.matrices.effective_model import stored_tensors, weights_of
 from rankscope.matrices.manifest import Manifest
 from rankscope.matrices.model import manifest
+from rankscope.matrices.patterns import Patterns, close, included, matching
 from rankscope.matrices.product import Product
 from rankscope.matrices.reading import Reading, View
 from rankscope.matrices.source import CheckpointTensors, Source, opened
 from rankscope.matrices.state_dict import assumed_manifest
 from rankscope.matrices.weights import Weights
 from rankscope.matrices.wrappers import full_tensor, state_dict_tensors, walk
-
-Patterns = str | Iterable[str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +34,7 @@ class Views(Mapping[str, View]):
 
     def __getitem__(self, name: str) -> View:
         if name not in self.readings:
-            raise KeyError(f"no matrix {name!r}{_close(name, self.readings)}")
+            raise KeyError(f"no matrix {name!r}{close(name, self.readings)}")
         reading = self.readings[name]
         return reading.view(full_tensor(self.tensors[reading.parameter]))
 
@@ -82,9 +79,12 @@ def views(
     source_manifest, tensors = _read(source, like, raw=raw)
     all_readings = source_manifest.readings
     candidates = {r.name: r for r in all_readings if parts or r.part_of is None}
-    matrices = candidates.keys() - source_manifest.vectors
-    chosen = matrices if include is None else _included(candidates, matrices, include)
-    excluded: set[str] = set() if exclude is None else _matching(candidates, exclude)
+    other_parts = [r.name for r in all_readings if r.name not in candidates]
+    matrices = [name for name in candidates if name not in source_manifest.vectors]
+    chosen = (
+        set(matrices) if include is None else included(candidates, matrices, include, other_parts)
+    )
+    excluded: set[str] = set() if exclude is None else matching(candidates, exclude, other_parts)
     readings = {name: candidates[name] for name in candidates if name in chosen - excluded}
     lines = tuple(_without_excluded(line, readings) for line in source_manifest.coverage)
     return Views(
@@ -177,7 +177,7 @@ def _matched(
     if missing:
         raise ValueError(
             f"state dict: {len(missing)} of {len(known.stored)} tensors of the model are missing, "
-            f"first {missing[0]!r}{_close(missing[0], tensors)}"
+            f"first {missing[0]!r}{close(missing[0], tensors)}"
         )
     aliases = {alias: first for alias, first in known.ties.items() if first in tensors}
     tensors = {**{alias: tensors[first] for alias, first in aliases.items()}, **tensors}
@@ -199,34 +199,6 @@ def _matched(
     values = tensors if lazy is None else lazy
     weights = Weights(values, {w.parameter: w for w in known.effective}, modules).checked()
     return replace(known, coverage=Coverage((*known.coverage, *extra))), weights
-
-
-PARTS_HINT = "; pass parts=True to include heads, gates and blocks"
-
-
-def _included(names: Collection[str], matrices: Collection[str], patterns: Patterns) -> set[str]:
-    """Return the matrices that patterns match, and the vectors that are named in full."""
-    patterns = [patterns] if isinstance(patterns, str) else list(patterns)
-    named = {name for name in names if name in patterns}
-    return named | _matching(matrices, [pattern for pattern in patterns if pattern not in named])
-
-
-def _matching(names: Iterable[str], patterns: Patterns) -> set[str]:
-    matched: set[str] = set()
-    for pattern in [patterns] if isinstance(patterns, str) else patterns:
-        hits = fnmatch.filter(names, pattern)
-        if not hits:
-            raise ValueError(
-                f"pattern {pattern!r} matches no matrix{_close(pattern, names)}{PARTS_HINT}"
-            )
-        matched.update(hits)
-    return matched
-
-
-def _close(name: str, names: Iterable[str]) -> str:
-    """Return ", close: " and the names most like `name`; empty if there are none."""
-    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.4)
-    return f", close: {', '.join(map(repr, close))}" if close else ""
 
 
 def _without_excluded(line: Covered, readings: Mapping[str, Reading]) -> Covered:
