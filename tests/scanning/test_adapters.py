@@ -44,7 +44,7 @@ def test_an_adapter_is_its_changes(tmp_path: Path, config: dict[str, Any], scale
     assert_spectra(scan, peft_changes(scale=scale))
     assert scan.coverage.summary == "3 matrices of 6 tensors: 6 read"
     assert "directions are zero" not in "".join(scan.table()["stands_out"])
-    assert (scan.table()["rank_99"] <= RANK).all()
+    assert (scan.table()["r99"] <= RANK).all()
 
 
 def test_low_rank_is_nothing_that_stands_out_in_an_adapter(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_low_rank_is_nothing_that_stands_out_in_an_adapter(tmp_path: Path) -> No
         factors[f"{module}.lora_A.weight"] = torch.randn(1, 20)
         factors[f"{module}.lora_B.weight"] = torch.randn(16, 1)
     scan = rs.scan(write_peft(tmp_path / "a", factors, {**peft_config(), "r": 1}))
-    assert (scan.table()["rank_99"] == 1).all()
+    assert (scan.table()["r99"] == 1).all()
     assert not scan.table()["stands_out"].any()
 
 

@@ -41,12 +41,35 @@ def test_a_table_for_people(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "buffer: int64 values" in ran.out and "3 matrices of 4 tensors" in ran.out
 
 
+@pytest.mark.parametrize(
+    ("header", "column"),
+    [("r90", "r90"), ("eff. rank", "effective_rank"), ("tail", "tail_exponent")],
+)
+def test_sort_takes_the_words_above_a_column(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], header: str, column: str
+) -> None:
+    path = saved(tmp_path / "x.safetensors", weights())
+    assert f" {header} " in Ran(capsys, path).out
+    sorted_by_header, sorted_by_name = (
+        Ran(capsys, path, "--csv", "--sort", name) for name in (header, column)
+    )
+    assert sorted_by_header.code == 0 and sorted_by_header.out == sorted_by_name.out
+
+
+def test_a_series_is_sorted_by_its_first_ranks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    series(tmp_path)
+    assert Ran(capsys, tmp_path, "--sort", "eff. rank at first").code == 0
+
+
 def test_what_the_user_left_out_is_not_listed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tensors = {**weights(), "buffer": torch.zeros(3, 3, dtype=torch.int64)}
     ran = Ran(capsys, saved(tmp_path / "x.safetensors", tensors), "--include", "1")
     assert ran.code == 0 and "excluded" not in ran.out and "buffer: int64 values" in ran.out
+    assert "1 not read, 2 left out by --include, 1 assumed" in ran.out
 
 
 def test_a_series_shows_its_last_step_and_the_first_ranks(
@@ -84,7 +107,11 @@ def test_a_run_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     [
         (["nothing"], "'nothing' does not exist"),
         (["nothing", "--sort", "size"], "--sort is a column"),  # before anything is read
-        (["x.safetensors", "--leading", "0", "--sort", "tail_exponent"], "sort is a column"),
+        (
+            ["x.safetensors", "--leading", "0", "--sort", "tail"],
+            "--sort tail_exponent: it needs all values; leave out --leading",
+        ),
+        (["x.safetensors", "--sort", "change"], "sort is a column"),
         (["x.safetensors", "--revision", "main"], "--revision chooses among those of a model on"),
         (["https://hub/org/model"], "is a URL; pass a path, or a model on the hub as org/model"),
         (["x.safetensors", "--base", "nothing"], "'nothing' does not exist"),
@@ -161,7 +188,7 @@ def test_a_base_without_a_shard_is_a_problem(
     assert ran.err == "rankscope: base: 1 of 2 shards are missing: 2\n"
     rows = {row["matrix"]: row for row in csv.DictReader(io.StringIO(ran.out))}
     assert float(rows["1"]["norm"]) > 0 and rows["0"]["stands_out"] == "not in the base"
-    unknown = {"norm", "effective_rank", "stable_rank", "rank_50", "tail_exponent", "change"}
+    unknown = {"norm", "effective_rank", "stable_rank", "r50", "tail_exponent", "change"}
     assert {rows["0"][column] for column in unknown} == {""}
 
 

@@ -26,7 +26,7 @@ def test_a_row_holds_what_numpy_says(tmp_path: Path) -> None:
         assert row["effective_rank"] == pytest.approx(np.exp(-(p * np.log(p)).sum()))
         assert row["stable_rank"] == pytest.approx((S**2).sum() / S[0] ** 2)
         for share in (50, 90, 99):
-            assert row[f"rank_{share}"] == 1 + (energy < share / 100).sum()
+            assert row[f"r{share}"] == 1 + (energy < share / 100).sum()
         assert row["tail_exponent"] == pytest.approx(float(rs.metrics.tail_exponent(S)))
 
 
@@ -92,7 +92,7 @@ def test_include_and_exclude(tmp_path: Path) -> None:
     assert rs.scan(path, include=["1", "3"]).table().index.tolist() == ["1", "3"]
     scan = rs.scan(path, exclude="0")
     assert scan.table().index.tolist() == ["1", "3"]
-    assert scan.coverage["0.weight"].how == "excluded"
+    assert scan.coverage["0.weight"].status == "excluded"
     with pytest.raises(ValueError, match="pattern 'nothing' matches no matrix"):
         rs.scan(path, include="nothing")
 
@@ -277,7 +277,7 @@ def test_leading_values_are_the_first_of_all(tmp_path: Path) -> None:
         assert other.norm == one.norm
     table, full = part.table(), whole.table()
     assert table.loc["a", "stable_rank"] == pytest.approx(full.loc["a", "stable_rank"])
-    assert table.loc["a", "rank_50"] == full.loc["a", "rank_50"]
+    assert table.loc["a", "r50"] == full.loc["a", "r50"]
     assert np.isnan(table.loc["a", "effective_rank"]) and np.isnan(table.loc["a", "tail_exponent"])
 
 

@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from rankscope.scanning import Scan
 
 # Columns that a narrow terminal does without, the least useful first.
-LEAST = ("kind", "50% in", "90% in", "tail", "99% in", "eff. rank at first", "norm", "shape")
-EXCLUDED = "excluded"  # how the coverage says that the user left a tensor out
+LEAST = ("kind", "r50", "r90", "tail", "r99", "eff. rank at first", "norm", "shape")
 SHORT = {
     "first_rank": "eff. rank at first",
     "effective_rank": "eff. rank",
     "tail_exponent": "tail",
-    **{f"rank_{share}": f"{share}% in" for share in (50, 90, 99)},
 }
+NEED_VALUES = ("effective_rank", "stable_rank", "r50", "r90", "r99", "tail_exponent")
 
 
 @app.command("scan")
@@ -91,6 +90,7 @@ def scan_command(
     from rankscope.store import is_run
 
     _refuse_contradictions(paths, sort, revision, like, json=json, csv=csv)
+    sort = None if sort is None else _column(sort)
     continues = out is not None and is_run(out)
     result = run_scan(
         [f"{path}@{name}" for path in paths for name in revision] if revision else paths,
@@ -107,15 +107,20 @@ def scan_command(
         count = len(result.checkpoints)
         outcome = "continued" if continues else "written"
         typer.echo(f"{out}: run {outcome}, {count} snapshot{'s' * (count != 1)}", err=True)
-    if sort is not None:
-        result.table(sort=sort)  # a wrong column is refused before anything is printed
+    if sort in NEED_VALUES and leading is not None and sort not in result.table():
+        raise ValueError(f"--sort {sort}: it needs all values; leave out --leading")
+    if sort is not None:  # a wrong column is refused before anything is printed
+        (result.table if json or csv else result.last_table)(sort=sort)
     if json:
         typer.echo(_json(result, sort))
     elif csv or like is not None:
         table = _like_weightwatcher(result) if like else result.table(sort=sort).reset_index()
         typer.echo(table.to_csv(index=False), nl=False)
     else:
-        _print(result, sort)
+        left_out = [
+            name for name, given in (("--include", include), ("--exclude", exclude)) if given
+        ]
+        _print(result, sort, left_out_by=" and ".join(left_out))
     warn(result.notes, rest=", which --json lists")
     warn(result.problems, rest=", which --json lists")
     if result.problems:
@@ -138,11 +143,23 @@ def _refuse_contradictions(
         raise ValueError("--json has no meaning beside --csv or --like; give one of them")
     if like and sort:
         raise ValueError("--sort has no meaning beside --like, which keeps the checkpoint's order")
-    if sort is not None and sort not in COLUMNS:
+    if sort is not None and _column(sort) not in COLUMNS:
         raise ValueError(f"--sort is a column, one of {', '.join(COLUMNS)}; got {sort!r}")
     local = next((path for path in paths if Path(path).expanduser().exists()), None)
     if revision and local is not None:
         raise ValueError(f"--revision chooses among those of a model on the hub; {local!r} is here")
+
+
+def _header(column: str) -> str:
+    """Return the words that stand above a column."""
+    return SHORT.get(column, column.replace("_", " "))
+
+
+def _column(name: str) -> str:
+    """Return the column that has `name` as its name or its header."""
+    from rankscope.scanning.results import COLUMNS
+
+    return {_header(column): column for column in COLUMNS}.get(name, name)
 
 
 def _like_weightwatcher(result: "Scan") -> Any:
@@ -172,7 +189,7 @@ def _json(result: "Scan", sort: str | None) -> str:
     )
 
 
-def _print(result: "Scan", sort: str | None) -> None:
+def _print(result: "Scan", sort: str | None, *, left_out_by: str) -> None:
     from rich.console import Console
 
     from rankscope.lab.judging.verdict import Table
@@ -183,14 +200,11 @@ def _print(result: "Scan", sort: str | None) -> None:
     if not table["stands_out"].any():
         table = table.drop(columns="stands_out")
     table["shape"] = table["shape"].str.replace(" ", "")
-    columns = ("matrix", *(SHORT.get(name, name.replace("_", " ")) for name in table.columns))
+    columns = ("matrix", *map(_header, table.columns))
     print_table(Table(columns, tuple(table_rows(table))), title=result.title, least=LEAST)
-    console.print(result.coverage.summary, highlight=False, markup=False)
-    aside = [
-        line
-        for line in result.coverage
-        if line.status in ("not read", "flattened") and line.how != EXCLUDED
-    ]
+    summary = result.coverage.summary.replace(" excluded", f" left out by {left_out_by}")
+    console.print(summary, highlight=False, markup=False)
+    aside = [line for line in result.coverage if line.status in ("not read", "flattened")]
     for line in aside[:10]:
         console.print(f"  {line.tensor}: {line.how}", highlight=False, markup=False)
     if len(aside) > 10:

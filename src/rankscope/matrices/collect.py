@@ -214,4 +214,4 @@ def _without_excluded(line: Covered, readings: Mapping[str, Reading]) -> Covered
         return replace(line, how=how, matrices=remaining)
     if any(reading.parameter == line.tensor for reading in readings.values()):
         return replace(line, how=f"{line.how}; parts only", matrices=())
-    return replace(line, status="not read", how="excluded", matrices=())
+    return replace(line, status="excluded", how="left out by include or exclude", matrices=())

@@ -7,7 +7,7 @@ from typing import Literal
 
 from rankscope.matrices.reading import Reading
 
-Status = Literal["read", "assumed", "flattened", "vector", "tied", "not read"]
+Status = Literal["read", "assumed", "flattened", "vector", "tied", "not read", "excluded"]
 
 
 @dataclass(frozen=True)

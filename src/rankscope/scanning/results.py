@@ -15,7 +15,7 @@ from rankscope.scanning.outstanding import remarks
 ENERGIES = (50, 90, 99)
 COLUMNS = (
     *("step", "kind", "shape", "norm", "first_rank", "effective_rank", "stable_rank"),
-    *(f"rank_{share}" for share in ENERGIES),
+    *(f"r{share}" for share in ENERGIES),
     *("tail_exponent", "change", "stands_out"),
 )
 
@@ -112,8 +112,8 @@ class Scan:
     def table(self, *, sort: str | None = None) -> pd.DataFrame:
         """Return one row per matrix, and per step of a series.
 
-        The columns are step (of a series), kind, shape, norm, effective_rank, stable_rank, rank_50,
-        rank_90 and rank_99 (directions that hold these shares of the energy), tail_exponent and
+        The columns are step (of a series), kind, shape, norm, effective_rank, stable_rank, r50,
+        r90 and r99 (directions that hold these shares of the energy), tail_exponent and
         stands_out. With a base they describe the change W - W0, and change is |W - W0| / |W|.
 
         sort: a column to sort by, largest first.
@@ -160,7 +160,7 @@ def numbers(matrix: MatrixScan) -> dict[str, float]:
     row["effective_rank"] = float(metrics.effective_rank(S)) if whole else np.nan
     row["stable_rank"] = (norm / S[0]) ** 2 if len(S) and S[0] > 0 else np.nan
     for share in ENERGIES:
-        row[f"rank_{share}"] = float(metrics.energy_rank(S, share / 100, norm=norm))
+        row[f"r{share}"] = float(metrics.energy_rank(S, share / 100, norm=norm))
     row["tail_exponent"] = float(metrics.tail_exponent(S)) if whole else np.nan
     row["change"] = matrix.change_norm / matrix.norm if matrix.norm else np.nan
     return row

@@ -229,5 +229,5 @@ def _require(device: torch.device) -> None:
 def _why(matrices: Views) -> str:
     """Say why a checkpoint has no matrices, by the first tensor that is not read."""
     lines = [line for line in matrices.coverage if not line.matrices]
-    lines.sort(key=lambda line: line.status != "not read")
+    lines.sort(key=lambda line: line.status not in ("not read", "excluded"))
     return f"{lines[0].tensor}: {lines[0].how}" if lines else "no tensor has two axes"
