@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -69,6 +69,23 @@ def test_a_probe_sees_the_weights_of_its_snapshot(
 def test_directions_of_an_unknown_matrix(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="directions are asked of 'fc', which is not among"):
         rs.Tracker(model(), tmp_path / "run", probe=Energy({"fc": 2}))
+
+
+def test_a_plain_function_is_a_probe_without_directions(tmp_path: Path) -> None:
+    net = model()
+    seen: list[dict[str, Any]] = []
+
+    def first_entry(tensors: Any, directions: Any) -> dict[str, Any]:
+        seen.append(dict(directions))
+        return {"first_entry": tensors["0.weight"][0, 0]}
+
+    with rs.Tracker(net, tmp_path / "run", schedule=1, probe=first_entry, strict=True) as tracker:
+        tracker.observe(0)
+    assert seen == [{}]
+    stored = float(rs.open(tmp_path / "run").first_entry[0])
+    assert stored == net.state_dict()["0.weight"][0, 0].item()
+    with pytest.raises(ValueError, match="probe: expected a function of tensors and directions"):
+        rs.Tracker(net, tmp_path / "other", probe=3)  # type: ignore[arg-type]
 
 
 def test_a_failing_probe_lets_training_go_on(tmp_path: Path) -> None:

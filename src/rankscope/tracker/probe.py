@@ -1,9 +1,13 @@
 """Probes measure more at a snapshot: a loss, an accuracy, a truncated network."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Protocol, SupportsFloat, runtime_checkable
 
 from torch import Tensor
+
+Tensors = Mapping[str, Tensor]
+ProbeFunction = Callable[[Tensors, Tensors], Mapping[str, SupportsFloat]]
 
 
 @runtime_checkable
@@ -22,3 +26,25 @@ class Probe(Protocol):
     def __call__(
         self, tensors: Mapping[str, Tensor], directions: Mapping[str, Tensor]
     ) -> Mapping[str, SupportsFloat]: ...
+
+
+@dataclass(frozen=True)
+class FunctionProbe:
+    """A probe of a plain function, which asks for no directions."""
+
+    function: ProbeFunction
+    directions: Mapping[str, int] = field(default_factory=dict)
+
+    def __call__(self, tensors: Tensors, directions: Tensors) -> Mapping[str, SupportsFloat]:
+        return self.function(tensors, directions)
+
+
+def as_probe(given: Probe | ProbeFunction | None) -> Probe | None:
+    """Return the probe that a user gave; a plain function becomes one."""
+    if given is None or isinstance(given, Probe):
+        return given
+    if not callable(given):
+        raise ValueError(
+            f"probe: expected a function of tensors and directions, got {type(given).__name__}"
+        )
+    return FunctionProbe(given)

@@ -32,7 +32,7 @@ from rankscope.tracker.gauging import checked_measures
 from rankscope.tracker.handover import Handover
 from rankscope.tracker.notices import Notices
 from rankscope.tracker.open_trackers import remember
-from rankscope.tracker.probe import Probe
+from rankscope.tracker.probe import Probe, ProbeFunction, as_probe
 from rankscope.tracker.recorder import Recorder, RunOptions
 from rankscope.tracker.reference import Reference
 from rankscope.tracker.scalars import Scalars
@@ -120,7 +120,7 @@ class Tracker:
         spectrum: int | Literal["auto", "full"] = "auto",
         every_step: str | Sequence[str] = (),
         example: Any = None,
-        probe: Probe | None = None,
+        probe: Probe | ProbeFunction | None = None,
         sinks: Sink | Sequence[Sink] = (),
         measure: Measure | Sequence[Measure] = (),
         when_full: Literal["block", "skip"] = "block",
@@ -145,6 +145,7 @@ class Tracker:
         self._sinks = Sinks(self.path, sinks)
         self._steps = StepCounter(self._notices)
         measures = checked_measures(measure)
+        probe = as_probe(probe)
         wish = wish_of(share, probe, measures)
         together = act_together(model, measures, share)
         self._state = State(self.path, strict=strict, sharded=together)
