@@ -329,6 +329,12 @@ def test_show_asks_for_one_run_and_speaks_of_options(
     assert (ran.code, ran.out) == (2, "")
     assert f"{tmp_path} is a folder of runs; name one, such as {tmp_path / 'first'}" in ran.err
     assert f"rankscope view {tmp_path}" in ran.err and "rankscope report" in ran.err
+    above = tmp_path / "archive"
+    run = above / "vgg" / "decay-0" / "seed-0.zarr.zip"
+    run.parent.mkdir(parents=True)
+    run.touch()
+    ran = Ran(monkeypatch, capsys, "show", str(above))
+    assert ran.code == 2 and f"{above} is a folder of runs; name one, such as {run}" in ran.err
     torch.save(net.state_dict(), tmp_path / "model.pt")
     reference = str(tmp_path / "model.pt")
     ran = Ran(monkeypatch, capsys, "show", str(tmp_path / "first"), "--base", reference)

@@ -1,5 +1,7 @@
 """One look at a network: nothing twice, nothing unbounded, nothing dependent on portions."""
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -85,3 +87,13 @@ def test_leading_values_come_from_the_solver_that_takes_less(
     for row, layer in enumerate(model):
         S = torch.linalg.svdvals(layer.weight.detach().double())
         np.testing.assert_allclose(measured.values["leading_values"][row], S[:16], rtol=2e-3)
+
+
+def test_pairs_that_are_a_word_are_refused_with_what_is_expected() -> None:
+    # In a process of its own, where no annotation is checked before our own message.
+    code = (
+        "import torch; from rankscope import snapshot; from rankscope.matrices import views; "
+        "snapshot.plan(views(torch.nn.Linear(4, 4)), pairs='all', products=False)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "pairs is 'all', expected Pair objects; discover_pairs(model, inputs)" in ran.stderr

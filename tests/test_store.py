@@ -242,7 +242,7 @@ def test_mistakes_are_named_and_change_nothing(tmp_path: Path, message: str) -> 
 def test_a_used_path_is_refused(tmp_path: Path) -> None:
     with create(tmp_path / "run") as writer:
         append(writer, 0)
-    with pytest.raises(ValueError, match="already holds a run of 1 steps; pass resume=True"):
+    with pytest.raises(ValueError, match="already holds a run of 1 snapshot, up to step 0; pass"):
         create(tmp_path / "run")
     (tmp_path / "other").mkdir()
     create(tmp_path / "other").close()  # an empty folder is free

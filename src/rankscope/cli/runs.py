@@ -32,10 +32,10 @@ def show(
     if is_run(path):
         if base is not None:
             raise ValueError(f"{path} is a run and has a reference of its own; leave --base out")
-    elif path.is_dir() and (runs := [p for p in sorted(path.iterdir()) if is_run(p)]):
+    elif path.is_dir() and (run := _first_run(path)):
         raise ValueError(
-            f"{path} is a folder of runs; name one, such as {runs[0]}, or type "
-            f"rankscope view {path} or rankscope report {runs[0]}"
+            f"{path} is a folder of runs; name one, such as {run}, or type "
+            f"rankscope view {path} or rankscope report {run}"
         )
     table = summary(path, reference=base, sort=sort)
     if json:
@@ -54,6 +54,18 @@ def show(
     print_table(content, title=str(path), least=("kind", "tail exponent", "shape"))
     for fact in run_facts(open_run(path)) if is_run(path) else ():
         console.print(fact, highlight=False, markup=False)
+
+
+def _first_run(folder: Path) -> Path | None:
+    """Return the first run in a folder, or in folders that hold nothing but folders."""
+    from rankscope.store import is_run
+
+    children = sorted(folder.iterdir())
+    if run := next((child for child in children if is_run(child)), None):
+        return run
+    if not all(child.is_dir() and not child.is_symlink() for child in children):
+        return None
+    return next((run for child in children if (run := _first_run(child))), None)
 
 
 @app.command()

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from rankscope.gates import StopIf, Stopped
+from rankscope.store.creation import RunExists
 from rankscope.store.names import can_name_scalar
 from rankscope.tracker import Tracker
 from rankscope.tracker.distributed import agreed, several
@@ -70,7 +71,10 @@ class Following:
         except (ValueError, TypeError) as mistake:
             if not self._forgiving:
                 raise
-            self._warn(f"does not track this training: {mistake}")
+            # No code of the user's can pass resume or overwrite.
+            advised = isinstance(mistake, RunExists)
+            reason = f"{mistake.found}; choose another path" if advised else str(mistake)
+            self._warn(f"does not track this training: {reason}")
         except Exception as failure:
             self._warn(f"does not track this training: {type(failure).__name__}: {failure}")
 

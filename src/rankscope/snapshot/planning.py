@@ -85,12 +85,12 @@ def plan(
 
 
 def _check_pairs(pairs: Sequence[Pair], readings: Mapping[str, Reading]) -> None:
+    expected = "expected Pair objects; discover_pairs(model, inputs) finds them, and Pair makes one"
+    if isinstance(pairs, str):
+        raise ValueError(f"pairs is {pairs!r}, {expected}")
     for pair in pairs:
         if not isinstance(pair, Pair):
-            raise ValueError(
-                f"pairs holds {pair!r}, expected Pair objects; discover_pairs(model, inputs) finds "
-                "them, and rankscope.Pair makes one"
-            )
+            raise ValueError(f"pairs holds {pair!r}, {expected}")
         for name in (pair.earlier, pair.later):
             if name not in readings:
                 raise ValueError(

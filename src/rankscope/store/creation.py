@@ -1,5 +1,6 @@
 """Creation of a run, written whole under another name and then renamed; checks on resuming."""
 
+import contextlib
 import shutil
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,10 +12,23 @@ from rankscope.store.chunk import Damage
 from rankscope.store.exchange import put_folder
 from rankscope.store.files import ROOT, replace_file, sync_folder, write_own_metadata
 from rankscope.store.layout import Contents, Layout, Variable
+from rankscope.store.lock import refuse_while_written
 from rankscope.store.metadata import ROOT_BYTES, Json
 from rankscope.store.names import OTHER_NAMES
 from rankscope.store.source import Folder
 from rankscope.store.stored_run import StoredRun, damaged
+
+
+class RunExists(ValueError):
+    """A run is in the way of a new one. found: what there is."""
+
+    def __init__(self, found: str) -> None:
+        super().__init__(
+            f"{found}; pass resume=True to go on, overwrite=True to begin anew, or choose another "
+            "path"
+        )
+        self.found = found
+
 
 Coordinates = Mapping[str, tuple[tuple[str, ...], np.ndarray]]
 
@@ -81,13 +95,22 @@ def refuse_what_is_there(path: Path, *, overwrite: bool) -> None:
         if overwrite:
             _refuse_to_remove_others(path, contents)
             return
-        count = contents.lengths[contents.axes[0]] if contents.axes else 0
-        raise ValueError(
-            f"{path} already holds a run of {count} steps; "
-            "pass resume=True to go on, overwrite=True to begin anew, or choose another path"
-        )
+        refuse_while_written(path)
+        raise RunExists(f"{path} already holds a run of {_extent(path, contents)}")
     if path.is_file() or (path.is_dir() and any(path.iterdir())):
         raise ValueError(f"{path} exists and is not a run; choose another path")
+
+
+def _extent(path: Path, contents: Contents) -> str:
+    """Return the number of snapshots, and the last one's step."""
+    axis = contents.axes[0] if contents.axes else ""
+    count = contents.lengths.get(axis, 0)
+    extent = f"{count} snapshot{'s' * (count != 1)}"
+    if count:
+        with contextlib.suppress(ValueError):  # a damaged run is there all the same
+            last = StoredRun.at(Folder(path)).read(axis)[-1]
+            extent += f", up to {axis} {last:g}"
+    return extent
 
 
 def _refuse_to_remove_others(path: Path, contents: Contents) -> None:

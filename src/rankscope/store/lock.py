@@ -93,6 +93,13 @@ def lock_path(run: Path) -> Path:
     return run.with_name(f".{run.name}.lock")
 
 
+def refuse_while_written(run: Path) -> None:
+    """Raise ValueError while a writer holds the lock of `run`."""
+    if lock_path(run).exists():
+        with contextlib.suppress(OSError):  # a folder that cannot be written has no writer
+            Lock.take(run).release()
+
+
 def wait_until_free(run: Path, *, seconds: float) -> None:
     """Wait until nobody writes `run`, at most for `seconds`.
 
@@ -186,4 +193,4 @@ def _refusal(run: Path, path: Path) -> str:
         writer = "another process"
     if any(lock.path == path for lock in _held):
         writer = "this process"
-    return f"{run} is being written by {writer}; close that writer or choose another path"
+    return f"{run} is being written by {writer}; close that tracker or scan, or choose another path"

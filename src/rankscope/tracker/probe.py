@@ -43,8 +43,4 @@ def as_probe(given: Probe | ProbeFunction | None) -> Probe | None:
     """Return the probe that a user gave; a plain function becomes one."""
     if given is None or isinstance(given, Probe):
         return given
-    if not callable(given):
-        raise ValueError(
-            f"probe: expected a function of tensors and directions, got {type(given).__name__}"
-        )
     return FunctionProbe(given)

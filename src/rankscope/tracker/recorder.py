@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from rankscope import snapshot
+from rankscope.snapshot.planning import change_name
 from rankscope.store import Writer
 from rankscope.tracker.buffers import Buffer, Handoff
 from rankscope.tracker.contributor import CollectingMeasurer
@@ -74,7 +75,7 @@ class Recorder:
         self._first_is_reference = not len(writer.steps)
         self._resumed_at: int | None = None  # until the first snapshot after it
         self._failed_matrices: set[str] = set()
-        self._unreported: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self._unreported: queue.SimpleQueue[tuple[int, str]] = queue.SimpleQueue()
         self._stream = OwnStream()
         self._buffers = options.buffers
         self.cost = Cost()
@@ -142,18 +143,22 @@ class Recorder:
             bytes=self._buffers * bytes_of(buffer.tensors) + bytes_of(reference),
         )
         for name in measured.failed:
-            if name not in self._failed_matrices:
-                self._failed_matrices.add(name)
-                self._unreported.put(name)
+            matrix = name.removeprefix(change_name(""))
+            if matrix not in self._failed_matrices:
+                self._failed_matrices.add(matrix)
+                self._unreported.put((step, matrix))
 
     def new_failures(self) -> str:
         """Return a warning of what fails for the first time, or "" if there is nothing."""
         messages = self._gauges.new_messages()
-        names = [self._unreported.get() for _ in range(self._unreported.qsize())]
-        if names:
+        failures = [self._unreported.get() for _ in range(self._unreported.qsize())]
+        if failures:
+            names = [name for _, name in failures]
+            which, their = ("matrices", "their") if len(names) > 1 else ("matrix", "its")
             messages.append(
-                f"rankscope: {len(names)} matrices cannot be decomposed, their spectra are NaN: "
-                f"{listed(names)}; look for NaN or Inf in these weights"
+                f"rankscope: at step {failures[0][0]} of {self._writer.path}, {which} "
+                f"{listed(names)} cannot be decomposed, so {their} spectra are NaN; look for NaN "
+                "or Inf in the weights"
             )
         return "\n".join(messages)
 
