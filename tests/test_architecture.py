@@ -59,7 +59,7 @@ MAY_IMPORT = {
         "ray_connection",
     },
     "sinks": {"accessor", "figures", "store"},
-    "figures": set(),
+    "figures": {"plain_names"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)
 # Of the laboratory the viewer reads verdicts, for one view.

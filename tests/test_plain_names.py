@@ -19,6 +19,7 @@ def labels(*names: str) -> list[str]:
         ("lstm.l1.ih", "input, layer 2"),
         ("lstm.l1.reverse.hh", "recurrent, backward, layer 2"),
         ("layers.2", "layer 3"),
+        ("2", "matrix 2"),
         ("layers.2.weight", "layer 3"),
         ("embedding", "embedding"),
         ("head", "output"),

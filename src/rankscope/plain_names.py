@@ -1,6 +1,7 @@
 """Plain names of matrices: "blocks.3.attention.q" is "queries, layer 4".
 
-Layers and heads are counted from 1. Names that no rule knows stay as they are.
+Layers and heads are counted from 1; a bare number keeps its own count: "0" is
+"matrix 0". Names that no rule knows stay as they are.
 """
 
 import re
@@ -70,6 +71,11 @@ def plain_names(names: Sequence[str]) -> list[PlainName]:
     ]
 
 
+def plain_title(name: str) -> str:
+    """Return "matrix 0" for the bare number that a matrix of nn.Sequential has, else the name."""
+    return f"matrix {name}" if name.isdecimal() else name
+
+
 def plain_pairs(earlier: Sequence[str], later: Sequence[str]) -> list[PlainName]:
     """Return the words for each pair of matrices."""
     both = plain_names([*earlier, *later])
@@ -98,6 +104,8 @@ def _block(name: str) -> str:
 
 
 def _plain(name: str, block: str, depth: int, *, several: bool) -> PlainName:
+    if name.isdecimal():
+        return PlainName(plain_title(name), "matrix", plain_title(name), depth, None)
     if not block:
         return _without_layer(name, depth)
     parts = name[len(block) :].strip(".").split(".")

@@ -72,6 +72,8 @@ def test_each_singular_value_is_a_line_over_the_steps() -> None:
     flat = np.where(np.arange(7) == 3, np.nan, 1.0)
     np.testing.assert_array_equal(lines, [flat, flat, grow, grow])
     assert axes.get_title() == "fc1"
+    numbered = run().assign_coords(matrix=list(map(str, range(run().sizes["matrix"]))))
+    assert singular_values_over_time(numbered, "0").axes[0].get_title() == "matrix 0"
     assert axes.get_ylabel() == "singular value"
     assert bar.get_ylabel() == "index (1 = largest)"
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), STEPS)

@@ -181,9 +181,7 @@ def test_a_matrix_that_is_not_finite_is_nan_and_named(tmp_path) -> None:
         model[0].weight[3, 4] = float("nan")
     tracker = rs.Tracker(model, tmp_path / "run", spectrum=6, schedule=1)
     tracker.observe(0)
-    with pytest.warns(
-        RuntimeWarning, match=r"at step 0 of .*run, matrix '0' cannot be decomposed, so its spectra"
-    ):
+    with pytest.warns(RuntimeWarning, match=r"at step 0 of .*run, matrix '0' cannot be"):
         tracker.close()
     ds = rs.open(tmp_path / "run")
     assert ds["leading_values"][0, 0].isnull().all() and ds["leading_remainder"][0, 0].isnull()

@@ -20,6 +20,7 @@ from rankscope.figures.over_time import (
 )
 from rankscope.figures.style import COLOURS
 from rankscope.figures.time_axis import TrainingTime
+from rankscope.plain_names import plain_title
 
 
 def singular_values_over_time(ds: xr.Dataset, matrix: str) -> Figure:
@@ -107,7 +108,7 @@ def draw_singular_values(axes: Axes, ds: xr.Dataset, matrix: str) -> None:
     ds = with_spectra(ds)
     values = select(ds, "matrix", matrix).rankscope.largest().expand_dims("seed")
     draw_shades(axes, draw_spectrum(axes, values, times_of(ds)))
-    axes.set(title=matrix, ylabel="singular value")
+    axes.set(title=plain_title(matrix), ylabel="singular value")
 
 
 def draw_effective_rank(axes: Axes, ds: xr.Dataset) -> None:

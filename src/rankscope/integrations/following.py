@@ -71,9 +71,9 @@ class Following:
         except (ValueError, TypeError) as mistake:
             if not self._forgiving:
                 raise
-            # No code of the user's can pass resume or overwrite.
-            advised = isinstance(mistake, RunExists)
-            reason = f"{mistake.found}; choose another path" if advised else str(mistake)
+            reason = str(mistake)
+            if isinstance(mistake, RunExists):  # nobody can pass resume or overwrite
+                reason = f"{mistake.found}; choose another path"
             self._warn(f"does not track this training: {reason}")
         except Exception as failure:
             self._warn(f"does not track this training: {type(failure).__name__}: {failure}")

@@ -156,9 +156,9 @@ def report_on_runs(paths: Sequence[Path], page: Path | None, *, command: str) ->
 
 
 def short_titles(paths: Sequence[Path]) -> list[str]:
-    """Return the last parts of the paths, as many as tell them apart."""
+    """Return the last parts of the paths, as many as tell them apart; of one path two."""
     parts = [path.expanduser().resolve().parts for path in paths]
-    for count in range(1, max(map(len, parts)) + 1):
+    for count in range(2 if len(paths) == 1 else 1, max(map(len, parts)) + 1):
         titles = ["/".join(part[-count:]) for part in parts]
         if len(set(titles)) == len(titles):
             return titles

@@ -29,7 +29,7 @@ def tracked(path: Path) -> Path:
 def test_a_page_shows_ranks_heads_alignments_and_tables(tmp_path: Path) -> None:
     ds = rs.open(tracked(tmp_path / "<first>"))
     text = write_run_page({"<first>": ds}, tmp_path / "page.html", command="make").read_text()
-    assert text.count("<img ") == 6 and "<h1>&lt;first&gt;</h1>" in text
+    assert text.count("<img ") == 6 and "<h1>Run &lt;first&gt;</h1>" in text
     for words in (
         "What moved most",
         "All matrices at the last snapshot",
@@ -38,6 +38,7 @@ def test_a_page_shows_ranks_heads_alignments_and_tables(tmp_path: Path) -> None:
     ):
         assert words in text
     assert "Side by side" not in text and "out x in" in text
+    assert "Singular values of matrix 1, whose" in text
 
 
 def test_several_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -50,6 +51,7 @@ def test_several_runs_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture
 
 def test_titles_tell_runs_apart() -> None:
     assert short_titles([Path("/x/a"), Path("/x/b")]) == ["a", "b"]
+    assert short_titles([Path("/x/runs/first")]) == ["runs/first"]
     with pytest.raises(ValueError, match="twice"):
         short_titles([Path("/x/a"), Path("/x/a")])
 

@@ -15,6 +15,7 @@ from rankscope import figures
 from rankscope.lab.judging.verdict import Cell, Table
 from rankscope.lab.reporting.html import document, image_html, list_html, table_html
 from rankscope.lab.reporting.numbers import duration, number
+from rankscope.plain_names import plain_title
 from rankscope.store.files import replace_file
 from rankscope.tables import movement, summary
 from rankscope.view.overview import STYLE, overview_frame, page_script
@@ -26,7 +27,7 @@ SINGLE_PAIR = 3  # pairs up to which each has a figure of its own
 
 def write_run_page(runs: Mapping[str, xr.Dataset], path: Path, *, command: str) -> Path:
     """Write the report on some runs, by title, and return its path."""
-    title = " and ".join(runs)
+    title = f"{'Run' if len(runs) == 1 else 'Runs'} {' and '.join(runs)}"
     body = [f"<h1>{escape(title)}</h1>"]
     if len(runs) > 1:
         body += ["<h2>Side by side</h2>", *_comparison(runs)]
@@ -103,7 +104,7 @@ def _run(ds: xr.Dataset) -> Iterator[str]:
     yield list_html(run_facts(ds), "seen")
     yield _picture(
         figures.singular_values_over_time(ds, first),
-        f"Singular values of {first}, whose {rank} moved most.",
+        f"Singular values of {plain_title(first)}, whose {rank} moved most.",
     )
     if ds.sizes.get("product"):
         yield _picture(
