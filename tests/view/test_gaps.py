@@ -1,5 +1,6 @@
 """Values that are missing: what is not stored is told from what is not a number, and from zero."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -171,3 +172,96 @@ def test_a_scalar_that_is_logged_seldom_is_drawn(site: Watched, run: str, tmp_pa
     picture = exported(site, "scalars", "SVG", tmp_path).decode()
     assert picture.count("<circle") == 5  # steps 0, 8, ... 32, each without neighbours
     assert 'stroke-dasharray="2 4"' in picture
+
+
+STORED_COLUMNS = """async ([columns, places]) => {
+  const { storedColumns } = await import('/static/data/frame.js');
+  const values = new Uint8Array(columns), x = Float64Array.from(values, (_, i) => 10 * i);
+  for (const place of places) values[place] = 7;
+  values.shape = [1, columns];
+  const { arrays, times } = storedColumns({ meta: {}, arrays: { values, x } });
+  return [arrays.x.map((at) => at / 10), arrays.values, times.times].map((one) => Array.from(one));
+}"""
+
+
+@pytest.mark.parametrize(
+    ("columns", "places", "shown"),
+    [
+        (47, [0, 46], [0, 1, 45, 46]),  # both ends alone: a gap between them
+        (47, [0], [0, 1, 46]),
+        (30, [0, 2, 4, 20], [0, 2, 4, 5, 19, 20, 21, 29]),
+        (96, range(0, 96, 8), range(0, 96, 8)),  # even samples fill the picture
+        (5, [0, 2, 4], [0, 2, 4]),
+    ],
+)
+def test_a_stored_column_fills_no_wide_gap(
+    site: Watched, columns: int, places: list[int], shown: list[int]
+) -> None:
+    places = list(places)
+    x, values, times = site.page.evaluate(STORED_COLUMNS, [columns, places])
+    assert x == list(shown)
+    assert [at for at, value in zip(x, values, strict=True) if value] == places
+    assert times == [10 * place for place in places]
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        (
+            {"stored": 2, "columns": 47, "times": [0, 15423]},
+            "2 of 47 snapshots (steps 0 and 15,423)",
+        ),
+        ({"stored": 1, "columns": 47, "times": [9]}, "1 of 47 snapshots (step 9)"),
+        ({"stored": 3, "columns": 9, "times": [0, 1, 2]}, "3 of 9 snapshots (steps 0, 1 and 2)"),
+        ({"stored": 4, "columns": 9, "times": [0, 1, 2, 3]}, "4 of 9 snapshots"),
+        ({"stored": 9, "columns": 9}, ""),
+        ({}, ""),
+    ],
+)
+def test_words_say_how_seldom_an_array_is_stored(
+    site: Watched, times: dict[str, Any], words: str
+) -> None:
+    script = "async (times) => (await import('/static/data/format.js')).storedWords(times, 'step')"
+    assert site.page.evaluate(script, times) == (f"stored at {words}" if words else "")
+
+
+def test_a_course_that_nobody_measured_is_not_drawn(browser: Any, tmp_path: Path) -> None:
+    ends, pair = (STEPS[0], STEPS[-1]), NAMES[1]
+    with create(tmp_path / "ends") as writer:
+        for step in STEPS:
+            values = snapshot(step)
+            if step not in ends:
+                for name in ("singular_values", "alignment", "alignment_background"):
+                    values[name] = np.full_like(values[name], NAN)
+            writer.append(step, values, scalars={"loss": 1.0})
+    words = f"stored at 2 of 40 snapshots (steps 0 and {STEPS[-1]})"
+    with serving(tmp_path) as server, watched(browser, address(server)) as site:
+        run = server.key("ends")
+        for view, panels in (
+            ("depth", ("heat",)),
+            ("alignment", ("heat", "diagonal", "mean")),
+            ("matrix", ("image", "percentiles", "metric")),
+        ):
+            page = site.go(
+                view=view, run=run, matrix=pair, of="singular_values", metric="stable_rank"
+            )
+            site.settled()
+            for panel in panels:
+                assert words in page.locator(f'[data-panel="{panel}"] .note').inner_text(), panel
+        page = site.go(view="depth", run=run, of="singular_values", metric="stable_rank")
+        site.settled()
+        assert "not stored" in legend(site, "heat")
+        picture = page.locator('[data-panel="heat"] canvas').first
+        box = picture.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 40)
+        tip = page.locator('[data-panel="heat"] .tip').inner_text()
+        assert "not stored" in tip
+        assert not re.search(r"step\s*(0|1|38|39)$", tip)  # the cursor's, not of a stored one
+        page = site.go(view="moved", run=run, of="singular_values", metric="stable_rank")
+        site.settled()
+        page.get_by_text(words).wait_for()
+        line = page.locator("tbody .spark path").first.get_attribute("d")
+        assert line.count("M") == 2 and "L" not in line
+        page = site.go(view="matrix", run=run, matrix=pair, at="20", of="singular_values")
+        site.settled()  # the spectrum beside the picture is that of the nearest snapshot
+        assert "step 39" in exported(site, "spectrum", "SVG", tmp_path).decode()

@@ -81,6 +81,8 @@ def ranking(
 
     return {
         "x": x[thin],
+        "stored": len(x),
+        "columns": len(times),
         "rows": [entry(place) for place in order[:limit].tolist()],
         "kinds": [
             {"kind": group["key"][0], "label": group["key"][0], **_without_key(group)}

@@ -50,12 +50,8 @@ def overview_frame(ds: xr.Dataset, *, of: str | None = None, metric: str | None 
         pass
     known = Values(*table.column(quantity.metric).at(positions))
     rows = opened.whole(quantity.axis)
-    # A run may store its spectra at some of its snapshots only.
-    times = known.stored[:, rows].any(axis=1)
-    times |= not times.any()
-    cells, stored, columns = known.values[times][:, rows], known.stored[times], positions[times]
-    stored = stored[:, rows]
-    moved = ranking(opened, quantity, rows, columns, cells, stored, POINTS, MOVED)
+    cells, stored = known.values[:, rows], known.stored[:, rows]
+    moved = ranking(opened, quantity, rows, positions, cells, stored, POINTS, MOVED)
     rows, cells, stored = rows[:ROWS], cells[:, :ROWS], stored[:, :ROWS]
     scale = Scale.of(cells, quantity.colour_kind(cells))
     scalars = _scalars(opened)
@@ -63,7 +59,6 @@ def overview_frame(ds: xr.Dataset, *, of: str | None = None, metric: str | None 
     described = opened.rows_of(quantity.axis)
     arrays = {
         "heat": scale.bytes_of(cells.T, stored.T),
-        "heat_x": opened.x[columns].astype(np.float64),
         "x": opened.x[positions].astype(np.float64),
         "positions": positions.astype(np.int32),
         "rows": rows.astype(np.int32),

@@ -1,7 +1,7 @@
 /** The overview in a notebook cell: scalars, a heat map and what moved, from one frame. */
 
-import { decode } from "./data/frame.js";
-import { orNotStored, short, when } from "./data/format.js";
+import { decode, storedColumns } from "./data/frame.js";
+import { orNotStored, short, storedWords, when } from "./data/format.js";
 import { drawHeat, fieldOf, layoutRows, rowAt } from "./draw/heat.js";
 import { drawLegend } from "./draw/legend.js";
 import { drawLines } from "./draw/lines.js";
@@ -53,21 +53,20 @@ function themeOf(model, place) {
 function prepared(view) {
   const { buffer, byteOffset, byteLength } = view;
   const { meta, arrays } = decode(buffer.slice(byteOffset, byteOffset + byteLength));
-  const { x, positions, heat, heat_x: heatX } = arrays;
-  const shape = heat.shape ?? [meta.rows_info.length, heatX.length];
-  const values = Object.assign(heat, { shape });
+  const { x, positions, heat: values } = arrays;
+  const { times, ...stored } = storedColumns({ meta, arrays: { values, x } });
   const scale = timeScale({ x, positions, kind: "snapshots", from: null, to: null });
   const names = meta.scalar_names ?? [];
   const scalars = names.map((label, i) => ({ label, x, y: arrays.scalars.subarray(i * x.length, (i + 1) * x.length) }));
-  return { meta, x, heatX, scale, field: fieldOf({ meta, arrays: { values } }), rows: meta.rows_info, scalars: scalars.slice(0, MOST_SCALARS) };
+  return { meta, x, times, heatX: stored.arrays.x, scale, field: fieldOf(stored), rows: meta.rows_info, scalars: scalars.slice(0, MOST_SCALARS) };
 }
 
 function drawAll(root, data, colours) {
   root.replaceChildren();
   const width = Math.max(320, Math.floor((root.clientWidth || 720) - 2 * PADDING));
-  const { meta, x, heatX, scale, field, rows } = data;
+  const { meta, x, times, heatX, scale, field, rows } = data;
   element("div", "rankscope-title", root, meta.title);
-  element("div", "rankscope-note", root, `${meta.metric_label}, ${meta.along} ${when(x[0])} to ${when(x[x.length - 1])}`);
+  element("div", "rankscope-note", root, [`${meta.metric_label}, ${meta.along} ${when(x[0])} to ${when(x[x.length - 1])}`, storedWords(times, meta.along)].filter(Boolean).join(" · "));
   const left = width < WIDE ? NARROW : GUTTER;
   const plotWidth = width - left - RIGHT;
   if (data.scalars.length) {
@@ -89,8 +88,9 @@ function drawAll(root, data, colours) {
     const row = rowAt(layout, event.offsetY - plot.y);
     const share = (event.offsetX - plot.x) / plot.width;
     if (row < 0 || share < 0 || share > 1) return;
-    const i = nearest(heatX, scale.fromUnit(share));
-    readout.textContent = `${rows[row].label} · ${meta.along} ${when(heatX[i])} · ${orNotStored(field.value(row, i))}`;
+    const at = scale.fromUnit(share), i = nearest(heatX, at), value = field.value(row, i);
+    const shown = value === undefined ? x[nearest(x, at)] : heatX[i];
+    readout.textContent = `${rows[row].label} · ${meta.along} ${when(shown)} · ${orNotStored(value)}`;
   });
   listMoved(root, meta);
 }

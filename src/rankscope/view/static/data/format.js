@@ -24,6 +24,21 @@ export function short(value) {
 /** Format a value of a run, which may be missing. */
 export const orNotStored = (value) => (value === undefined ? "not stored" : short(value));
 
+const FEW = 3; // times that are listed
+
+/**
+ * Say at how many of the snapshots an array is stored: "stored at 2 of 47 snapshots (steps 0 and 90)".
+ *
+ * times: those at which it is, where all are known. "" stands for an array that is stored everywhere.
+ */
+export function storedWords({ stored, columns, times = [] }, along) {
+  if (!stored || stored === columns) return "";
+  const words = Array.from(times, when);
+  const ends = [words.slice(0, -1).join(", "), words[words.length - 1]].filter(Boolean).join(" and ");
+  const listed = words.length === stored && stored <= FEW ? ` (${along}${stored > 1 ? "s" : ""} ${ends})` : "";
+  return `stored at ${count(stored)} of ${plural(columns, "snapshot")}${listed}`;
+}
+
 /** Format the tick of an axis, without digits that say nothing. */
 export function tick(value) {
   const text = short(value);

@@ -22,24 +22,42 @@ export function decode(buffer) {
   return { meta, arrays };
 }
 
+const WIDE = 1 / 12; // of all columns: the distance of stored ones above which a gap stays between them
+
 /**
- * Return a frame without the columns at which nothing is stored.
+ * Return a frame without the columns at which nothing is stored, but with the wide gaps.
  *
- * A run may store its spectra at some of its snapshots only. The arrays over columns lose the same.
- * `stored` says which cells or columns are stored; without it all are.
+ * A run may store its spectra at some of its snapshots only. A gap that is wide keeps its first and
+ * its last column, so that no stored column fills it. The arrays over columns lose the same. `stored`
+ * says which cells or columns are stored; without it all are. The result's `times` are
+ * {stored, columns, times}: how many columns are stored, how many there are, and the stored ones.
  */
 export function storedColumns(frame) {
   const { meta, arrays } = frame;
-  const { values, stored } = arrays;
+  const { values, stored, x } = arrays;
   const isStored = values instanceof Uint8Array ? (i) => values[i] !== NOT_STORED : stored && ((i) => stored[i] === 1);
   if (!isStored || meta.complete === false) return frame;
-  return withColumns(frame, arrays.x.length, (stored ?? values).length, isStored);
+  const places = columnsWith(x.length, (stored ?? values).length, isStored);
+  const times = { stored: places.length, columns: x.length, times: Float64Array.from(places, (place) => x[place]) };
+  return { ...withColumns(frame, x.length, withGaps(places, x.length)), times };
+}
+
+/** Return the stored columns with both ends of every wide gap between, before and after them. */
+function withGaps(places, columns) {
+  if (!places.length) return places;
+  const least = Math.max(2, columns * WIDE);
+  const all = new Set(places);
+  for (const [low, high] of [-1, ...places].map((place, i) => [place, places[i] ?? columns])) {
+    if (high - low > least) [low + 1, high - 1].forEach((place) => all.add(place));
+  }
+  return [...all].filter((place) => place >= 0 && place < columns).sort((a, b) => a - b);
 }
 
 /** Return a frame without the columns in which the array `name` has no number at all. */
 export function filledColumns(frame, name) {
   const values = frame.arrays[name];
-  return withColumns(frame, values.shape[values.shape.length - 1], values.length, (i) => values[i] === values[i]);
+  const columns = values.shape[values.shape.length - 1];
+  return withColumns(frame, columns, columnsWith(columns, values.length, (i) => values[i] === values[i]));
 }
 
 /** Return a frame with the first `count` rows of its values. */
@@ -56,10 +74,14 @@ export function valueAt({ arrays: { values, stored, x } }, row, column) {
   return stored?.[i] === 0 ? undefined : values[i];
 }
 
-function withColumns({ meta, arrays }, columns, size, isKept) {
+/** Return the columns in which any of `size` cells is wanted. */
+function columnsWith(columns, size, isWanted) {
   const filled = new Uint8Array(columns);
-  for (let i = 0; i < size; i++) if (isKept(i)) filled[i % columns] = 1;
-  const places = Array.from({ length: columns }, (_, i) => i).filter((i) => filled[i]);
+  for (let i = 0; i < size; i++) if (isWanted(i)) filled[i % columns] = 1;
+  return Array.from({ length: columns }, (_, i) => i).filter((i) => filled[i]);
+}
+
+function withColumns({ meta, arrays }, columns, places) {
   if (places.length === columns || !places.length) return { meta, arrays };
   return { meta, arrays: Object.fromEntries(Object.entries(arrays).map(([key, array]) => [key, chosen(array, columns, places)])) };
 }

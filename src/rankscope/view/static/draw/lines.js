@@ -50,8 +50,8 @@ export function gapsOf(points) {
   for (let i = 0; i < points.length; i += 2) {
     if (points[i + 1] !== points[i + 1]) continue;
     if (last >= 0 && last < i - 2) bridges.push(points[last], points[last + 1], points[i], points[i + 1], NaN, NaN);
-    const after = points[i + 3];
-    if (last !== i - 2 || i === 0) if (after !== after) lone.push(points[i], points[i + 1]);
+    const isFirst = last !== i - 2 || i === 0;
+    if (isFirst && Number.isNaN(points[i + 3] ?? NaN)) lone.push(points[i], points[i + 1]);
     last = i;
   }
   return { bridges, lone };
@@ -67,6 +67,14 @@ function band(series, [first, end], scale, values, plot) {
     back.push(high, x); // reversed below
   }
   return [...there, ...back.reverse()];
+}
+
+/** Draw a line through points. Faint dashes lead over gaps; a point between two of them is a dot. */
+export function drawCurve(surface, points, { colour, width = 1.5, dash = [], opacity = 1 }) {
+  const { bridges, lone } = gapsOf(points);
+  surface.path(points, { colour, width, dash, opacity });
+  surface.path(bridges, { colour, width: 1, dash: [2, 4], opacity: 0.6 * opacity });
+  for (let i = 0; i < lone.length; i += 2) surface.dot(lone[i], lone[i + 1], 2.5, colour, opacity);
 }
 
 /**
@@ -98,11 +106,7 @@ export function drawLines(surface, plot, scale, { series, kind, range, marks = [
     });
     series.forEach((one, i) => {
       const points = linePoints(one.x, one.y, windows[i], scale, values, plot);
-      const { colour, width = 1.5, dash = [], opacity = 1 } = one;
-      const { bridges, lone } = gapsOf(points);
-      surface.path(points, { colour, width, dash, opacity });
-      surface.path(bridges, { colour, width: 1, dash: [2, 4], opacity: 0.6 * opacity });
-      for (let k = 0; k < lone.length; k += 2) surface.dot(lone[k], lone[k + 1], 2.5, colour, opacity);
+      drawCurve(surface, points, one);
     });
   });
   return values;

@@ -1,5 +1,7 @@
 /** Small curves in rows of text, and the rows of exported rankings. */
 
+import { drawCurve } from "./lines.js";
+
 /** Return [low, high] of all finite values; null is none. */
 export function sparkRange(arrays) {
   let low = Infinity, high = -Infinity;
@@ -18,6 +20,17 @@ export function sparkPoints(values, { x, y, width, height }, [low, high]) {
     x + i * across,
     Number.isFinite(value) ? y + height - ((value - low) / (high - low || 1)) * height : NaN,
   ]);
+}
+
+const FEW = 3; // values that are dots: a line through them would tell a course that nobody measured
+
+/** Return whether so few values are known that they are no line. */
+export const isFew = (values) => values.filter(Number.isFinite).length <= FEW;
+
+/** Return the points of a line through values; few values stand alone, with NaN between them. */
+export function sparkLine(values, box, range) {
+  const points = sparkPoints(values, box, range);
+  return isFew(values) ? values.flatMap((_, i) => [points[2 * i], points[2 * i + 1], NaN, NaN]) : points;
 }
 
 /** Return the outline of a band between two curves, where both have values. */
@@ -43,8 +56,8 @@ export function drawRows(surface, plot, rows, colours) {
     const top = plot.y + i * LINE, middle = top + LINE / 2;
     const box = { x: right - CURVE.right, y: top + INSET, width: CURVE.width, height: LINE - 2 * INSET };
     surface.text(label, plot.x, middle, { colour: colours.ink });
-    if (low) surface.area(sparkBand(low, high, box, range), colours.accent, 0.18);
-    surface.path(sparkPoints(spark, box, range), { colour: colours.accent, width: 1.5 });
+    if (low && !isFew(spark)) surface.area(sparkBand(low, high, box, range), colours.accent, 0.18);
+    drawCurve(surface, sparkLine(spark, box, range), { colour: colours.accent });
     surface.text(text, right - (strong ? 64 : 0), middle, { colour: colours.muted, align: "right" });
     if (strong) surface.text(strong, right, middle, { colour: colours.ink, align: "right", weight: 600 });
   });

@@ -3,7 +3,7 @@
 import { html, useMemo } from "../vendor/index.js";
 import { hasParts } from "../data/run.js";
 import { state, zoomed } from "../data/state.js";
-import { sparkBand, sparkPoints, sparkRange } from "../draw/spark.js";
+import { isFew, sparkBand, sparkLine, sparkRange } from "../draw/spark.js";
 import { resetZoom } from "./timepanel.js";
 
 /** One of a few options. options: [[value, text], ...]. */
@@ -73,30 +73,30 @@ export function TimeControls({ along }) {
 
 const SPARK = { height: 30, inset: 2 }; // pixels
 
-/** Return a path of SVG through points; NaN begins a new line. */
+/** Return a path of SVG through points; NaN begins a new line, and a point alone is a dot. */
 function pathThrough(points) {
   let data = "", pen = "M";
   for (let i = 0; i < points.length; i += 2) {
     if (Number.isNaN(points[i + 1])) pen = "M";
     else {
-      data += `${pen}${points[i].toFixed(1)} ${points[i + 1].toFixed(1)}`;
+      data += `${pen}${points[i].toFixed(1)} ${points[i + 1].toFixed(1)}${pen === "M" ? "h0" : ""}`;
       pen = "L";
     }
   }
   return data;
 }
 
-/** A small line, with a band if given; null values are gaps. */
+/** A small line, or dots of a few values, with a band if given; null values are gaps. */
 export function Spark({ values, low, high, width, range }) {
   const { height, inset } = SPARK;
   const drawn = useMemo(() => {
     const box = { x: inset, y: inset, width: width - 2 * inset, height: height - 2 * inset };
     const ends = range ?? sparkRange([values, low ?? [], high ?? []]);
-    const band = low ? pathThrough(sparkBand(low, high, box, ends)) : "";
-    return { line: pathThrough(sparkPoints(values, box, ends)), band: band && `${band}Z` };
+    const band = low && !isFew(values) ? pathThrough(sparkBand(low, high, box, ends)) : "";
+    return { line: pathThrough(sparkLine(values, box, ends)), band: band && `${band}Z` };
   }, [values, low, high, width, range?.[0], range?.[1]]);
   return html`<svg class="spark" width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
-    ${drawn.band && html`<path class="band" d=${drawn.band} />`}<path d=${drawn.line} />
+    ${drawn.band && html`<path class="band" d=${drawn.band} />`}<path class=${isFew(values) ? "dots" : ""} d=${drawn.line} />
   </svg>`;
 }
 

@@ -22,6 +22,9 @@ export function cursorOf(time) {
   return state.at.value === null ? x[x.length - 1] : x[nearest(x, state.at.value)];
 }
 
+/** Return the time that a readout names: where nothing is stored that of the cursor, not of a neighbour. */
+export const timeOf = (value, at, time) => (value === undefined ? cursorOf(time) : at);
+
 /** Put the cursor on the snapshot nearest to a value. */
 export function setCursor(time, value) {
   const at = time.x[nearest(time.x, value)];

@@ -2,7 +2,7 @@
 
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { orNotStored, short, when } from "../data/format.js";
+import { orNotStored, short, storedWords, when } from "../data/format.js";
 import { firstRows, storedColumns } from "../data/frame.js";
 import { shownInterval, windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
@@ -13,7 +13,7 @@ import { drawSpectra, indexLayout } from "../draw/spectrum.js";
 import { nearest } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, TimeControls } from "../ui/controls.js";
 import { WITH_NAMES } from "../ui/panel.js";
-import { cursorOf, TimePanel } from "../ui/timepanel.js";
+import { cursorOf, timeOf, TimePanel } from "../ui/timepanel.js";
 import { HeatPanel } from "./depth.js";
 import { chosenRow, RowSelect } from "./matrix.js";
 import { withValues } from "./spectra.js";
@@ -32,16 +32,16 @@ function DiagonalPanel({ info, time, answer, request, row }) {
     const directions = withValues(arrays, arrays.x.length, FEW); // from 1
     const field = fieldOf(firstRows(filled, directions.length), { kind: "linear" });
     const index = directions.map((i) => i - 1);
-    return { field, index, x: arrays.x, order: Uint32Array.from(index, (_, i) => i), k: index[index.length - 1] + 1 };
+    return { field, index, x: arrays.x, order: Uint32Array.from(index, (_, i) => i), k: index[index.length - 1] + 1, times: filled.times };
   }, [answer.data]);
   const layout = useMemo(() => drawn && indexLayout(drawn.index, drawn.k, kind), [drawn, kind]);
   const tip = (x, y, { plot }) => {
     const place = layout.rowOf(layout.scale.fromUnit(Math.max(0, Math.min(0.9999, (y - plot.y) / plot.height))));
-    const i = nearest(drawn.x, cursorOf(time));
-    return [[`direction ${drawn.index[place] + 1}`, orNotStored(drawn.field.value(place, i))], [info.along, when(drawn.x[i])]];
+    const i = nearest(drawn.x, cursorOf(time)), value = drawn.field.value(place, i);
+    return [[`direction ${drawn.index[place] + 1}`, orNotStored(value)], [info.along, when(timeOf(value, drawn.x[i], time))]];
   };
   const legend = drawn && { scale: { map: "viridis", ...drawn.field, label: "overlap" } };
-  return html`<${TimePanel} name="diagonal" title="Diagonal of the overlap matrix" note=${`direction i of ${row.earlier ?? "the earlier"} with i of ${row.later ?? "the later"}`}
+  return html`<${TimePanel} name="diagonal" title="Diagonal of the overlap matrix" note=${[storedWords(drawn?.times ?? {}, info.along), `direction i of ${row.earlier ?? "the earlier"} with i of ${row.later ?? "the later"}`].filter(Boolean).join(" · ")}
     legend=${legend} height=${280} margins=${WITH_NAMES} time=${time} answer=${answer} tip=${drawn && tip}
     exports=${{ request: () => ({ panel: "alignment", ...request, ...shownInterval(), width: null }), subtitle: row.name }}
     draw=${drawn && ((surface, { plot }, colours) => drawSpectra(surface, plot, time.scale, {
@@ -64,7 +64,7 @@ function MeanPanel({ info, time, answer, request, row }) {
     return [[info.along, when(x[i])], ...series.toReversed().map((one) => [one.label, short(one.y[i]), one.colour])];
   };
   const legend = { entries: series.toReversed().map(({ label, colour, dash }) => ({ text: label, colour, dash })) };
-  return html`<${TimePanel} name="mean" title="Mean alignment" note=${row.label} legend=${legend} height=${180} margins=${WITH_NAMES} time=${time} answer=${answer}
+  return html`<${TimePanel} name="mean" title="Mean alignment" note=${[storedWords(data?.times ?? {}, info.along), row.label].filter(Boolean).join(" · ")} legend=${legend} height=${180} margins=${WITH_NAMES} time=${time} answer=${answer}
     tip=${data && tip} exports=${{ request: () => ({ panel: "alignment", ...request, ...shownInterval(), width: null }), subtitle: row.name }}
     draw=${data && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: "linear", colours, timeLabel: info.along }))} />`;
 }

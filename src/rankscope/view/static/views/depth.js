@@ -2,7 +2,7 @@
 
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { orNotStored, when } from "../data/format.js";
+import { orNotStored, storedWords, when } from "../data/format.js";
 import { storedColumns } from "../data/frame.js";
 import { detailOf, formatFor, shownInterval, shownRows, windowOf } from "../data/run.js";
 import { go, state } from "../data/state.js";
@@ -12,7 +12,7 @@ import { palette } from "../draw/palette.js";
 import { nearest } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, PartsToggle, QuantitySelect, Segments, TimeControls } from "../ui/controls.js";
 import { WITH_NAMES } from "../ui/panel.js";
-import { cursorOf, hovered, TimePanel } from "../ui/timepanel.js";
+import { cursorOf, hovered, timeOf, TimePanel } from "../ui/timepanel.js";
 import { ScalarsPanel } from "./scalars.js";
 
 const FEW = 0.1; // share of snapshots below which a row that is stored there is left out
@@ -65,7 +65,7 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     const shown = Array.from(indices, (i) => all[arrays.rows[i]]);
     if (!shown.length || shown.some((row) => !row)) return null; // of another axis; its answer is on the way
     const groups = shown.map((row) => (order === "moved" ? "" : order === "kind" ? row.kind_label : row.block));
-    return { field, shown, groups, indices, x: arrays.x, map: ratio ? "ratios" : "viridis", empty: field.rows - shown.length };
+    return { field, shown, groups, indices, x: arrays.x, map: ratio ? "ratios" : "viridis", empty: field.rows - shown.length, times: frame.times };
   }, [answer.data, order, quantity.of, quantity.metric]);
   const height = heatHeight(drawn?.shown.length ?? rows.length);
   const layout = useMemo(() => drawn && layoutRows(drawn.groups, height - 30), [drawn, height]);
@@ -74,10 +74,10 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     const row = under(x, y, box);
     if (row < 0) return null;
     const { field, shown, indices } = drawn;
-    const i = nearest(drawn.x, cursorOf(time));
+    const i = nearest(drawn.x, cursorOf(time)), value = field.value(indices[row], i);
     return [
       [shown[row].label], [shown[row].name],
-      [quantity.label, (field.exact ? "" : "≈ ") + orNotStored(field.value(indices[row], i))], [info.along, when(drawn.x[i])],
+      [quantity.label, (field.exact ? "" : "≈ ") + orNotStored(value)], [info.along, when(timeOf(value, drawn.x[i], time))],
     ];
   };
   const open = (x, y, box) => {
@@ -86,7 +86,8 @@ export function HeatPanel({ run, info, time, quantity, title, note, margins = WI
     if (target) go({ ...target, of: quantity.of, metric: quantity.metric });
   };
   const legend = drawn && { scale: { map: drawn.map, ...drawn.field } };
-  return html`<${TimePanel} name="heat" title=${title} note=${drawn?.empty ? `${note} · ${drawn.empty} stored seldom or never, left out` : note} legend=${legend} height=${height} margins=${margins}
+  const words = [storedWords(drawn?.times ?? {}, info.along), note, drawn?.empty && `${drawn.empty} stored seldom or never, left out`].filter(Boolean);
+  return html`<${TimePanel} name="heat" title=${title} note=${words.join(" · ")} legend=${legend} height=${height} margins=${margins}
     time=${time} answer=${answer} tip=${tip} pick=${open}
     label=${`${quantity.label} of ${rows.length} rows over ${info.along}`}
     empty=${answer.data && !drawn ? `No values of ${quantity.label} are stored here. Choose another measure.` : null}

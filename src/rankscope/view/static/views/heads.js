@@ -2,18 +2,18 @@
 
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { orNotStored, short, when } from "../data/format.js";
+import { orNotStored, short, storedWords, when } from "../data/format.js";
 import { storedColumns, valueAt } from "../data/frame.js";
 import { shownInterval, windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
 import { extent } from "../draw/axes.js";
-import { linePoints } from "../draw/lines.js";
+import { drawCurve, linePoints } from "../draw/lines.js";
 import { palette } from "../draw/palette.js";
 import { nearest } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, TimeControls } from "../ui/controls.js";
 import { Panel } from "../ui/panel.js";
 import { PlayButton } from "../ui/play.js";
-import { cursorOf, setCursor } from "../ui/timepanel.js";
+import { cursorOf, setCursor, timeOf } from "../ui/timepanel.js";
 import { chosenRow, RowSelect } from "./matrix.js";
 import { EnergyPanel, ImagePanel, SpectrumPanel, useExact, useSpectra } from "./spectra.js";
 
@@ -60,7 +60,7 @@ function GridPanel({ run, info, time, quantity, selected }) {
     for (const { cell, plot } of placed(box)) {
       surface.rect(plot.x, plot.y, plot.width, plot.height, colours.line, cell.name === selected?.name ? 1 : 0.45);
       const points = linePoints(x, valuesOf(cell), [0, x.length], time.scale, scaleIn(plot), plot);
-      surface.clipped(plot.x, plot.y, plot.width, plot.height, () => surface.path(points, { colour: colours.accent, width: 1.5 }));
+      surface.clipped(plot.x, plot.y, plot.width, plot.height, () => drawCurve(surface, points, { colour: colours.accent }));
       if (cell.name === selected?.name) {
         const { x: left, y: top, width, height: tall } = plot;
         surface.path([left, top, left + width, top, left + width, top + tall, left, top + tall, left, top], { colour: colours.accent, width: 1.5 });
@@ -90,14 +90,14 @@ function GridPanel({ run, info, time, quantity, selected }) {
   const tip = (px, py, box) => {
     const hit = under(px, py, box);
     if (!hit) return null;
-    const i = nearest(x, cursorOf(time));
-    return [[hit.cell.label], [quantity.label, orNotStored(valueAt(data, hit.cell.row, i))], [info.along, when(x[i])]];
+    const i = nearest(x, cursorOf(time)), value = valueAt(data, hit.cell.row, i);
+    return [[hit.cell.label], [quantity.label, orNotStored(value)], [info.along, when(timeOf(value, x[i], time))]];
   };
   const legend = data && { entries: [{ text: `all cells from ${short(low)} to ${short(high)}${quantity.scale === "log" ? " (log)" : ""}` }] };
   return html`<div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} allowed=${ofProducts} />
       ${kinds.length > 1 && html`<${Segments} label="Products" value=${kind} options=${kinds.map((one) => [one, KINDS[one] ?? one])} onChange=${(value) => (state.heads.value = value)} />`}
       <span class="push" /><${TimeControls} along=${info.along} /></div>
-    <${Panel} name="heads" title=${`${quantity.label} of ${KINDS[kind] ?? "products"}`} note=${`${quantity.group} · a line per head over ${info.along} · click one`} legend=${legend}
+    <${Panel} name="heads" title=${`${quantity.label} of ${KINDS[kind] ?? "products"}`} note=${[storedWords(data?.times ?? {}, info.along), quantity.group, `a line per head over ${info.along}`, "click one"].filter(Boolean).join(" · ")} legend=${legend}
       height=${height} margins=${{ gutter: 64, narrow: 52, top: HEAD, bottom: 4 }} answer=${answer} onMove=${move} tip=${data && tip}
       pick=${(px, py, box) => {
         const hit = under(px, py, box);

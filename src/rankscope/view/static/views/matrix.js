@@ -2,7 +2,7 @@
 
 import { html, useMemo } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { count, orNotStored, when } from "../data/format.js";
+import { count, orNotStored, storedWords, when } from "../data/format.js";
 import { storedColumns, valueAt } from "../data/frame.js";
 import { shownInterval, windowOf } from "../data/run.js";
 import { state } from "../data/state.js";
@@ -11,7 +11,7 @@ import { palette } from "../draw/palette.js";
 import { nearest } from "../draw/time.js";
 import { chosenQuantity, Heading, Nothing, QuantitySelect, Segments, Select, TimeControls } from "../ui/controls.js";
 import { PlayButton } from "../ui/play.js";
-import { cursorOf, TimePanel } from "../ui/timepanel.js";
+import { cursorOf, timeOf, TimePanel } from "../ui/timepanel.js";
 import { EnergyPanel, ImagePanel, PercentilePanel, RankPanel, SpectrumPanel, useExact, useSpectra } from "./spectra.js";
 
 /** Return the row that the address names, or the first. */
@@ -42,10 +42,10 @@ function MetricPanel({ run, info, time, row }) {
   if (!quantity) return null;
   const series = data ? [{ x: data.arrays.x, y: data.arrays.values, colour: palette.value.accent, width: 2 }] : [];
   const tip = () => {
-    const i = nearest(data.arrays.x, cursorOf(time));
-    return [[info.along, when(data.arrays.x[i])], [quantity.label, orNotStored(valueAt(data, 0, i))]];
+    const i = nearest(data.arrays.x, cursorOf(time)), value = valueAt(data, 0, i);
+    return [[info.along, when(timeOf(value, data.arrays.x[i], time))], [quantity.label, orNotStored(value)]];
   };
-  return html`<${TimePanel} name="metric" controls=${html`<${QuantitySelect} info=${info} quantity=${quantity} allowed=${allowed} hideLabel />`} title=${quantity.label} note=${quantity.group} height=${196} margins=${{ gutter: 60, narrow: 48 }} time=${time} answer=${answer}
+  return html`<${TimePanel} name="metric" controls=${html`<${QuantitySelect} info=${info} quantity=${quantity} allowed=${allowed} hideLabel />`} title=${quantity.label} note=${[storedWords(data?.times ?? {}, info.along), quantity.group].filter(Boolean).join(" · ")} height=${196} margins=${{ gutter: 60, narrow: 48 }} time=${time} answer=${answer}
     tip=${data && tip} empty=${data && data.arrays.values.every(Number.isNaN) ? `No values of ${quantity.label} are stored here.` : null}
     exports=${{ request: () => ({ panel: "lines", ...request, ...shownInterval(), width: null }), subtitle: row.name }}
     draw=${data && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: quantity.scale, colours, timeLabel: info.along }))} />`;

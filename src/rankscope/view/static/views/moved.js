@@ -2,7 +2,7 @@
 
 import { html } from "../vendor/index.js";
 import { url, useAnswer } from "../data/api.js";
-import { capital, plural, short, when } from "../data/format.js";
+import { capital, plural, short, storedWords, when } from "../data/format.js";
 import { detailOf, shownRows } from "../data/run.js";
 import { go, state, zoomed } from "../data/state.js";
 import { drawRows, LINE, sparkRange } from "../draw/spark.js";
@@ -77,7 +77,8 @@ export function Moved(context) {
   if (!quantity) return html`<${Nothing} title="This run stores no spectra"><p>Its scalars and theory are in the other views.</p></${Nothing}>`;
   const data = answer.data;
   const interval = zoomed.value ? `between ${info.along} ${when(context.time.scale.first)} and ${when(context.time.scale.last)}` : "over the whole run";
-  const note = `${plural(data?.total ?? shownRows(info, quantity.axis).length, ...nounsOf(quantity))}, ranked by how far each moved ${interval}`;
+  const ranked = `${plural(data?.total ?? shownRows(info, quantity.axis).length, ...nounsOf(quantity))}, ranked by how far each moved ${interval}`;
+  const note = [ranked, storedWords(data ? { ...data, times: data.x } : {}, info.along)].filter(Boolean).join(" · ");
   return html`<${Heading} title="What moved" note=${note} />
     <div class="bar"><${QuantitySelect} info=${info} quantity=${quantity} />${quantity.axis === "matrix" && html`<${PartsToggle} info=${info} />`}<span class="push" /><${TimeControls} along=${info.along} /></div>
     <${ScalarsPanel} ...${context} />

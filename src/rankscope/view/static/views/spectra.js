@@ -2,7 +2,7 @@
 
 import { computed, html, signal, useEffect, useMemo, useRef } from "../vendor/index.js";
 import { load, url, useAnswer } from "../data/api.js";
-import { count, orNotStored, percent, short, when } from "../data/format.js";
+import { count, orNotStored, percent, short, storedWords, when } from "../data/format.js";
 import { firstRows, storedColumns } from "../data/frame.js";
 import { shownInterval } from "../data/run.js";
 import { state } from "../data/state.js";
@@ -16,7 +16,7 @@ import {
 import { interpolate, nearest } from "../draw/time.js";
 import { ExportMenu } from "../ui/export.js";
 import { Panel } from "../ui/panel.js";
-import { cursorOf, TimePanel } from "../ui/timepanel.js";
+import { cursorOf, timeOf, TimePanel } from "../ui/timepanel.js";
 
 const SHARES = [0.5, 0.9, 0.99];
 const COLUMNS = 1024, ROWS = 1024;
@@ -48,7 +48,8 @@ export function useSpectra(run, info, of, row) {
       SHARES.forEach((share, s) => (ranks[s][i] = rankOfShare(index, shares, share)));
     }
     const part = k < meta.whole_k ? `the ${k} largest of ${count(meta.whole_k)}` : "";
-    return { x, index, k, part, missing, field, column, energy, percentiles, ranks, name: meta.name, of };
+    const times = frame.times ?? { times: x };
+    return { x, times, index, k, part, missing, field, column, energy, percentiles, ranks, name: meta.name, of };
   }, [answer.data]);
   return { answer, spectra: answer.stale && spectra?.name !== row?.name ? null : spectra, request };
 }
@@ -81,8 +82,9 @@ export function ImagePanel({ run, info, time, spectra, answer, request, title })
     if (!spectra) return null;
     const i = nearest(spectra.x, cursorOf(time));
     const row = layout.rowOf(layout.scale.fromUnit(Math.max(0, Math.min(0.9999, (y - plot.y) / plot.height))));
+    const value = spectra.field.value(row, i);
     return [
-      [`value ${spectra.index[row] + 1} of ${spectra.k}`, orNotStored(spectra.field.value(row, i))], [info.along, when(spectra.x[i])],
+      [`value ${spectra.index[row] + 1} of ${spectra.k}`, orNotStored(value)], [info.along, when(timeOf(value, spectra.x[i], time))],
       ...lines.map(({ values }, s) => [`${percent(SHARES[s])} of the energy`, `${short(values[i])} values`]),
     ];
   };
@@ -90,7 +92,7 @@ export function ImagePanel({ run, info, time, spectra, answer, request, title })
     entries: lines.map((_, i) => ({ text: `${percent(SHARES[i])}${i === 2 ? " of energy" : ""}`, colour: palette.value.ink, dash: DASHES[i] })),
     scale: { map: "viridis", ...spectra.field, label: "singular value" },
   };
-  return html`<${TimePanel} name="image" title=${title} note=${["index down, 1 = largest", spectra?.part].filter(Boolean).join(" · ")} legend=${legend} height=${300} margins=${MARGINS}
+  return html`<${TimePanel} name="image" title=${title} note=${[storedWords(spectra?.times ?? {}, info.along), "index down, 1 = largest", spectra?.part].filter(Boolean).join(" · ")} legend=${legend} height=${300} margins=${MARGINS}
     time=${time} answer=${answer} tip=${tip} label=${`${title} over ${info.along}`}
     exports=${{ request: () => ({ panel: "spectra", ...request, ...shownInterval(), format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawSpectra(surface, plot, time.scale, {
@@ -112,7 +114,7 @@ export function PercentilePanel({ run, info, time, spectra, answer, request }) {
     const i = nearest(x, cursorOf(time));
     return [[info.along, when(x[i])], ["largest", short(p100[i])], ["95%", short(p95[i])], ["median", short(p50[i])], ["5%", short(p5[i])], ["smallest", short(p0[i])]];
   };
-  return html`<${TimePanel} name="percentiles" title="Percentiles of the values" note=${["bands 0–100, 5–95, 25–75%", spectra?.part && `of ${spectra.part}`].filter(Boolean).join(" ")} height=${236}
+  return html`<${TimePanel} name="percentiles" title="Percentiles of the values" note=${[storedWords(spectra?.times ?? {}, info.along), ["bands 0–100, 5–95, 25–75%", spectra?.part && `of ${spectra.part}`].filter(Boolean).join(" ")].filter(Boolean).join(" · ")} height=${236}
     margins=${MARGINS} time=${time} answer=${answer} tip=${spectra && tip} empty=${lacking(spectra, "Percentiles")}
     exports=${{ request: () => ({ panel: "spectra", ...request, ...shownInterval(), format: null, height: null, width: null }), subtitle: request?.matrix }}
     draw=${spectra && ((surface, { plot }, colours) => drawLines(surface, plot, time.scale, { series, kind: "log", range, colours, timeLabel: info.along }))} />`;
@@ -122,7 +124,11 @@ export function PercentilePanel({ run, info, time, spectra, answer, request }) {
 const lacking = (spectra, what) => (spectra?.missing ? `${what} need all singular values. Stored: ${spectra.part}.` : null);
 
 /** Return the position, among the snapshots with a spectrum, of the one nearest to the cursor. */
-const atCursor = ({ x }, time) => nearest(x, cursorOf(time));
+const atCursor = (spectra, time) => storedNear(spectra, cursorOf(time));
+const storedNear = ({ x, times: { times } }, at) => nearest(x, times[nearest(times, at)] ?? at);
+
+/** Return the position of the first snapshot with a spectrum. */
+const atStart = (spectra) => storedNear(spectra, -Infinity);
 
 /** Exact numbers at the cursor, asked for when it rests: {now, start, change} and noise. */
 export function useExact(run, time, spectra, row) {
@@ -185,7 +191,7 @@ export function SpectrumPanel({ run, info, time, spectra, change, exact, request
       if (all.length) surface.path(curvePoints(all, chance.value, scale, values.place, plot), { colour: muted, dash: [2, 3], width: 1.3 });
       const floor = noise?.rounding_floor ?? noise?.solver_floor;
       if (floor) surface.rect(plot.x, values.place(floor), plot.width, plot.height, faint, 0.25);
-      surface.path(curvePoints(spectra.index, spectra.column(0), scale, values.place, plot), { colour: muted, width: 1.5 });
+      surface.path(curvePoints(spectra.index, spectra.column(atStart(spectra)), scale, values.place, plot), { colour: muted, width: 1.5 });
     });
   };
   const overlay = (surface, { plot }) => {
@@ -206,7 +212,7 @@ export function SpectrumPanel({ run, info, time, spectra, change, exact, request
     const index = Math.round(scale.fromUnit(Math.max(0, Math.min(1, (x - plot.x) / plot.width))));
     const value = (one, i) => short(interpolate(index - 1, one.index, one.column(i)));
     const now = atCursor(spectra, time);
-    return [[`value ${Math.min(index, spectra.k)}`], ["now", value(spectra, now), accent], ["start", value(spectra, 0), muted],
+    return [[`value ${Math.min(index, spectra.k)}`], ["now", value(spectra, now), accent], ["start", value(spectra, atStart(spectra)), muted],
       ...(change ? [["change", value(change, atCursor(change, time)), warm]] : [])];
   };
   const legend = legendOf(change, chance.value?.length && { text: "chance", colour: muted, dash: [2, 3] });
@@ -228,7 +234,7 @@ export function EnergyPanel({ run, info, time, spectra, change, request, answer 
   const draw = (surface, { plot }, colours) => {
     const values = valuesOf(plot);
     drawIndexAxes(surface, plot, { ...values, ticks: [0, 0.5, 0.9, 1] }, scale, colours, percent);
-    curve(surface, plot, values, spectra, 0, muted, 1.5);
+    curve(surface, plot, values, spectra, atStart(spectra), muted, 1.5);
   };
   const overlay = (surface, { plot }) => {
     const values = valuesOf(plot);
