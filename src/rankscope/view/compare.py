@@ -207,12 +207,14 @@ def _band(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _described(group: list[Curve]) -> dict[str, Any]:
     first = group[0].summary
+    collapsed = all(curve.summary.get("status") == "collapsed" for curve in group)
     return {
-        "label": label_of(first, len(group)),
+        "label": label_of(first, len(group)) + (" (collapsed)" if collapsed else ""),
         "runs": [curve.key for curve in group],
         "seeds": [curve.summary.get("seed") for curve in group],
         "count": len(group),
         "decay": first.get("decay"),
+        "collapsed": collapsed,
     }
 
 

@@ -20,6 +20,7 @@ from rankscope.view.network_titles import network_title
 
 SCALES = ("paper", "small", "smoke")
 PAPER = re.compile(r"[a-z]+\d{4}")
+COLLAPSED = 0.95  # of a constant predictor's loss, from which a training learned nothing
 LOSSES = ("loss", "training_loss", "train_loss")
 TAIL = 64  # values among which the last loss is looked for
 MOST_TEXT = 300
@@ -49,6 +50,8 @@ def summary(place: Place) -> dict[str, Any]:
         if length and along in arrays:
             row["last"] = _number(run.read(along, length - 1).item())
         row |= _last_loss(run, along, length)
+        if row["status"] == "done" and length and _is_collapsed(run, along, length):
+            row["status"] = "collapsed"
         row |= _cost(run, along, length)
     return row
 
@@ -154,6 +157,18 @@ def _last_loss(run: StoredRun, along: str, length: int) -> dict[str, Any]:
             last = float(finite[-1]) if finite.size else None
             return {"last_loss": last, "loss_broke": broken_from(values) is not None}
     return {}
+
+
+def _is_collapsed(run: StoredRun, along: str, length: int) -> bool:
+    """Return whether a training of the laboratory ends no better than a constant predictor."""
+    constant, array = (
+        _number(run.root.attrs.get("constant_loss")),
+        run.root.arrays.get("training_loss"),
+    )
+    if constant is None or array is None or array.dims != (along,):
+        return False
+    last = float(run.read("training_loss", length - 1))
+    return math.isfinite(last) and last >= COLLAPSED * constant
 
 
 def _cost(run: StoredRun, along: str, length: int) -> dict[str, Any]:

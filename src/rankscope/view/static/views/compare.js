@@ -15,6 +15,7 @@ import { ExportMenu } from "../ui/export.js";
 import { cursorOf, TimePanel } from "../ui/timepanel.js";
 
 const MOST = 64; // runs
+const COLLAPSED = [6, 4]; // dashes of runs that learned nothing
 const MARGINS = { gutter: 64, narrow: 48 };
 
 function scopeGroups(info, axis) {
@@ -86,7 +87,7 @@ export function Compare() {
     const tones = curveColours(data.meta.curves, colours);
     const part = (array, i) => array.subarray(i * x.length, (i + 1) * x.length);
     const series = data.meta.curves.map((curve, i) => ({
-      x, y: part(values, i), colour: tones[i], width: 2, label: curve.label,
+      x, y: part(values, i), colour: tones[i], width: 2, label: curve.label, dash: curve.collapsed ? COLLAPSED : [],
       ...(curve.count > 1 ? { low: part(low, i), high: part(high, i) } : {}),
     }));
     return { series, x };
@@ -106,7 +107,7 @@ export function Compare() {
     const i = nearest(time.x, cursorOf(time));
     return [[xLabel, when(time.x[i])], ...drawn.series.slice(0, 14).map((one) => [one.label, short(numberOf(one.y[i])), one.colour])];
   };
-  const legend = drawn && drawn.series.length <= 6 && { entries: drawn.series.map(({ label, colour }) => ({ text: label, colour })) };
+  const legend = drawn && drawn.series.length <= 6 && { entries: drawn.series.map(({ label, colour, dash }) => ({ text: label, colour, dash })) };
   return html`<${Heading} title="Compare" note=${`${plural(runs.length, "run")}${state.runs.value.length > MOST ? ` of ${state.runs.value.length}; a comparison has at most ${MOST}` : ""}`} />
     <div class="bar">
       <${QuantitySelect} info=${info} quantity=${quantity} allowed=${comparable} />

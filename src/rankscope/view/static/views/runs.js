@@ -8,7 +8,8 @@ import { Heading, Nothing } from "../ui/controls.js";
 import { ExportMenu } from "../ui/export.js";
 import { VirtualTable } from "../ui/table.js";
 
-const ORDER = { running: 0, interrupted: 1, done: 2, damaged: 3 };
+const ORDER = { running: 0, interrupted: 1, done: 2, collapsed: 3, damaged: 4 };
+const HINTS = { collapsed: "The training loss ends no lower than that of a constant predictor" };
 const WIDE = "number wide-only";
 // Name, heading, value that sorts, class and text of a cell, its tooltip.
 const COLUMNS = [
@@ -91,7 +92,7 @@ function head(columns) {
 }
 
 export function Status({ run }) {
-  return html`<span class="status ${run.status}" title=${run.error ?? ""}><i />${run.status}</span>`;
+  return html`<span class="status ${run.status}" title=${run.error ?? HINTS[run.status] ?? ""}><i />${run.status}</span>`;
 }
 
 function row(run, columns) {
