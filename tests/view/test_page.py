@@ -109,7 +109,7 @@ def test_replaced_rules_stand_in_the_address(site: Watched) -> None:
     claims = page.locator("[data-claim]")
     claims.first.wait_for()
     current = claims.count()
-    page.get_by_role("button", name="replaced rules too").click()
+    page.get_by_role("button", name="show replaced rules").click()
     page.wait_for_function("() => location.search.includes('rules=replaced')")
     page.reload()
     claims.first.wait_for()

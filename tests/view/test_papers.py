@@ -12,6 +12,8 @@ import pytest
 
 from rankscope.lab.judging.verdict import MARKS
 from rankscope.view.papers import FIGURES, TITLES
+from view.archived_site import address
+from view.browsing import chromium, watched
 from view.viewed_runs import serving
 
 ROOT = Path(__file__).parents[2]
@@ -32,6 +34,45 @@ def test_verdicts_of_the_archive_are_listed_with_their_runs_and_figures() -> Non
         for network in networks:
             assert network["verdict"] in MARKS
             assert set(network["runs"]) <= runs
+
+
+def test_a_verdict_lists_the_runs_that_its_rule_read() -> None:
+    with serving(RESULTS) as server:
+        studies = server.get("papers").json["papers"]
+        rows = {row["id"]: row for row in server.get("runs").json["runs"]}
+    claims = {claim["claim"]: claim for study in studies for claim in study["claims"]}
+
+    def runs(claim: str, network: str) -> set[tuple[str, int]]:
+        parts = [one for one in claims[claim]["networks"] if one["label"] == network]
+        return {(rows[run]["variant"], rows[run]["seed"]) for part in parts for run in part["runs"]}
+
+    assert runs("B9", "vit, scale 1, K-Q") == {("scale-1", 0), ("scale-1", 1)}
+    small = {("scale-0.03", 0), ("scale-0.03", 1)}
+    assert runs("B9-first", "vit, scale 0.03, K-Q") == small
+    vgg = runs("Y7", "vgg")  # a rule about all decays
+    assert {seed for _, seed in vgg} == {3, 4} and len({decay for decay, _ in vgg}) == 5
+
+
+def test_a_claim_names_the_variant_and_fits_beside_the_list() -> None:
+    with (
+        serving(RESULTS) as server,
+        chromium() as browser,
+        watched(browser, address(server)) as site,
+    ):
+        page = site.go(view="papers", claim="boix2023/B9")
+        claim = page.locator('[data-panel="claim"]')
+        assert "scale 1, K-Q" in claim.locator("h3").first.inner_text()
+        assert claim.get_by_text("runs of these seeds").count() == 0
+        claim.get_by_role("button", name="compare all 2").wait_for()
+        widths = "box => [box.scrollWidth, box.clientWidth]"
+        for width, room in (box.evaluate(widths) for box in claim.locator(".scroll").all()):
+            assert width <= room
+        heights = claim.locator("tbody td:first-child").evaluate_all(
+            "cells => cells.map((cell) => cell.offsetHeight)"
+        )
+        assert max(heights) < 60  # two lines, not a word to each
+        site.go(view="papers", claim="yunis2024/Y7")
+        claim.get_by_text("runs of these seeds").first.wait_for()
 
 
 def networks_of(paper: dict[str, Any]) -> list[dict[str, Any]]:

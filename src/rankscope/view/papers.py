@@ -99,6 +99,7 @@ def _study(library: Library, path: Path, root: Path) -> dict[str, Any] | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None  # damaged or foreign; the others are shown
     rows = [row for row in library.summaries() if row["experiment"] and not row["error"]]
+    rows = [row for row in rows if scale in ("", row["scale"])]
     figures = [name for name, _ in _figures(path, root)]
     networks = dict.fromkeys(n.label for verdict in verdicts for n in verdict.networks)
     return {
@@ -136,8 +137,16 @@ def _claim(verdict: Any, rows: list[dict[str, Any]], figures: list[str]) -> dict
 
 
 def _runs(network: Any, rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """Yield the runs of a verdict: of its seeds, and of its variant if it is of one alone."""
+    from rankscope.lab.running.run_key import variant_name
+
+    seeds = {outcome.seed for outcome in network.seeds}
+    variant = variant_name(network.variant)
     for row in rows:
-        if row["experiment"] == network.experiment and network.network == row["network"]:
+        named = row["experiment"], row["network"]
+        if named != (network.experiment, network.network) or row["seed"] not in seeds:
+            continue
+        if variant in ("", (row["variant"] or "").rpartition("/")[2]):
             yield row["id"]
 
 

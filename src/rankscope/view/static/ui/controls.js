@@ -60,7 +60,7 @@ export function QuantitySelect({ info, quantity, allowed = () => true, hideLabel
 export function PartsToggle({ info }) {
   if (!hasParts(info)) return null;
   const shown = Boolean(state.parts.value);
-  return html`<button class="chip" aria-pressed=${shown} onClick=${() => (state.parts.value = shown ? "" : "1")}>parts too</button>`;
+  return html`<button class="chip" aria-pressed=${shown} onClick=${() => (state.parts.value = shown ? "" : "1")}>show heads and gates</button>`;
 }
 
 /** The scale of the time axis, and a button that shows all of it. */

@@ -24,7 +24,7 @@ function Mark({ verdict }) {
 
 function Table({ columns, rows, title }) {
   const kinds = columns.map((_, i) => (rows.some((row) => typeof row[i] === "number") ? "number" : ""));
-  return html`<div class="scroll" tabindex="0" role="region" aria-label=${title || "Numbers"}><table class="facts">${title && html`<caption>${title}</caption>`}
+  return html`${title && html`<p class="muted" aria-hidden="true">${title}</p>`}<div class="scroll" tabindex="0" role="region" aria-label=${title || "Numbers"}><table class="facts">${title && html`<caption class="out-of-sight">${title}</caption>`}
     <thead><tr>${columns.map((column, i) => html`<th scope="col" class=${kinds[i]}>${column}</th>`)}</tr></thead>
     <tbody>${rows.map((row) => html`<tr>${row.map((cell, i) => html`<td class=${kinds[i]}>${typeof cell === "number" ? short(cell) : String(cell ?? "–")}</td>`)}</tr>`)}</tbody></table></div>`;
 }
@@ -48,11 +48,11 @@ function Claim({ claim, paper }) {
     <p class="sentence">${claim.sentence}</p>
     ${(claim.figures ?? []).map((path) => html`<figure><a href=${url("figure", { path })} target="_blank" rel="noopener" title="Open in full size"><img src=${url("figure", { path })} alt=${`Figure for ${claim.claim}: ${claim.sentence}`} /></a></figure>`)}
     ${claim.headline && html`<p>${claim.headline}</p>`}${claim.reason && html`<p class="muted">${claim.reason}</p>`}
-    ${claim.networks.map((part) => html`<div class="verdict" key=${`${part.network}${part.part ?? ""}`}>
-      <h3>${networkTitle(titles, part.network)}${part.part ? `, ${part.part}` : ""} <${Mark} verdict=${part.verdict} /> ${markOf(part.verdict)[2]}</h3>
+    ${claim.networks.map((part) => html`<div class="verdict" key=${part.label}>
+      <h3>${networkTitle(titles, part.label)} <${Mark} verdict=${part.verdict} /> ${markOf(part.verdict)[2]}</h3>
       <p class="seeds">${part.seeds.map((seed) => html`<span class=${seed.met ? "good" : seed.met === false ? "bad" : "muted"}>seed ${seed.seed}: <b>${short(seed.value)}</b></span>`)}
         ${!part.seeds.length && html`<span class="muted">no seed can tell</span>`}</p>
-      ${part.runs?.length > 0 && html`<p class="links">${part.runs.slice(0, MOST_RUNS).map((run, i) => html`<button class="chip" data-open=${run} onClick=${() => openRun(run)}>${runTitle(run, i)}</button>`)}
+      ${part.runs?.length > 0 && html`<p class="links">${!Object.keys(part.variant).length && html`<span class="muted">runs of these seeds</span>`}${part.runs.slice(0, MOST_RUNS).map((run, i) => html`<button class="chip" data-open=${run} onClick=${() => openRun(run)}>${runTitle(run, i)}</button>`)}
         ${part.runs.length > 1 && html`<button class="chip" onClick=${() => go({ view: "compare", runs: part.runs })}>compare all ${part.runs.length}</button>`}</p>`}
     </div>`)}
     ${(claim.missing ?? []).length > 0 && html`<p class="muted">${claim.missing.map(missingText).join(" · ")}</p>`}
@@ -105,7 +105,7 @@ export function Papers() {
     .find(({ id }) => id === state.claim.value);
   return html`<${Heading} title="Papers" note="✔ all of three or more seeds meet the rule · ✘ none of them does · ◐ seeds disagree · ○ one or two seeds so far, all meet it · ● one or two so far, none does · – no data">
       ${data.papers.some((paper) => paper.claims.some(isReplaced)) && html`<button class="chip" aria-pressed=${state.rules.value === "replaced"}
-        onClick=${() => (state.rules.value = state.rules.value ? "" : "replaced")}>replaced rules too</button>`}</${Heading}>
+        onClick=${() => (state.rules.value = state.rules.value ? "" : "replaced")}>show replaced rules</button>`}</${Heading}>
     <div class=${`papers ${chosen ? "split" : ""}`}><div>${data.papers.map((paper) => html`<${Paper} paper=${paper} />`)}</div>
       ${chosen && html`<aside aria-label=${`Claim ${chosen.claim.claim}`}><${Claim} ...${chosen} /></aside>`}</div>`;
 }
