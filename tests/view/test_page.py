@@ -1,5 +1,6 @@
 """What a person sees and does on the page, in a real browser with archived runs."""
 
+import itertools
 import re
 from pathlib import Path
 
@@ -370,3 +371,55 @@ def test_a_damaged_run_is_marked_and_the_rest_works(site: Watched) -> None:
     row = page.locator("tbody tr", has_text="broken")
     assert "damaged" in row.inner_text()
     assert row.locator("[data-run]").is_disabled()
+
+
+def test_a_view_that_cannot_open_says_why(site: Watched, server: Server) -> None:
+    tab = site.page.locator('[data-view="alignment"]')
+    assert tab.get_attribute("title") == "open a run first"
+    site.page.keyboard.press("5")
+    notice = site.page.locator(".notice")
+    assert notice.inner_text() == "Alignment: open a run first."
+    site.page.keyboard.press("9")
+    site.page.wait_for_selector('[data-view="papers"][aria-current]')
+    assert notice.count() == 0
+    page = site.go(view="depth", run=server.key("tracked"))
+    site.settled()
+    theory = page.locator('[data-view="theory"]')
+    assert theory.get_attribute("title") == "this run stores no theory"
+    assert tab.is_enabled() and tab.get_attribute("title") is None
+    page.keyboard.press("7")
+    assert notice.inner_text() == "Theory: this run stores no theory."
+
+
+VALUE_NUMBERS = """async ([low, high]) => {
+  const { drawValueAxis, valueScale } = await import('/static/draw/axes.js');
+  const plot = { x: 40, y: 0, width: 100, height: 120 }, numbers = [];
+  const surface = { path() {}, text: (text, x, y) => numbers.push([text, y]) };
+  drawValueAxis(surface, plot, valueScale(low, high, "log", plot), {});
+  return numbers;
+}"""
+
+
+@pytest.mark.parametrize(
+    ("ends", "powers"), [((0.05, 3), ["0.1", "1"]), ((0.09, 2.5), ["0.1", "1"]), ((2, 30), ["10"])]
+)
+def test_numbers_of_a_logarithmic_axis_keep_apart(
+    site: Watched, ends: tuple[float, float], powers: list[str]
+) -> None:
+    numbers = site.page.evaluate(VALUE_NUMBERS, list(ends))
+    heights = sorted(y for _, y in numbers)
+    assert len(numbers) >= 2
+    assert min(b - a for a, b in itertools.pairwise(heights)) >= 13
+    assert [text for text, _ in numbers][: len(powers)] == powers  # those first
+
+
+def test_marks_that_stand_close_share_a_label(site: Watched) -> None:
+    labels = site.page.evaluate(
+        """async (places) => {
+          const { markLabels } = await import('/static/views/theory.js');
+          const marks = places.map((at, i) => ({ at, label: `T${i + 1}` }));
+          return markLabels(marks, (text) => 6 * text.length).map(({ text }) => text);
+        }""",
+        [0, 100, 108, 116, 200],
+    )
+    assert labels == ["T1", "T2–T4", "T5"]

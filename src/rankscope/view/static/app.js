@@ -7,7 +7,7 @@ import { followRuns, runList, titleOf } from "./data/runs.js";
 import { dark, followAddress, state, theme } from "./data/state.js";
 import { Heading, Nothing } from "./ui/controls.js";
 import { Dialogs } from "./ui/dialogs.js";
-import { followKeys, openDialog } from "./ui/keys.js";
+import { followKeys, openDialog, refusal } from "./ui/keys.js";
 import { followPlay } from "./ui/play.js";
 import { Alignment } from "./views/alignment.js";
 import { Compare } from "./views/compare.js";
@@ -26,13 +26,17 @@ const NAMES = {
 };
 
 function viewsOf(info) {
-  const has = (axis) => !info || (info.axes[axis]?.size ?? 0) > 0;
-  const missing = {
-    moved: !state.run.value || (info && !info.quantities.length), depth: !state.run.value || (info && !info.quantities.length),
-    matrix: !state.run.value || !has("matrix"), alignment: !state.run.value || !has("pair"),
-    heads: !state.run.value || !has("product"), theory: !state.run.value || (info && !info.theory),
+  const has = (axis) => (info.axes[axis]?.size ?? 0) > 0;
+  const lacks = info && {
+    moved: !info.quantities.length && "measures", depth: !info.quantities.length && "measures", matrix: !has("matrix") && "matrices",
+    alignment: !has("pair") && "pairs", heads: !has("product") && "attention heads", theory: !info.theory && "theory",
   };
-  return Object.entries(NAMES).map(([name, text]) => ({ name, text, disabled: Boolean(missing[name]) }));
+  const reason = (name) => {
+    if (!isOfTheRun(name)) return "";
+    if (!state.run.value) return "open a run first";
+    return lacks?.[name] ? `this run stores no ${lacks[name]}` : "";
+  };
+  return Object.entries(NAMES).map(([name, text]) => ({ name, text, reason: reason(name) }));
 }
 
 function Bar({ views }) {
@@ -43,7 +47,7 @@ function Bar({ views }) {
   }, [state.view.value]);
   return html`<header class="top">
     <button class="brand" onClick=${() => (state.view.value = "runs")} aria-label="rankscope: all runs"><img src="static/icon.svg" alt="" />rankscope</button>
-    <nav class="tabs" aria-label="Views" ref=${tabs}>${views.map(({ name, text, disabled }) => html`<button key=${name} data-view=${name} disabled=${disabled}
+    <nav class="tabs" aria-label="Views" ref=${tabs}>${views.map(({ name, text, reason }) => html`<button key=${name} data-view=${name} disabled=${Boolean(reason)} title=${reason || undefined}
       aria-current=${state.view.value === name ? "page" : undefined} onClick=${() => (state.view.value = name)}>${text}</button>`)}</nav>
     <div class="tools">
       <button class="button quiet" onClick=${() => (openDialog.value = "search")} aria-label="Search"><span class="wide-only">Search</span> <kbd>/</kbd></button>
@@ -93,11 +97,12 @@ function App() {
     <${Bar} views=${views} />
     <main id="main">
       ${failure.value && html`<p class="notice" role="alert">${failure.value}</p>`}
+      ${refusal.value && html`<p class="notice" role="status">${refusal.value}</p>`}
       <${RunLine} info=${opened.info} />
       ${opened.info && opened.error && !failure.value && isOfTheRun(state.view.value) && html`<p class="notice" role="alert">This is the run as it was last read: ${opened.error}.</p>`}
       <${View} ...${opened} />
     </main>
-    <${Dialogs} info=${opened.info} views=${views.filter(({ disabled }) => !disabled).map(({ name, text }) => [name, text])} />`;
+    <${Dialogs} info=${opened.info} views=${views.filter(({ reason }) => !reason).map(({ name, text }) => [name, text])} />`;
 }
 
 followAddress();

@@ -48,12 +48,19 @@ export function extent(arrays, kind, room = 0.06) {
   return [low >= 0 && low - pad < 0 ? 0 : low - pad, high + pad];
 }
 
-/** Draw horizontal grid lines and their numbers left of the plot. */
+const LEAST_APART = 13; // pixels between the middles of two numbers
+const isPower = (value) => Number.isInteger(Math.log10(value));
+
+/** Draw horizontal grid lines and, where they do not overlap, their numbers left of the plot. */
 export function drawValueAxis(surface, plot, scale, colours, format = tickText) {
-  for (const tick of scale.ticks) {
+  const numbered = [];
+  const ticks = scale.kind === "log" ? [...scale.ticks].sort((a, b) => isPower(b) - isPower(a)) : scale.ticks;
+  for (const tick of ticks) {
     const y = Math.round(scale.place(tick)) + 0.5;
     if (y < plot.y - 1 || y > plot.y + plot.height + 1) continue;
     surface.path([plot.x, y, plot.x + plot.width, y], { colour: colours.line, width: 1 });
+    if (numbered.some((other) => Math.abs(y - other) < LEAST_APART)) continue;
+    numbered.push(y);
     surface.text(format(tick), plot.x - 8, y, { colour: colours.muted, size: TEXT, align: "right" });
   }
 }

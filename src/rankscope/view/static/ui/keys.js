@@ -1,12 +1,15 @@
 /** Keys that work everywhere but in a field. */
 
-import { signal } from "../vendor/index.js";
+import { effect, signal } from "../vendor/index.js";
 import { state, theme } from "../data/state.js";
 import { playing } from "./play.js";
 import { moveCursor, panBy, resetZoom, shownTime, zoomBy } from "./timepanel.js";
 
 /** The dialog that is open: "search", "keys" or "". */
 export const openDialog = signal("");
+
+/** Why the view of the last key does not open, or "". */
+export const refusal = signal("");
 
 /** What the list of keys shows. */
 export const KEYS = [
@@ -70,6 +73,10 @@ const ANYWHERE = {
 
 /** Answer keys; `views()` returns those of the page, in the order of their numbers. */
 export function followKeys(views) {
+  effect(() => {
+    void [state.view.value, state.run.value];
+    refusal.value = "";
+  });
   addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (openDialog.peek() || document.querySelector("dialog[open]")) return;
@@ -81,7 +88,8 @@ export function followKeys(views) {
     const view = views()[Number(event.key) - 1];
     const action = ANYWHERE[event.key] ?? (time && overTime(time)[event.key]);
     if (event.key >= "1" && event.key <= "9") {
-      if (view && !view.disabled) state.view.value = view.name;
+      if (view && !view.reason) state.view.value = view.name;
+      refusal.value = view?.reason ? `${view.text}: ${view.reason}.` : "";
     } else if (action) {
       action(event);
     } else return;

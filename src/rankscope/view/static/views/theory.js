@@ -16,6 +16,7 @@ import { cursorOf, TimePanel } from "../ui/timepanel.js";
 
 const COLUMNS = 1024;
 const MARGINS = { gutter: 60, narrow: 48 };
+const MARK = 10, APART = 6; // pixels: size of a mark's label, and room between two
 const NEGLIGIBLE = 0.02; // of the largest coordinate; those below stay grey
 
 const flowOf = (run) => url("theory/flow", { run, width: COLUMNS });
@@ -40,6 +41,30 @@ function coordinateSeries(rows, x, theory, colours) {
   return rows.map((y, i) => rank.has(i)
     ? { x, y, colour: tones[rank.get(i)], width: 1.6, label: theory?.coordinates?.[i]?.name ?? `coordinate ${i}` }
     : { x, y, colour: colours.faint, width: 0.7, opacity: 0.6 }).sort((a, b) => a.width - b.width);
+}
+
+/**
+ * Return labels of marks as {text, at}: one for each, or one for all that are too close to have their own.
+ *
+ * marks: {label, at} from left to right.
+ */
+export function markLabels(marks, measure) {
+  const groups = [];
+  for (const mark of marks) {
+    let group = { first: mark, last: mark, ...labelOf(mark, mark, measure) };
+    while (groups.length && group.left < groups[groups.length - 1].right + APART) {
+      const { first } = groups.pop();
+      group = { first, last: group.last, ...labelOf(first, group.last, measure) };
+    }
+    groups.push(group);
+  }
+  return groups.map(({ text, at }) => ({ text, at }));
+}
+
+function labelOf(first, last, measure) {
+  const text = first === last ? first.label : `${first.label}–${last.label}`;
+  const at = (first.at + last.at) / 2, half = measure(text) / 2;
+  return { text, at, left: at - half, right: at + half };
 }
 
 function AlphaSlider({ theory, run }) {
@@ -90,12 +115,10 @@ export function Theory({ run }) {
   ];
   const common = { time, margins: { ...MARGINS, top: marks.length ? 20 : 8 }, answer: flow };
   const labelMarks = (surface, plot) => {
-    let free = -Infinity;
-    for (const mark of marks) {
-      const at = plot.x + time.scale.toUnit(mark.x) * plot.width;
-      if (at < free || at < plot.x || at > plot.x + plot.width) continue;
-      surface.text(mark.label, at, plot.y - 8, { colour: colours.warm, size: 10, align: "center" });
-      free = at + 24;
+    const placed = marks.map(({ label, x: at }) => ({ label, at: plot.x + time.scale.toUnit(at) * plot.width }))
+      .filter(({ at }) => at >= plot.x && at <= plot.x + plot.width);
+    for (const { text, at } of markLabels(placed, (text) => surface.measure(text, MARK))) {
+      surface.text(text, at, plot.y - 8, { colour: colours.warm, size: MARK, align: "center" });
     }
   };
   const panel = (name, title, note, series, height) => html`<${TimePanel} ...${common} name=${name} title=${title} note=${note} height=${height}
