@@ -265,3 +265,15 @@ def test_a_course_that_nobody_measured_is_not_drawn(browser: Any, tmp_path: Path
         page = site.go(view="matrix", run=run, matrix=pair, at="20", of="singular_values")
         site.settled()  # the spectrum beside the picture is that of the nearest snapshot
         assert "step 39" in exported(site, "spectrum", "SVG", tmp_path).decode()
+
+
+def test_bands_leave_gaps_out(site: Watched) -> None:
+    outlines = site.page.evaluate(
+        """async () => {
+          const { bandsOf } = await import('/static/draw/lines.js');
+          const series = { x: [0, 1, 2, 3, 4], low: [1, 2, NaN, NaN, 5], high: [6, 7, NaN, NaN, 8] };
+          const scale = { toUnit: (x) => x }, values = { place: (value) => value };
+          return bandsOf(series, [0, 5], scale, values, { x: 0, width: 10 });
+        }"""
+    )
+    assert outlines == [[0, 1, 10, 2, 10, 7, 0, 6], [38, 5, 42, 5, 42, 8, 38, 8]]

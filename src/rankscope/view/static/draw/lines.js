@@ -57,16 +57,21 @@ export function gapsOf(points) {
   return { bridges, lone };
 }
 
-function band(series, [first, end], scale, values, plot) {
-  const there = [], back = [];
+const ALONE = 2; // pixels on either side of a value of a band that has no neighbour
+
+/** Return the outlines of a band, one for each stretch without a gap. */
+export function bandsOf(series, [first, end], scale, values, plot) {
+  const stretches = [[]];
   for (let i = first; i < end; i++) {
     const low = values.place(series.low[i]), high = values.place(series.high[i]);
-    if (low !== low || high !== high) continue;
-    const x = plot.x + scale.toUnit(series.x[i]) * plot.width;
-    there.push(x, low);
-    back.push(high, x); // reversed below
+    if (low === low && high === high) stretches[stretches.length - 1].push([plot.x + scale.toUnit(series.x[i]) * plot.width, low, high]);
+    else stretches.push([]);
   }
-  return [...there, ...back.reverse()];
+  return stretches.filter((points) => points.length).map((points) => {
+    const [x, low, high] = points[0];
+    const shown = points.length > 1 ? points : [[x - ALONE, low, high], [x + ALONE, low, high]];
+    return [...shown.flatMap(([at, bottom]) => [at, bottom]), ...shown.toReversed().flatMap(([at, , top]) => [at, top])];
+  });
 }
 
 /** Draw a line through points. Faint dashes lead over gaps; a point between two of them is a dot. */
@@ -101,7 +106,7 @@ export function drawLines(surface, plot, scale, { series, kind, range, marks = [
     }
     series.forEach((one, i) => {
       if (one.low && one.high) {
-        surface.area(band(one, windows[i], scale, values, plot), one.colour, 0.18);
+        for (const outline of bandsOf(one, windows[i], scale, values, plot)) surface.area(outline, one.colour, 0.18);
       }
     });
     series.forEach((one, i) => {
