@@ -247,7 +247,7 @@ def test_a_course_that_nobody_measured_is_not_drawn(browser: Any, tmp_path: Path
             )
             site.settled()
             for panel in panels:
-                assert words in page.locator(f'[data-panel="{panel}"] .note').inner_text(), panel
+                page.locator(f'[data-panel="{panel}"] .note').get_by_text(words).wait_for()
         page = site.go(view="depth", run=run, of="singular_values", metric="stable_rank")
         site.settled()
         assert "not stored" in legend(site, "heat")
@@ -271,7 +271,8 @@ def test_bands_leave_gaps_out(site: Watched) -> None:
     outlines = site.page.evaluate(
         """async () => {
           const { bandsOf } = await import('/static/draw/lines.js');
-          const series = { x: [0, 1, 2, 3, 4], low: [1, 2, NaN, NaN, 5], high: [6, 7, NaN, NaN, 8] };
+          const low = [1, 2, NaN, NaN, 5], high = [6, 7, NaN, NaN, 8];
+          const series = { x: [0, 1, 2, 3, 4], low, high };
           const scale = { toUnit: (x) => x }, values = { place: (value) => value };
           return bandsOf(series, [0, 5], scale, values, { x: 0, width: 10 });
         }"""

@@ -45,7 +45,7 @@ def ranking(
     limit: int,
 ) -> dict[str, Any]:
     """Return the ranking of `values` (time, row), at the times at which any is stored."""
-    times = stored.any(axis=1)
+    times, columns = stored.any(axis=1), len(positions)
     values, stored, positions = values[times], stored[times], positions[times]
     x = opened.x[positions]
     shown = _shown(values, logarithmic=quantity.scale == "log")
@@ -82,7 +82,7 @@ def ranking(
     return {
         "x": x[thin],
         "stored": len(x),
-        "columns": len(times),
+        "columns": columns,
         "rows": [entry(place) for place in order[:limit].tolist()],
         "kinds": [
             {"kind": group["key"][0], "label": group["key"][0], **_without_key(group)}
