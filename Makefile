@@ -13,7 +13,7 @@ setup: $(VENV)/.ready
 $(VENV)/.ready-lab: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade pip
-	$(INSTALL) '.[lab]'
+	$(INSTALL) '.[lab,view]'
 	touch $@
 
 $(VENV)/.ready: $(VENV)/.ready-lab

@@ -58,7 +58,7 @@ MAY_IMPORT = {
         "provenance",
         "ray_connection",
     },
-    "sinks": {"accessor", "figures", "store"},
+    "sinks": {"accessor", "extras", "figures", "store"},
     "figures": {"plain_names"},
 }
 MAY_IMPORT["lab"] = set(MAY_IMPORT)

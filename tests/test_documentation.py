@@ -19,6 +19,7 @@ PAGES = [
     ROOT / "README.md",
     *(page for page in sorted(DOCS.rglob("*.md")) if MADE.isdisjoint(page.parents)),
 ]
+FIRST_PAGES = [ROOT / "README.md", DOCS / "getting-started.md"]
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 LINKED = [*PAGES, CONTRIBUTING]
 BLOCK = re.compile(r"^(`{3,})([^\n]*)\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
@@ -43,6 +44,21 @@ def test_python_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.Monke
     namespace: dict[str, object] = {"__name__": "__main__"}
     for body in blocks(page, "python"):
         exec(compile(body, str(page), "exec"), namespace)
+
+
+@pytest.mark.parametrize("page", FIRST_PAGES, ids=page_name)
+def test_first_blocks_run_again(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for _ in range(2):
+        exec(compile(blocks(page, "python")[0], str(page), "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_extras_are_installed_from_the_clone(page: Path) -> None:
+    """No index has the package yet."""
+    assert not re.search(r"pip install ['\"]?rankscope", page.read_text())
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)

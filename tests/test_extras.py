@@ -67,7 +67,8 @@ def test_a_missing_package_is_one_sentence(
     sentence = str(missing.value)
     assert beginning in sentence and "\n" not in sentence
     assert sentence.endswith(
-        f"the package {package}; install it with pip install 'rankscope[{EXTRAS[package]}]'"
+        f"the package {package}; install it with "
+        f"pip install 'rankscope[{EXTRAS[package]}]', or '.[{EXTRAS[package]}]' in a clone"
     )
 
 
@@ -75,7 +76,7 @@ def test_experiments_on_ray_name_it_too(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delitem(sys.modules, "rankscope.lab.running.ray", raising=False)
     monkeypatch.delattr(rankscope.lab.running, "ray", raising=False)
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ModuleNotFoundError, match=r"^ray as the place to run needs .*\[ray\]'$"):
+    with pytest.raises(ModuleNotFoundError, match=r"^ray as the place to run needs .*\[ray\]'"):
         choose_placement(device="cpu", on="ray")
 
 

@@ -13,6 +13,11 @@ EXTRAS = {
 }
 
 
+def install_command(extra: str) -> str:
+    """Return what to type to install an extra, from an index or in a clone."""
+    return f"pip install 'rankscope[{extra}]', or '.[{extra}]' in a clone"
+
+
 @contextmanager
 def needed_by(what: str) -> Iterator[None]:
     """Turn the lack of an extra's package into one sentence with the command that installs it."""
@@ -23,7 +28,6 @@ def needed_by(what: str) -> Iterator[None]:
         if extra is None:
             raise
         raise ModuleNotFoundError(
-            f"{what} needs the package {missing.name}; "
-            f"install it with pip install 'rankscope[{extra}]'",
+            f"{what} needs the package {missing.name}; install it with {install_command(extra)}",
             name=missing.name,
         ) from None

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from rankscope.checkpoints.folders import CONFIGURATIONS, WEIGHTS
+from rankscope.extras import install_command
 
 HUB_ID = re.compile(r"(?P<repo>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>[\w./-]+))?")
 MOST_WINDOW = 2**16  # bytes fetched at a time while a header is read
@@ -152,7 +153,7 @@ class HubFolder:
         except ModuleNotFoundError:
             raise ValueError(
                 f"{repo!r} does not exist here; if it is a model on the hub, install what reads it "
-                "with pip install 'rankscope[lab]'"
+                f"with {install_command('lab')}"
             ) from None
 
         try:

@@ -6,6 +6,7 @@ Pass one to `Tracker(sinks=...)`, or replay a run. Each imports its library when
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rankscope.extras import install_command
 from rankscope.sinks.digest import Digest as Digest
 from rankscope.sinks.digest import digest as digest
 from rankscope.sinks.replay import replay as replay
@@ -27,7 +28,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as missing:
         raise ModuleNotFoundError(
             f"sinks.{name} needs the package {missing.name}; install it with "
-            f"pip install 'rankscope[{MODULES[name]}]'",
+            + install_command(MODULES[name]),
             name=missing.name,
         ) from None
     return getattr(module, name)
