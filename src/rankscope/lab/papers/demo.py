@@ -21,6 +21,7 @@ from rankscope.lab.papers.boix2023.stages import flows_of, stages_in_flows
 from rankscope.lab.running.run_key import RunKey
 
 HEAD = "teacher-1"
+NOTE = "Small networks; the marks of the papers' size are in results/."
 RUNS: dict[str, dict[str, tuple[RunKey, ...]]] = {
     "yunis2024": {
         "yunis2024/lm": (RunKey("lm", {"decay": 0.1}), RunKey("lm", {"decay": 10.0})),
@@ -42,7 +43,7 @@ def demo(out: Path, *, command: str = "rankscope demo", jobs: int | None = None)
     studies, folder = demo_studies("small"), out / "demo"
     succeeded = run_studies(studies, out, jobs=jobs)
     report = make_report(studies, out, folder, command=command)
-    seen = tuple(line for study in report.studies for line in observations(study.runs))
+    seen = (*(line for study in report.studies for line in observations(study.runs)), NOTE)
     for line in seen:
         say(Console(), f"• {line}")
     show(replace(report, seen=seen), folder)

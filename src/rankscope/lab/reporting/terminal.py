@@ -99,8 +99,6 @@ def experiment_table(entries: Iterable[Entry], *, verbose: bool = False) -> Tabl
     if verbose:
         return _scale_table(entries)
     table = plain_table("experiment", "about", "small", "paper", "runs")
-    table.expand, about = True, table.columns[1]
-    about.ratio, about.overflow = 1, "ellipsis"
     for name, group in groupby(entries, lambda entry: entry.experiment):
         by_scale = {entry.scale: entry for entry in group}
         costs = (
@@ -134,7 +132,7 @@ def plain_table(*columns: str) -> Table:
     """Return an empty table in the style of all others; short columns are not broken."""
     table = Table(*columns, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     for column in table.columns:
-        column.no_wrap = column.header not in {"says", "networks", ""}
+        column.no_wrap = column.header not in {"about", "says", "networks", ""}
     return table
 
 
