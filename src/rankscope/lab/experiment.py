@@ -16,7 +16,7 @@ from rankscope.lab.archive.compaction import Compaction, Way
 from rankscope.lab.judging.rule import Rule
 from rankscope.lab.judging.selected_runs import Needs, Runs, all_runs
 from rankscope.lab.judging.verdict import Table
-from rankscope.lab.reporting.page_values import PageValue
+from rankscope.lab.reporting.page_values import PageText, PageValue
 from rankscope.lab.running.run_key import Run, RunKey
 
 Scale = Literal["paper", "small", "smoke"]
@@ -114,6 +114,7 @@ class Study:
     is "" where the title holds in all of them.
     page_tables: further tables of the study's page in the documentation.
     page_values: numbers in sentences of the documentation.
+    page_texts: sentences of the study's page that wait for runs.
     highlights: names of the figures that a report shows first.
     seen: seeds that had been seen when the changed rules were made. If it is empty, all decide.
     ours: whether the study is our own and no paper's. Its verdicts have a table of their own, in
@@ -128,6 +129,7 @@ class Study:
     figures: tuple[FigureRule, ...] = ()
     page_tables: tuple[PageTable, ...] = ()
     page_values: tuple[PageValue, ...] = ()
+    page_texts: tuple[PageText, ...] = ()
     network_titles: Mapping[tuple[str, str], str] = field(default_factory=dict)
     highlights: tuple[str, ...] = ()
     seen: Seen = field(default_factory=dict)

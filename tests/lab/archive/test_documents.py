@@ -27,8 +27,11 @@ def test_the_readme_leaves_out_our_claims_that_nothing_was_run_for(seeds, ours: 
 
 
 def test_numbers_in_sentences_are_declared_and_declared_numbers_are_shown() -> None:
-    declared = [value.name for study in load_studies("paper") for value in study.page_values]
-    shown = {match["name"] for page in PAGES for match in MARKER.finditer(page.read_text())}
+    studies = load_studies("paper")
+    declared = [value.name for study in studies for value in study.page_values]
+    texts = [text.text for study in studies for text in study.page_texts]
+    texts += [page.read_text() for page in PAGES]
+    shown = {match["name"] for text in texts for match in MARKER.finditer(text)}
     assert len(declared) == len(set(declared)) and set(declared) == shown
 
 

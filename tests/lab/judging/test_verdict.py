@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -81,8 +82,19 @@ def test_a_label_names_variant_and_part() -> None:
 
 
 def test_a_missing_run_is_named_with_its_reason() -> None:
-    lack = Missing("paper/x", "net", ("net, decay 0",), (1, 2), "was not run")
-    assert str(lack) == "x: net, seeds 1, 2: net, decay 0: was not run"
+    decays = ("net, decay 0.1", "net, decay 0.01", "net, decay 0")
+    lack = Missing("paper/x", "net", decays, (1, 2), "was not run")
+    sentence = lack.sentence("a net")
+    assert sentence == "A net, seeds 1 and 2, at decays 0, 0.01 and 0.1 was not run"
+    one = replace(lack, runs=("net, algorithm", "net, decay 1"), seeds=(5,))
+    assert one.sentence("a net") == "A net, seed 5 (algorithm; decay 1) was not run"
+    assert replace(one, runs=("net",)).sentence("a net") == "A net, seed 5 was not run"
+
+
+def test_values_are_those_of_the_seeds_that_count() -> None:
+    judged = network((1.0, T), (2.0, N), (3.0, T))
+    assert (judged.known_seeds, judged.interval, judged.value) == ((0, 2), (1.0, 3.0), 2.0)
+    assert network((2.0, N)).interval is None
 
 
 def test_networks_of_one_name_are_told_apart_by_their_experiment() -> None:

@@ -81,7 +81,7 @@ def test_a_claims_block_has_every_rule_and_what_is_missing() -> None:
     assert "**The rule (P1):** share. Bound: < 1.\n" in text
     assert "**The first rule, replaced (P1-first):** share. Bound: < 2. Two is too much." in text
     assert "| vit, scale 1, K-Q | ✔ holds (3 seeds) | 0.25 | 0, 1, 2 |" in text
-    assert "Missing: e: b, seed 0: b: was not run." in text
+    assert "\n\nB, seed 0 was not run." in text
 
 
 def test_outcomes_are_ranges_over_seeds() -> None:

@@ -99,7 +99,7 @@ def test_claims_of_our_own_stand_in_a_table_of_their_own(html: str) -> None:
 
 
 def test_missing_runs_are_named(html: str) -> None:
-    assert "missing: slow-decay: slow, seed 2: slow, rate 1: was not run" in html
+    assert "seed 2, at rate 1 was not run" in html
     assert "slow <b class='green' title='holds so far (2 seeds)'>○</b>" in html
 
 

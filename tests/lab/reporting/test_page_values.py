@@ -3,6 +3,7 @@ import pytest
 from rankscope.lab.judging.verdict import NetworkVerdict, SeedOutcome, Table, Verdict
 from rankscope.lab.reporting.page_values import (
     NO_DATA,
+    PageText,
     PageValue,
     as_count,
     as_factor,
@@ -52,3 +53,9 @@ def test_only_numbers_between_markers_of_known_names_change() -> None:
     filled = fill_values(page, {"x": "0.5"})
     assert filled == page.replace("-->1<", "-->0.5<").replace("--><", "-->0.5<")
     assert fill_values(filled, {"x": "0.5"}) == filled
+
+
+def test_sentences_wait_for_the_values_they_need() -> None:
+    waiting = PageText("x", needs=("a", "b"), text="a is there", otherwise="not yet")
+    assert waiting.content({"a": "1", "b": NO_DATA}) == "not yet"
+    assert waiting.content({"a": "1", "b": "2"}) == "a is there"

@@ -90,6 +90,11 @@ def _filled(
 ) -> dict[Path, str]:
     """The new text of every document that exists."""
     verdicts = [(report.study, report.verdicts) for report in reports]
+    values = {
+        value.name: value.text(report.verdicts)
+        for report in reports
+        for value in report.study.page_values
+    }
     blocks = {
         README: {"claims": claims_table(map(_with_runs, verdicts), page=_page_from(README))},
         INDEX: {
@@ -102,15 +107,11 @@ def _filled(
                 **_claim_blocks(report, page),
                 **_page_tables(report, archive),
                 **_images(report, page),
+                **{f"text {text.name}": text.content(values) for text in report.study.page_texts},
             }
             for report in reports
             for page in _pages(root, report.study)
         },
-    }
-    values = {
-        value.name: value.text(report.verdicts)
-        for report in reports
-        for value in report.study.page_values
     }
     paths = {root / name: texts for name, texts in blocks.items() if (root / name).exists()}
     return {

@@ -6,6 +6,7 @@ word for a network follows from these alone. A claim about several networks has 
 
 import json
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from statistics import median
@@ -77,9 +78,14 @@ class NetworkVerdict:
         return MARKS[self.word]
 
     @property
+    def known_seeds(self) -> tuple[int, ...]:
+        """The seeds that the word rests on: those with an outcome."""
+        return tuple(outcome.seed for outcome in self.seeds if outcome.met is not None)
+
+    @property
     def words(self) -> str:
         """The word and the seeds it rests on: "holds (3 seeds, 2 unseen)"."""
-        known = [outcome.seed for outcome in self.seeds if outcome.met is not None]
+        known = self.known_seeds
         if not known:
             return self.word
         counts = [f"{len(known)} seed{'' if len(known) == 1 else 's'}"]
@@ -101,17 +107,22 @@ class NetworkVerdict:
 
     @property
     def value(self) -> float | None:
-        """Median over seeds."""
+        """Median over the seeds with an outcome."""
         return median(self._values) if self._values else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Smallest and largest value over seeds."""
+        """Smallest and largest value over the seeds with an outcome."""
         return (min(self._values), max(self._values)) if self._values else None
 
     @property
     def _values(self) -> list[float]:
-        return [outcome.value for outcome in self.seeds if outcome.value is not None]
+        """Values of the seeds that count; a seed without an outcome does not."""
+        return [
+            outcome.value
+            for outcome in self.seeds
+            if outcome.value is not None and outcome.met is not None
+        ]
 
 
 @dataclass(frozen=True)
@@ -127,10 +138,24 @@ class Missing:
     seeds: tuple[int, ...]
     reason: str
 
-    def __str__(self) -> str:
-        seeds = f"seed{'' if len(self.seeds) == 1 else 's'} {', '.join(map(str, self.seeds))}"
-        network = with_experiment(self.network, self.experiment, self.network)
-        return f"{network}, {seeds}: {'; '.join(self.runs)}: {self.reason}"
+    def sentence(self, title: str) -> str:
+        """Return which runs lack and why: "VGG, seed 5, at decays 0 and 0.1 was not run".
+
+        title: how the network is written for people.
+        """
+        seeds = _series("seed", map(str, self.seeds))
+        text = f"{title}, {seeds}{self._settings} {self.reason}"
+        return text[0].upper() + text[1:]
+
+    @property
+    def _settings(self) -> str:
+        """What the runs differ in: ", at decays 0 and 0.1", or " (true labels; random labels)"."""
+        settings = [run.removeprefix(self.network).removeprefix(", ") for run in self.runs]
+        matches = [re.fullmatch(r"(?P<name>\w+) (?P<value>[-+.\de]+)", text) for text in settings]
+        numbers = {match["value"]: match["name"] for match in matches if match}
+        if len(numbers) == len(settings) and len(set(numbers.values())) == 1:
+            return f", at {_series(next(iter(numbers.values())), sorted(numbers, key=float))}"
+        return f" ({'; '.join(settings)})" if any(settings) else ""
 
 
 @dataclass(frozen=True)
@@ -217,6 +242,12 @@ def finite(value: SupportsFloat | None) -> float | None:
     """Return the value as a float, or None if it is not finite."""
     number = math.nan if value is None else float(value)
     return number if math.isfinite(number) else None
+
+
+def _series(name: str, values: Iterable[str]) -> str:
+    """Return "seed 1", "seeds 1 and 2" or "seeds 1, 2 and 3"."""
+    *others, last = values
+    return f"{name}s {', '.join(others)} and {last}" if others else f"{name} {last}"
 
 
 def _finite(value: Any) -> Any:

@@ -9,7 +9,12 @@ from rankscope.lab.experiment import Study
 from rankscope.lab.judging.selected_runs import Seeds
 from rankscope.lab.judging.verdict import LEGEND, NetworkVerdict, Table, Verdict
 from rankscope.lab.reporting.numbers import cell_text, number, span
-from rankscope.lab.reporting.terminal import OWN_CLAIMS, label, variants_by_title
+from rankscope.lab.reporting.terminal import (
+    OWN_CLAIMS,
+    label,
+    missing_sentences,
+    variants_by_title,
+)
 
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
@@ -88,7 +93,7 @@ def _rule_block(study: Study, verdict: Verdict, reason: str) -> str:
             label(study, network),
             f"{network.mark} {network.words}",
             span(network.interval),
-            ", ".join(str(outcome.seed) for outcome in network.seeds),
+            ", ".join(map(str, network.known_seeds)) or "-",
             network.quantity,
         )
         for network in verdict.networks
@@ -98,7 +103,7 @@ def _rule_block(study: Study, verdict: Verdict, reason: str) -> str:
     name = "The first rule, replaced" if verdict.headline else "The rule"
     rule = f"**{name} ({verdict.claim}):** {verdict.quantity}. Bound: {verdict.bound}. {reason}"
     rule = "\n".join(wrap(rule, 160))
-    missing = [f"Missing: {lack}." for lack in verdict.missing]
+    missing = [f"{sentence}." for sentence in missing_sentences(study, verdict)]
     return "\n\n".join([rule, table(columns[:width], [row[:width] for row in rows]), *missing])
 
 

@@ -151,7 +151,7 @@ def _claim(study: StudyReport, verdict: Verdict) -> str:
         ),
         f"{verdict.quantity}; bound {verdict.bound}",
     )
-    lines = [verdict.reason, *(f"missing: {lack}" for lack in verdict.missing), *verdict.remarks]
+    lines = [verdict.reason, *missing_sentences(study.study, verdict), *verdict.remarks]
     content = [
         table_html(networks),
         list_html(filter(None, lines)),

@@ -2,6 +2,7 @@
 
 In a page a number stands as <!-- value: NAME -->1.5<!-- / -->, where NAME is that of a `PageValue`.
 `rankscope results keep` writes it, and `rankscope results check` compares it.
+A `PageText` is a block of such sentences that waits for its runs.
 """
 
 import math
@@ -86,6 +87,24 @@ class PageValue:
             for row in rows
             if self.network in ("", row["network"]) and self.rows(row)
         ]
+
+
+@dataclass(frozen=True)
+class PageText:
+    """Sentences of a page that make sense only once there are runs.
+
+    name: of the block in the page: "text <name>". needs: names of values that have to be there.
+    text: may hold markers of values. otherwise: stands in its place until then.
+    """
+
+    name: str
+    needs: tuple[str, ...]
+    text: str
+    otherwise: str = ""
+
+    def content(self, values: Mapping[str, str]) -> str:
+        """Return what stands in the page where its values read so."""
+        return self.text if all(values[name] != NO_DATA for name in self.needs) else self.otherwise
 
 
 def fill_values(text: str, values: Mapping[str, str]) -> str:

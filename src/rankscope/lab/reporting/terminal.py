@@ -88,6 +88,14 @@ def label(study: Study, network: NetworkVerdict) -> str:
     return ", ".join(filter(None, (title, variant_title(network.variant), network.part)))
 
 
+def missing_sentences(study: Study, verdict: Verdict) -> list[str]:
+    """Return a sentence on each network whose runs the rule needs and lacks."""
+    return [
+        lack.sentence(study.network_title(lack.experiment, lack.network))
+        for lack in verdict.missing
+    ]
+
+
 def _network_line(network: NetworkVerdict) -> str:
     colour = COLOURS[network.word]
     value = f" {span(network.interval)}" if network.interval else ""

@@ -18,7 +18,7 @@ from rankscope.lab.papers.boix2023.claims.init_scales import B8, B8_FIRST
 from rankscope.lab.papers.boix2023.claims.losses import B1, B1_FIRST
 from rankscope.lab.papers.boix2023.claims.low_rank import B9, B9_FIRST, B9_VALUES
 from rankscope.lab.papers.boix2023.claims.stages import B2, B2_FIRST, B3, B3_FIRST
-from rankscope.lab.papers.boix2023.page_values import VALUES
+from rankscope.lab.papers.boix2023.page_values import TEXTS, VALUES
 from rankscope.lab.papers.boix2023.runs import TITLES
 
 CLAIMS = (
@@ -48,6 +48,7 @@ def study(scale: Scale) -> Study:
         claims=CLAIMS,
         figures=FIGURES,
         page_values=VALUES,
+        page_texts=TEXTS,
         network_titles=TITLES,
         highlights=("staircase-entries", "figure-12"),
         seen={f"boix2023/{n}": s for n, s in SEEN.items()} if scale == "paper" else {},

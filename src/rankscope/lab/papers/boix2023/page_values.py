@@ -3,7 +3,13 @@
 from collections.abc import Callable
 
 from rankscope.lab.reporting.numbers import number
-from rankscope.lab.reporting.page_values import PageValue, Row, as_count, as_percent
+from rankscope.lab.reporting.page_values import (
+    PageText,
+    PageValue,
+    Row,
+    as_count,
+    as_percent,
+)
 
 HEAD = "toy-diag: teacher-1"
 PERTURBED = "assumptions: teacher-1"
@@ -58,9 +64,53 @@ VALUES = (
         reduce=min,
         show=number,
     ),
+    *(
+        PageValue(
+            f"vit-cifar10 V-O {name} below a quarter",
+            "B9-first",
+            "vit-cifar10: vit, scale 1, V-O",
+            reduce=reduce,
+            show=as_percent,
+        )
+        for name, reduce in (("least", min), ("most", max))
+    ),
     PageValue("vit-cifar10 seeds", "B9", "vit-cifar10: vit, scale 1, K-Q", reduce=len),
     in_vit("growth", "B7", "vit-cifar100: vit, scale 1, K-Q", "growth"),
     in_vit("growth", "B7", "vit-cifar100: vit, scale 1, V-O", "growth"),
     in_vit("rank of the change", "B9", "vit-cifar100: vit, scale 1, K-Q", "rank of the change"),
     in_vit("rank at the start", "B9", "vit-cifar100: vit, scale 1, K-Q", "rank at the start"),
+)
+
+RANK_AFTER = "vit-cifar100 K-Q rank of the change"
+RANK_BEFORE = "vit-cifar100 K-Q rank at the start"
+GROWTH_KQ = "vit-cifar100 K-Q growth"
+GROWTH_VO = "vit-cifar100 V-O growth"
+
+
+def marker(name: str) -> str:
+    """Return the place in a text where the value of this name is written."""
+    return f"<!-- value: {name} --><!-- / -->"
+
+
+TEXTS = (
+    PageText(
+        "cifar-100",
+        needs=(RANK_AFTER,),
+        text="Rules and code were never tuned on CIFAR-100. The tables of B7, B8 and B9 name it. "
+        "Its figures stand here.",
+        otherwise="CIFAR-100 has not been run at the paper's size.",
+    ),
+    PageText(
+        "figure 13",
+        needs=(RANK_AFTER, RANK_BEFORE),
+        text="*Beside figure 13 of the paper*, where the change has low rank: ours ends with a "
+        f"stable rank\nof {marker(RANK_AFTER)} (K-Q), where the products began\n"
+        f"with {marker(RANK_BEFORE)}.",
+    ),
+    PageText(
+        "figure 14",
+        needs=(GROWTH_KQ, GROWTH_VO),
+        text="*Beside figure 14 of the paper*, where the rank grows gradually: the median block of "
+        f"ours\ngrows {marker(GROWTH_KQ)} times (K-Q)\nand {marker(GROWTH_VO)} times (V-O).",
+    ),
 )

@@ -32,6 +32,8 @@ VALUES = (
     PageValue("vgg rank, base decay", "Y4", "vgg", "NER at 0.0001"),
     PageValue("lm rank, base decay", "Y4", "lm", "NER at 0.1"),
     *(PageValue(f"{network} alignment", "Y5", network) for network in BASE),
+    PageValue("vgg alignment, highest", "Y5", "vgg", reduce=max, show=number),
+    PageValue("vgg alignment, lowest", "Y5", "vgg", reduce=min, show=number),
     *(
         PageValue(f"{network} top half", "Y6", f"{network}, top half", show=as_percent)
         for network in BASE

@@ -168,7 +168,9 @@ def _errors(runs: Runs) -> Figure:
     dashed line.
     """
     compared = stages_in_flows(_algorithm(runs), first_flows(runs))
-    return activation_errors(error_dataset(compared))
+    figure = activation_errors(error_dataset(compared))
+    figure.suptitle(_title(runs.kind("algorithm")), fontsize="medium")
+    return figure
 
 
 def _perturbed_runs(keys: Sequence[RunKey]) -> list[RunKey]:
