@@ -12,7 +12,7 @@ from rankscope.lab.judging.verdict import LEGEND, MARKS, NetworkVerdict, Table, 
 from rankscope.lab.reporting.html import document, image_html, list_html, table_html
 from rankscope.lab.reporting.numbers import duration, number, span
 from rankscope.lab.reporting.run_table import RunRecord, origin_table, records_of, run_table
-from rankscope.lab.reporting.terminal import COLOURS, OWN_CLAIMS, label
+from rankscope.lab.reporting.terminal import COLOURS, OWN_CLAIMS, label, missing_sentences
 from rankscope.store.files import replace_file
 
 SCALE_SENTENCES = {
