@@ -139,7 +139,7 @@ class Missing:
     reason: str
 
     def sentence(self, title: str) -> str:
-        """Return which runs lack and why: "VGG, seed 5, at decays 0 and 0.1 was not run".
+        """Return which runs lack and why: "Net, seed 5, at decays 0 and 0.1 was not run".
 
         title: how the network is written for people.
         """
@@ -149,7 +149,7 @@ class Missing:
 
     @property
     def _settings(self) -> str:
-        """What the runs differ in: ", at decays 0 and 0.1", or " (true labels; random labels)"."""
+        """Settings of the runs: ", at decays 0 and 0.1", or " (true labels; random labels)"."""
         settings = [run.removeprefix(self.network).removeprefix(", ") for run in self.runs]
         matches = [re.fullmatch(r"(?P<name>\w+) (?P<value>[-+.\de]+)", text) for text in settings]
         numbers = {match["value"]: match["name"] for match in matches if match}
