@@ -55,7 +55,11 @@ def test_a_missing_package_is_one_sentence(
 ) -> None:
     others = {"lightning": ("pytorch_lightning",)}.get(package, ())
     for name in list(sys.modules):
-        ours = name in ("rankscope.view.widget", "rankscope.scanning.cluster")
+        ours = name in (
+            "rankscope.view.widget",
+            "rankscope.scanning.cluster",
+            "rankscope.checkpoints.gguf_blocks",
+        )
         ours = ours or name.startswith("rankscope.integrations.")
         if ours or name.split(".")[0] in (package, *others):
             monkeypatch.delitem(sys.modules, name)

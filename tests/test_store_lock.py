@@ -66,7 +66,9 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with create(tmp_path / "run") as writer:
         with pytest.raises(ValueError, match="being written by this process; close"):
             Writer.resume(tmp_path / "run")
-        with pytest.raises(ValueError, match="being written by this process; close that tracker"):
+        with pytest.raises(
+            ValueError, match="already holds a run of 0 snapshots; pass resume=True"
+        ):
             create(tmp_path / "run")
         with pytest.raises(ValueError, match="being written by this process; close"):
             create(tmp_path / "run", overwrite=True)

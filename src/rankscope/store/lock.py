@@ -94,8 +94,9 @@ def lock_path(run: Path) -> Path:
 
 
 def refuse_while_written(run: Path) -> None:
-    """Raise ValueError while a writer holds the lock of `run`."""
-    if lock_path(run).exists():
+    """Raise ValueError while another process holds the lock of `run`."""
+    held_here = any(lock.path == lock_path(run) for lock in _held)
+    if lock_path(run).exists() and not held_here:
         with contextlib.suppress(OSError):  # a folder that cannot be written has no writer
             Lock.take(run).release()
 

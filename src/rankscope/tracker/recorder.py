@@ -144,9 +144,11 @@ class Recorder:
         )
         for name in measured.failed:
             matrix = name.removeprefix(change_name(""))
-            if matrix not in self._failed_matrices:
-                self._failed_matrices.add(matrix)
-                self._unreported.put((step, matrix))
+            if matrix != name and matrix in measured.failed:
+                continue  # it is named itself
+            if name not in self._failed_matrices:
+                self._failed_matrices.add(name)
+                self._unreported.put((step, name))
 
     def new_failures(self) -> str:
         """Return a warning of what fails for the first time, or "" if there is nothing."""
@@ -158,7 +160,7 @@ class Recorder:
             messages.append(
                 f"rankscope: at step {failures[0][0]} of {self._writer.path}, {which} "
                 f"{listed(names)} cannot be decomposed, so {their} spectra are NaN; look for NaN "
-                "or Inf in the weights"
+                "or Inf in the weights and in their reference"
             )
         return "\n".join(messages)
 

@@ -74,7 +74,7 @@ def test_pages_name_what_a_seed_lacks(tmp_path: Path) -> None:
     page.parent.mkdir(parents=True)
     page.write_text("# Toy\n<!-- begin: claim P1 -->\n<!-- end: claim P1 -->\n")
     assert keep(runs, tmp_path / "results", studies=(toy(),))
-    assert "Missing: slow-decay: fast, seed 2: " in page.read_text()
+    assert "Fast, seed 2, at rate 2 was not run." in page.read_text()
     assert problems(tmp_path / "results", studies=(toy(),)) == []
 
 

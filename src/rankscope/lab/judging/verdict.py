@@ -107,17 +107,18 @@ class NetworkVerdict:
 
     @property
     def value(self) -> float | None:
-        """Median over the seeds with an outcome."""
-        return median(self._values) if self._values else None
+        """Median over the seeds that count, or over all where none does."""
+        values = self._values or [o.value for o in self.seeds if o.value is not None]
+        return median(values) if values else None
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """Smallest and largest value over the seeds with an outcome."""
+        """Smallest and largest value over the seeds that count."""
         return (min(self._values), max(self._values)) if self._values else None
 
     @property
     def _values(self) -> list[float]:
-        """Values of the seeds that count; a seed without an outcome does not."""
+        """Values of the seeds that count: those with an outcome."""
         return [
             outcome.value
             for outcome in self.seeds
