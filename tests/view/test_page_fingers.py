@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from view.archived_site import address, wait_for_paint
-from view.browsing import Watched, chromium, watched
+from view.browsing import Watched, watched
 from view.viewed_runs import Server, serving, write
 
 LAST = 198
@@ -20,12 +20,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("runs")
     write(folder / "run", range(0, LAST + 1, 2))
     with serving(folder) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as running:
         yield running
 
 

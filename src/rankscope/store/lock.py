@@ -95,8 +95,8 @@ def lock_path(run: Path) -> Path:
 
 def refuse_while_written(run: Path) -> None:
     """Raise ValueError while another process holds the lock of `run`."""
-    held_here = any(lock.path == lock_path(run) for lock in _held)
-    if lock_path(run).exists() and not held_here:
+    path = lock_path(run)
+    if path.exists() and not _is_held_here(path):
         with contextlib.suppress(OSError):  # a folder that cannot be written has no writer
             Lock.take(run).release()
 
@@ -186,12 +186,17 @@ def _is_at(path: Path, descriptor: int) -> bool:
         os.close(other)
 
 
+def _is_held_here(path: Path) -> bool:
+    """Return whether a writer of this process holds the lock file at `path`."""
+    return any(lock.path == path for lock in _held)
+
+
 def _refusal(run: Path, path: Path) -> str:
     try:
         name = json.loads(path.read_bytes())
         writer = f"process {name['pid']} on {name['host']}"
     except (OSError, ValueError, KeyError, TypeError):
         writer = "another process"
-    if any(lock.path == path for lock in _held):
+    if _is_held_here(path):
         writer = "this process"
     return f"{run} is being written by {writer}; close that tracker or scan, or choose another path"
