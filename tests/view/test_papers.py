@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rankscope.lab.judging.verdict import MARKS
+from rankscope.lab.judging.verdict import LEGEND, MARKS
 from rankscope.view.papers import FIGURES, TITLES
 from view.archived_site import address
 from view.browsing import chromium, watched
@@ -22,7 +22,9 @@ RESULTS = ROOT / "results"
 
 def test_verdicts_of_the_archive_are_listed_with_their_runs_and_figures() -> None:
     with serving(RESULTS) as server:
-        papers = {paper["key"]: paper for paper in server.get("papers").json["papers"]}
+        answer = server.get("papers").json
+        assert answer["legend"] == LEGEND
+        papers = {paper["key"]: paper for paper in answer["papers"]}
         runs = {row["id"] for row in server.get("runs").json["runs"]}
         figures = papers["boix2023"]["figures"]
         assert server.get("figure", path=figures[0]).body.startswith(b"\x89PNG")
@@ -118,7 +120,7 @@ def test_damaged_verdicts_are_left_out(tmp_path: Path) -> None:
         (tmp_path / str(number) / "verdicts.json").write_text(text)
     with serving(tmp_path) as server:
         answer = server.get("papers").json
-    assert answer["papers"] == []
+    assert answer["papers"] == [] and "legend" not in answer
     assert "rankscope view results" in answer["hint"]
 
 

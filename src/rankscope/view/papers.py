@@ -52,8 +52,14 @@ def papers(query: Query) -> dict[str, Any]:
     listed = [_study(query.library, path, root) for path, root in _verdict_files(query.library)]
     studies = [study for study in listed if study is not None]
     return plain(  # type: ignore[no-any-return]
-        {"papers": studies, "hint": None if studies else NO_VERDICTS}
+        {"papers": studies, "legend": _legend()} if studies else {"papers": [], "hint": NO_VERDICTS}
     )
+
+
+def _legend() -> str:
+    from rankscope.lab.judging.verdict import LEGEND  # the laboratory, for this view alone
+
+    return LEGEND
 
 
 def figure(query: Query) -> bytes:

@@ -103,7 +103,7 @@ export function Papers() {
   }
   const chosen = data.papers.flatMap((paper) => paper.claims.map((claim) => ({ id: `${paper.key}/${claim.claim}`, claim, paper })))
     .find(({ id }) => id === state.claim.value);
-  return html`<${Heading} title="Papers" note="✔ all of three or more seeds meet the rule · ✘ none of them does · ◐ seeds disagree · ○ one or two seeds so far, all meet it · ● one or two so far, none does · – no data">
+  return html`<${Heading} title="Papers" note=${data.legend}>
       ${data.papers.some((paper) => paper.claims.some(isReplaced)) && html`<button class="chip" aria-pressed=${state.rules.value === "replaced"}
         onClick=${() => (state.rules.value = state.rules.value ? "" : "replaced")}>show replaced rules</button>`}</${Heading}>
     <div class=${`papers ${chosen ? "split" : ""}`}><div>${data.papers.map((paper) => html`<${Paper} paper=${paper} />`)}</div>
